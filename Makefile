@@ -1,0 +1,69 @@
+# `make demo` and `make test` are all a newcomer needs: each creates .venv by itself when it is not there yet.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The stamp carries the folder's name: a virtual environment that was copied or moved here is made anew.
+STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java check format test test-all golden bench demo clean
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: $(STAMP) ## create .venv with everything pinned in requirements.lock
+
+check: $(STAMP) ## lint, formatting, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## format the code and sort its imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(STAMP) ## all tests but the slow ones
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: $(STAMP) ## all tests, with many more random examples
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q
+
+golden: $(STAMP) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
+	$(BIN)/python -m pytest -q --update-golden
+
+bench: $(STAMP) ## measure against a peer in the same run
+	$(BIN)/python benchmarks/run.py
+
+demo: $(STAMP) ## the paper's example and the Debian dependency graph
+	$(BIN)/python examples/demo.py
+
+clean: ## remove .venv and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "rederive needs Python 3.11 or newer; '$(PYTHON)' says: $$($(PYTHON) --version 2>&1 | head -n 1)" >&2; \
+	  echo "Install one and name it: make setup PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv; \
+	  else \
+	    echo "Python's venv module is missing. Install it: sudo apt-get install python3-venv" >&2; exit 1; \
+	  fi; }
+	@echo "Setting up $(VENV)"
+	@[ -e $@ ] || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+java: ## check for Java 17 or newer, which the Spark engine needs; as root, install it
+	@major=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+	if [ "$${major:-0}" -ge 17 ]; then echo "Java $$major is there."; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing openjdk-17-jre-headless"; apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
+	else \
+	  echo "Java 17 or newer is needed. Install it: sudo apt-get install openjdk-17-jre-headless" >&2; exit 1; \
+	fi

@@ -1,0 +1,32 @@
+"""rederive: views maintained incrementally, and exactly which rows entered and left them.
+
+>>> db = open()
+>>> db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+>>> with db.transaction() as tx:
+...     tx.insert("n", [(1,), (2,), (3,)])
+>>> tx.result.changes["odd"].plus
+[(1,), (3,)]
+"""
+
+from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.resident.fixpoint import Limits
+from rederive.errors import RederiveError, StrategyError, nearest
+from rederive.maintain.choose import AUTO
+from rederive.monitor.changes import Change, Result
+from rederive.monitor.database import Database, Subscription
+from rederive.monitor.transaction import Transaction
+
+__all__ = ["Change", "Database", "Limits", "RederiveError", "Result", "Subscription", "Transaction", "open"]
+__version__ = "0.1.0"
+
+ENGINES = ("resident",)
+
+
+def open(*, strategy: str = AUTO, engine: str = "resident", limits: Limits | None = None) -> Database:
+    """A database in this process's memory.
+
+    `strategy`: auto, recompute, counting or materialized. `limits` stop a recursion that invents values without end.
+    """
+    if engine not in ENGINES:
+        raise StrategyError(f"unknown engine '{engine}'", hint=nearest(engine, ENGINES))
+    return Database(ResidentEngine(limits), strategy)

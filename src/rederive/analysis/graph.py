@@ -1,0 +1,170 @@
+"""Who depends on whom: the dependency graph, its strongly connected components, strata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rederive.errors import Span, Unstratified
+from rederive.ir.rules import Aggregate, Atom, Definition, Negation, Program, Rule, defines
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`target` is defined in terms of `source`; `negative` when its whole extent must be known first."""
+
+    source: str
+    target: str
+    negative: bool = False
+    through: str = ""
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Relations that depend on one another, with their definitions: the unit that is evaluated together."""
+
+    relations: tuple[str, ...]
+    definitions: tuple[Definition, ...]
+    recursive: bool
+
+
+def edges(definition: Definition) -> Iterator[Edge]:
+    """The dependencies that one definition adds; atoms are called by their full name, variant included."""
+    match definition:
+        case Aggregate():
+            yield Edge(definition.source, definition.relation, True, "aggregation", definition.span)
+        case Rule(head, body):
+            for literal in body:
+                match literal:
+                    case Atom():
+                        yield Edge(literal.name, head.name, span=literal.span)
+                    case Negation(atom):
+                        yield Edge(atom.name, head.name, True, "negation", atom.span)
+                    case _:
+                        pass
+
+
+def components(program: Program) -> tuple[Component, ...]:
+    """The views of a program grouped by mutual recursion, each group after all that it depends on."""
+    views = set(program.views)
+    sources: dict[str, list[str]] = {view: [] for view in program.views}
+    for definition in program.definitions:
+        for edge in edges(definition):
+            if edge.source in views:
+                sources[edge.target].append(edge.source)
+    order = {name: i for i, name in enumerate(program.relations)}
+    found = []
+    for group in strongly_connected(sources):
+        names = tuple(sorted(group, key=order.__getitem__))
+        recursive = len(names) > 1 or names[0] in sources[names[0]]
+        definitions = tuple(d for d in program.definitions if defines(d) in group)
+        found.append(Component(names, definitions, recursive))
+    return tuple(found)
+
+
+def check_stratified(program: Program) -> None:
+    """Refuse negation and aggregation inside a recursion, naming the cycle."""
+    for component in components(program):
+        if component.recursive:
+            inside = [edge for d in component.definitions for edge in edges(d) if edge.source in component.relations]
+            for edge in inside:
+                if edge.negative:
+                    cycle = _cycle(edge, inside)
+                    declared = [name for name in cycle if not program.relations[name].auxiliary]
+                    raise Unstratified(declared if len(declared) > 1 else cycle, edge.through, edge.span)
+
+
+def _cycle(closing: Edge, inside: Sequence[Edge]) -> tuple[str, ...]:
+    """A shortest way from the closing edge's target back to its source, closed by that edge."""
+    paths: dict[str, tuple[str, ...]] = {closing.target: (closing.target,)}
+    frontier = [closing.target]
+    while closing.source not in paths:
+        frontier = [e.target for name in frontier for e in inside if e.source == name and _extend(paths, e)]
+    return (*paths[closing.source], closing.target)
+
+
+def _extend(paths: dict[str, tuple[str, ...]], edge: Edge) -> bool:
+    if edge.target in paths:
+        return False
+    paths[edge.target] = (*paths[edge.source], edge.target)
+    return True
+
+
+def strata(rules: Iterable[Definition]) -> dict[str, int]:
+    """The lowest stratum of every relation: 0 for what no rule defines, and one more than what it negates.
+
+    The rules must be stratified; variants count as relations of their own, so maintenance programs have strata too.
+    """
+    all_rules = tuple(rules)
+    found = [edge for rule in all_rules for edge in edges(rule)]
+    level = {edge.source: 0 for edge in found} | {_head(rule): 1 for rule in all_rules}
+    changed = True
+    while changed:
+        changed = False
+        for edge in found:
+            least = level[edge.source] + edge.negative
+            if level[edge.target] < least:
+                level[edge.target] = least
+                changed = True
+    return level
+
+
+def _head(definition: Definition) -> str:
+    return definition.head.name if isinstance(definition, Rule) else definition.relation
+
+
+def needed(program: Program, targets: Iterable[str]) -> frozenset[str]:
+    """The targets and every relation that they are computed from."""
+    sources: dict[str, set[str]] = {}
+    for definition in program.definitions:
+        for edge in edges(definition):
+            sources.setdefault(edge.target, set()).add(edge.source)
+    found: set[str] = set()
+    frontier = list(targets)
+    while frontier:
+        name = frontier.pop()
+        if name not in found:
+            found.add(name)
+            frontier.extend(sources.get(name, ()))
+    return frozenset(found)
+
+
+def strongly_connected(successors: Mapping[str, Sequence[str]]) -> Iterator[frozenset[str]]:
+    """Tarjan's algorithm, without recursion: components come after all components that they point to.
+
+    >>> [sorted(c) for c in strongly_connected({"a": ["b"], "b": ["a", "c"], "c": []})]
+    [['c'], ['a', 'b']]
+    """
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    for root in successors:
+        if root in index:
+            continue
+        work = [(root, iter(successors[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, rest = work[-1]
+            for following in rest:
+                if following not in index:
+                    index[following] = low[following] = len(index)
+                    stack.append(following)
+                    on_stack.add(following)
+                    work.append((following, iter(successors[following])))
+                    break
+                if following in on_stack:
+                    low[node] = min(low[node], index[following])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    members = set()
+                    while node not in members:
+                        members.add(stack.pop())
+                    on_stack -= members
+                    yield frozenset(members)

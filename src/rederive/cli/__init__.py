@@ -1,0 +1,1 @@
+"""The command line. `main` is the entry; one file per command."""

@@ -1,0 +1,182 @@
+"""What the commands do. Output goes out only when a command has succeeded as a whole."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from rich.console import Console
+
+import rederive
+from rederive.analysis.graph import strata
+from rederive.errors import MalformedInput, MissingFile, RederiveError, UnknownRelation
+from rederive.ir.rules import Program
+from rederive.ir.terms import Row
+from rederive.ir.text import show_relation
+from rederive.lang import compile_program
+from rederive.lang.values import to_json
+from rederive.maintain.choose import AUTO, plan
+from rederive.maintain.explain import FORMATS, explain
+from rederive.monitor.database import Database
+from rederive.monitor.transaction import base_relation
+from rederive.pipeline.changes import Transaction, read_all_changes
+from rederive.pipeline.files import read_input, read_rows
+
+
+def check(path: Path) -> None:
+    program = read_program(path)
+    levels = strata(program.definitions)
+    lines = ["relations"]
+    for name, relation in program.relations.items():
+        kind = "view" if name in program.views else "base"
+        lines.append(f"  {kind}  {show_relation(relation)}")
+    lines.append("strata")
+    for level in sorted(set(levels.values())):
+        lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
+    lines += ["monitored", *(f"  {name}" for name in program.monitored)]
+    print("\n".join(lines))
+
+
+def explain_program(path: Path, view: str | None, strategy: str, form: str) -> None:
+    if form not in FORMATS:
+        raise RederiveError(f"unknown format '{form}'", hint=f"known: {', '.join(FORMATS)}")
+    program = read_program(path)
+    if view is not None and view not in program.views:
+        raise UnknownRelation(view, program.views)
+    print(explain(plan(program, [view] if view else program.monitored, strategy), form))
+
+
+def run(
+    path: Path,
+    facts: Path | None,
+    base: Iterable[str],
+    changes: Path | None,
+    strategy: str,
+    engine: str,
+    initial: bool,
+    stats: Path | None,
+    max_rounds: int,
+    max_tuples: int,
+) -> None:
+    db = rederive.open(strategy=strategy, engine=engine, limits=rederive.Limits(max_rounds, max_tuples))
+    with progress(f"reading {path}"):
+        db.define(_text(path), str(path))
+        rows = initial_rows(db.program, facts, base)
+        transactions = read_all_changes(changes, db.program) if changes else ()
+    with tempfile.SpooledTemporaryFile(max_size=2**26) as output:
+        versions = list(_versions(db, rows, transactions, initial, output))
+        if stats is not None:
+            _write_stats(stats, db, versions)
+        output.seek(0)
+        for block in iter(lambda: output.read(2**20), b""):
+            sys.stdout.buffer.write(block)
+
+
+def _versions(
+    db: Database, rows: Mapping[str, list[Row]], transactions: Iterable[Transaction], initial: bool, output: IO[bytes]
+) -> Iterator[dict[str, Any]]:
+    """Load, apply every transaction, write the changes; what each version cost."""
+    with progress("evaluating"):
+        started = time.perf_counter()
+        touched = db.load_typed(rows)
+        yield {"version": 0, "seconds": time.perf_counter() - started, "touched": touched}
+    if initial:
+        for view in db.monitored:
+            if answer := db.rows(view):
+                output.write(change_line(0, view, answer, []))
+    with progress("applying transactions"):
+        for transaction in transactions:
+            result = _commit(db, transaction)
+            for view, change in result.changes.items():
+                output.write(change_line(result.version, view, change.plus, change.minus))
+            yield {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+
+
+def _commit(db: Database, transaction: Transaction) -> rederive.Result:
+    """Errors that arise only against the data, such as duplicate keys, name the line too."""
+    try:
+        return db.commit(transaction.operations)
+    except RederiveError as error:
+        error.message = f"{transaction.place}: {error.message}"
+        raise
+
+
+def _write_stats(path: Path, db: Database, versions: list[dict[str, Any]]) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    data = {"engine": db.engine.name, "strategy": db.strategy, "versions": versions, "peak_memory_bytes": peak}
+    try:
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise MissingFile(f"cannot write: {error.strerror}").at(str(path)) from None
+
+
+def change_line(version: int, view: str, plus: Iterable[Row], minus: Iterable[Row]) -> bytes:
+    """One line of the output contract.
+
+    >>> change_line(1, "closure", [("h", "d")], [])
+    b'{"version": 1, "view": "closure", "plus": [["h","d"]], "minus": []}\\n'
+    """
+    return f'{{"version": {version}, "view": {json.dumps(view)}, "plus": {_rows(plus)}, "minus": {_rows(minus)}}}\n'.encode()
+
+
+def _rows(rows: Iterable[Row]) -> str:
+    return json.dumps([[to_json(value) for value in row] for row in rows], separators=(",", ":"), ensure_ascii=False)
+
+
+def query(path: Path, atom: str, facts: Path | None, base: Iterable[str]) -> None:
+    db = rederive.open(strategy=AUTO)
+    with progress(f"reading {path}"):
+        db.define(_text(path), str(path))
+        rows = initial_rows(db.program, facts, base)
+    with progress("evaluating"):
+        db.load_typed(rows)
+        found = db.query(atom)
+    sys.stdout.buffer.writelines(f"{_rows([row])[1:-1]}\n".encode() for row in found)
+
+
+def read_program(path: Path) -> Program:
+    return compile_program(_text(path), str(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedInput(f"not UTF-8: {error.reason}").at(str(path)) from None
+    except OSError as error:
+        raise MissingFile(f"cannot read the program: {error.strerror}").at(str(path)) from None
+
+
+def initial_rows(program: Program, facts: Path | None, base: Iterable[str]) -> dict[str, list[Row]]:
+    """The rows of `--base` files and, with `--facts`, of every other `.input` relation."""
+    found: dict[str, list[Row]] = {}
+    for option in base:
+        name, equals, file = option.partition("=")
+        if not equals or not file:
+            raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")
+        found.setdefault(name, []).extend(read_rows(Path(file), base_relation(program, name)))
+    if facts is not None:
+        if not facts.is_dir():
+            raise MissingFile("no such folder").at(str(facts))
+        for directive in program.inputs:
+            if directive.relation not in found:
+                found[directive.relation] = read_input(directive, program.relations[directive.relation], facts)
+    return found
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Say what is going on, on a terminal; standard output stays clean."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        yield

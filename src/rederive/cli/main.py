@@ -1,0 +1,116 @@
+"""`rederive`: the entry of the command line and its commands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rederive import __version__
+from rederive.cli import commands
+from rederive.errors import RederiveError
+from rederive.maintain.choose import AUTO, STRATEGIES
+from rederive.maintain.explain import FORMATS
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Views maintained incrementally: exactly which rows entered and left them.",
+)
+
+Program = Annotated[Path, typer.Argument(help="A Datalog program (.dl).", show_default=False)]
+Facts = Annotated[
+    Path | None, typer.Option("--facts", help="Folder with a .facts file for each .input relation.", show_default=False)
+]
+Base = Annotated[
+    list[str] | None,
+    typer.Option("--base", metavar="REL=FILE", help="Initial rows of a base relation: .facts, .csv, .jsonl or .parquet."),
+]
+StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
+Engine = Annotated[str, typer.Option("--engine", help="What runs the rules: resident.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"rederive {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def check(program: Program) -> None:
+    """Print relations, strata and monitored views, or what is wrong with the program.
+
+    Example: `rederive check examples/closure.dl`
+    """
+    commands.check(program)
+
+
+@app.command()
+def explain(
+    program: Program,
+    view: Annotated[str | None, typer.Option("--view", help="Only this view and what it needs.", show_default=False)] = None,
+    strategy: StrategyOption = AUTO,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
+) -> None:
+    """Print how each view is maintained: the maintenance program and the propagation network.
+
+    Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
+    """
+    commands.explain_program(program, view, strategy, form)
+
+
+@app.command()
+def run(
+    program: Program,
+    facts: Facts = None,
+    base: Base = None,
+    changes: Annotated[
+        Path | None, typer.Option("--changes", help="JSON lines, a transaction each; - is standard input.", show_default=False)
+    ] = None,
+    strategy: StrategyOption = AUTO,
+    engine: Engine = "resident",
+    initial: Annotated[bool, typer.Option("--initial", help="Print the initial answers as version 0.")] = False,
+    stats: Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)] = None,
+    max_rounds: Annotated[int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")] = 100_000,
+    max_tuples: Annotated[int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")] = 10_000_000,
+) -> None:
+    """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
+
+    Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
+    """
+    commands.run(program, facts, base or [], changes, strategy, engine, initial, stats, max_rounds, max_tuples)
+
+
+@app.command()
+def query(
+    program: Program,
+    atom: Annotated[str, typer.Argument(help="A relation with constants, variables or _, as in 'closure(\"a\", y)'.")],
+    facts: Facts = None,
+    base: Base = None,
+) -> None:
+    """Print the rows of a view or base relation that match, one JSON array a line.
+
+    Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
+    """
+    commands.query(program, atom, facts, base or [])
+
+
+def main() -> None:
+    """Run a command; the user's mistakes end it with exit code 2, the error on standard error and nothing on standard output."""
+    try:
+        app()
+    except RederiveError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What runs maintenance programs: `base` is the protocol, `resident` the engine in this process."""

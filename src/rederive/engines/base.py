@@ -1,0 +1,96 @@
+"""What every engine does. One protocol, one conformance suite, the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from rederive.ir.rules import Program
+from rederive.ir.terms import Row, Value
+from rederive.maintain.program import MaintenanceProgram
+
+
+class Action(Enum):
+    INSERT = "insert"
+    DELETE = "delete"
+    UPSERT = "upsert"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a transaction, on typed rows of one base relation. An upsert replaces the row with the same key."""
+
+    action: Action
+    relation: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Rows that enter and rows that leave."""
+
+    plus: tuple[Row, ...] = ()
+    minus: tuple[Row, ...] = ()
+
+
+class Rows(Protocol):
+    """Rows that are decoded when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def decoded(self) -> list[Row]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDelta:
+    """The exact change of one view."""
+
+    plus: Rows
+    minus: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Propagation:
+    """What a net change does to the monitored views, worked out but not applied yet."""
+
+    views: Mapping[str, ViewDelta]
+    touched: int
+
+
+class Engine(Protocol):
+    """Keeps base relations and views, and computes what transactions do to them.
+
+    `propagate` changes nothing that a reader can see; `commit` applies what it found, `rollback` forgets it.
+    """
+
+    name: str
+
+    def install(
+        self, maintenance: MaintenanceProgram, monitored: Sequence[str], initial: Mapping[str, Iterable[Row]] | None = None
+    ) -> int:
+        """Take a new program: base relations keep their rows and gain the initial ones, views are evaluated.
+
+        Returns the number of tuples touched. A failure leaves everything as it was.
+        """
+
+    def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
+        """Install the present program again, with more initial rows."""
+
+    def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        """What is left of a transaction after opposite and idle changes cancel."""
+
+    def propagate(self, net: Mapping[str, Delta]) -> Propagation: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+        """The rows of a base relation or view whose columns have the bound values, in no order."""
+
+    def size(self, relation: str) -> int: ...
+
+
+__all__ = ["Action", "Delta", "Engine", "Operation", "Program", "Propagation", "Rows", "ViewDelta"]

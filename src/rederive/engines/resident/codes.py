@@ -1,0 +1,90 @@
+"""Values as small integers: coded once when they come in, decoded when they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rederive.ir.terms import Kind, Row, Type, Value
+
+Code = int
+CodedRow = tuple[Code, ...]
+NULL: Code = 0
+_NAN = float("nan")
+
+
+class _Codes(dict[Value, Code]):
+    """A value's code, made when it is first asked for."""
+
+    __slots__ = ("values_in_order",)
+
+    def __init__(self, values: list[Value]) -> None:
+        super().__init__({None: NULL})
+        self.values_in_order = values
+
+    def __missing__(self, value: Value) -> Code:
+        code = self[value] = len(self.values_in_order)
+        self.values_in_order.append(value)
+        return code
+
+
+class Codec:
+    """The codes of one type, numbered by arrival; 0 is NULL. Identical values, and only they, share a code.
+
+    >>> codec = Codec()
+    >>> codec.encode("a"), codec.encode("b"), codec.encode("a"), codec.values[2]
+    (1, 2, 1, 'b')
+    """
+
+    __slots__ = ("codes", "encode", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Value] = [None]
+        self.codes = _Codes(self.values)
+        self.encode: Callable[[Value], Code] = self.codes.__getitem__
+
+    def find(self, value: Value) -> Code | None:
+        """The code of a value that has been seen, without making one."""
+        return self.codes.get(value)
+
+
+class FloatCodec(Codec):
+    """NaN is identical to itself here, and -0.0 to 0.0, as in SQL's grouping."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = lambda value: self.codes[self._canonical(value)]
+
+    def find(self, value: Value) -> Code | None:
+        return super().find(self._canonical(value))
+
+    @staticmethod
+    def _canonical(value: Value) -> Value:
+        if not isinstance(value, float):
+            return value
+        return _NAN if value != value else value + 0.0
+
+
+class Codes:
+    """One codec for each type."""
+
+    def __init__(self) -> None:
+        self._codecs: dict[Type, Codec] = {}
+
+    def codec(self, type_: Type) -> Codec:
+        if type_ not in self._codecs:
+            self._codecs[type_] = FloatCodec() if type_.kind is Kind.FLOAT else Codec()
+        return self._codecs[type_]
+
+    def encode_rows(self, types: Sequence[Type], rows: Iterable[Row]) -> list[CodedRow]:
+        columns = zip(*rows, strict=True)
+        coded = [map(self.codec(type_).encode, column) for type_, column in zip(types, columns, strict=False)]
+        return list(zip(*coded, strict=True)) if types else [() for _ in rows]
+
+    def decode_rows(self, types: Sequence[Type], rows: Iterable[CodedRow]) -> list[Row]:
+        columns = [self.codec(type_).values for type_ in types]
+        if len(columns) == 2:
+            first, second = columns
+            return [(first[a], second[b]) for a, b in rows]
+        return [tuple([values[code] for values, code in zip(columns, row, strict=True)]) for row in rows]

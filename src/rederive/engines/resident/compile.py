@@ -1,0 +1,427 @@
+"""A rule becomes a Python function: loops over the outer variables, the innermost step as one bitmap operation.
+
+For  closure(x, y) :- edge(x, z), closure(z, y)  started from a change of `closure` this writes
+
+    def rule(key, leaf):                  # closure(z, y): all y of one z at once
+        z = key
+        found = lookup0(z)                # edge by its second column
+        if found is not None:
+            for x in found:
+                into = get(x)             # what is pending for closure(x, _)
+                if into is None: pending[x] = leaf.copy()
+                else: into |= leaf
+
+The *bulk* variable, here y, is the head's last one: it is never looped over, its bitmaps are intersected, subtracted and passed
+on whole. It can be one when every literal that holds it is an atom whose other variables the rest of the body binds.
+
+Three more things keep the loops short. Where loops remain below the point at which the head's key is known, their findings are
+gathered in one bitmap and handed over once. Where the driver alone gives the head, as in a rederivation, a row that is found is
+not looked for again. And a variable that only joins two atoms is not looped over: their bitmaps must not be disjoint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pyroaring import BitMap
+
+from rederive.analysis.bindings import Step
+from rederive.analysis.types import term_type
+from rederive.engines.resident.codes import Code, Codes
+from rederive.engines.resident.functors import FunctorError, contains, implementation, matches
+from rederive.engines.resident.plan import Plan, plan_rule
+from rederive.engines.resident.table import PRESENT, Key, Leaf, Overlay, Table
+from rederive.errors import EvaluationError
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
+from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable
+from rederive.ir.text import show_rule
+
+Source: TypeAlias = Table | Overlay
+Resolve: TypeAlias = Callable[[Atom], Source]
+Function: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Found rows go to `rows`, gathered by the head's primary key, for a fixpoint to take in."""
+
+    rows: dict[Key, Leaf]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The primary keys of the heads that a driver's key leads to, appended to `found`: where its leaf would flow."""
+
+    found: list[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Every binding of the body adds the function's third argument to its head row's count."""
+
+    rows: dict[tuple[Code, ...], int]
+
+
+Target: TypeAlias = Pending | Keys | Counts
+
+
+def compile_rule(
+    rule: Rule, driver: int | None, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]
+) -> Function:
+    """A function of one leaf of the driver (key, bitmap), or of nothing where no driver is given."""
+    return _Writer(rule, into, resolve, codes, types).write(driver)
+
+
+class _Writer:
+    """Writes the text of one function and collects the objects it refers to."""
+
+    def __init__(self, rule: Rule, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]) -> None:
+        self.rule = rule
+        self.into = into
+        self.resolve = resolve
+        self.codes = codes
+        self.types = types
+        self.scope: dict[str, Any] = {"BitMap": BitMap, "EvaluationError": EvaluationError, "FunctorError": FunctorError}
+        self.lines: list[str] = []
+        self.depth = 0
+        self.bound: set[str] = set()
+        self.locals: dict[str, int] = {}
+        occurrences = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
+        counted = isinstance(into, Counts)
+        self.used = {name for name, times in occurrences.items() if times > 1 or counted}
+        self.leaf = ""
+        self.fresh = False
+        self.gather: tuple[int, int] | None = None
+        self.rest = ""
+        self.loops = 0
+
+    # The function as a whole
+
+    def write(self, driver: int | None) -> Function:
+        plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts))
+        arguments = ["key", "leaf"] if plan.start is not None else []
+        arguments += ["times"] if isinstance(self.into, Counts) else []
+        self.line(f"def rule({', '.join(arguments)}):")
+        self.depth += 1
+        calls = any(isinstance(literal, Comparison) for literal in self.rule.body)
+        with self.block("try:") if calls else self.here():
+            self.body(plan)
+        if calls:
+            failure = self.name("failed", lambda error: EvaluationError(f"{error}, in the rule {show_rule(self.rule)}"))
+            self.line(f"except FunctorError as error: raise {failure}(error) from None")
+        exec("\n".join(self.lines), self.scope)
+        function: Function = self.scope["rule"]
+        return function
+
+    def body(self, plan: Plan) -> None:
+        with self.here():
+            if plan.start is not None:
+                self.row(plan.start, "key", "leaf", plan.bulk)
+                self.mark(plan.bulk)
+            for step in plan.steps:
+                self.step(step, plan.bulk)
+                self.mark(plan.bulk)
+            for literal in plan.tail if not isinstance(self.into, Keys) else ():
+                self.narrow(literal, plan.bulk)
+            if plan.meets is not None:
+                self.meet(*plan.meets)
+            self.emit(plan.bulk)
+
+    def mark(self, bulk: str | None) -> None:
+        """Remember where the head's key is known first: what the loops below find can be gathered there."""
+        if self.gather is None and isinstance(self.into, Pending) and all(map(self.known, self.rule.head.terms[:-1])):
+            self.gather = (len(self.lines), self.depth)
+            self.loops = 0
+            if self.leaf and bulk is not None:
+                self.line(f"rest = {self.leaf}")
+                self.rest, self.leaf = self.leaf, "rest"
+
+    def _fanout(self, atom: Atom, bound: tuple[int, ...]) -> float:
+        source = self.resolve(atom)
+        return (source.old if isinstance(source, Overlay) else source).fanout(bound)
+
+    # Text
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        self.line(opening)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Come back to this depth, however deep the loops and tests inside went."""
+        depth = self.depth
+        yield
+        self.depth = depth
+
+    def enter(self, opening: str) -> None:
+        self.line(opening)
+        self.depth += 1
+        self.loops += opening.startswith("for ")
+
+    def name(self, stem: str, value: Any) -> str:
+        """A name in the function's scope for an object."""
+        for name, known in self.scope.items():
+            if known is value and name.startswith(stem):
+                return name
+        name = f"{stem}{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    # Terms
+
+    def local(self, variable: str) -> str:
+        """The variable's name in the function; `?x` and `_x` must not meet."""
+        number = self.locals.setdefault(variable, len(self.locals))
+        return f"v{number}_{variable.replace('?', '')}"
+
+    def slot(self, term: Simple) -> str:
+        match term:
+            case Variable():
+                return self.local(term.name)
+            case Constant():
+                return str(self.codes.codec(term.type).encode(term.value))
+
+    def slots(self, atom: Atom) -> list[str]:
+        return [self.slot(term) for term in atom.terms] or [str(PRESENT)]
+
+    def known(self, term: Simple) -> bool:
+        return isinstance(term, Constant) or term.name in self.bound
+
+    def key(self, slots: Sequence[str]) -> str:
+        return slots[0] if len(slots) == 1 else f"({', '.join(slots)})"
+
+    def value(self, term: Term) -> str:
+        """An expression for a term's value, not its code."""
+        match term:
+            case Variable():
+                return f"{self.name('values', self.codes.codec(self.types[term.name]).values)}[{self.local(term.name)}]"
+            case Constant():
+                return self.name("constant", term.value)
+            case Call():
+                first = term_type(term.arguments[0], self.types)
+                function = self.name("functor", implementation(term.functor, first, len(term.arguments)))
+                return f"{function}({', '.join(map(self.value, term.arguments))})"
+
+    # Literals
+
+    def step(self, step: Step, bulk: str | None) -> None:
+        match step.literal:
+            case Atom() as atom:
+                self.atom(atom, bulk)
+            case Negation(atom):
+                found = self.find(atom, tuple(range(max(len(atom.terms), 1) - 1)))
+                self.enter(f"if {found} is None or {self.slots(atom)[-1]} not in {found}:")
+            case Comparison() as comparison:
+                self.comparison(comparison)
+
+    def find(self, atom: Atom, bound: tuple[int, ...]) -> str:
+        """Write the lookup of an atom by its bound columns; the name that holds what was found."""
+        lookup = self.name("lookup", self.resolve(atom).lookup(bound))
+        slots = self.slots(atom)
+        found = f"found{len(self.lines)}"
+        self.line(f"{found} = {lookup}({self.key([slots[i] for i in bound])})")
+        return found
+
+    def atom(self, atom: Atom, bulk: str | None) -> None:
+        columns = len(atom.terms)
+        bound = tuple(i for i, term in enumerate(atom.terms) if self.known(term))
+        free = [i for i in range(columns) if i not in bound]
+        source = self.resolve(atom)
+        if not free:
+            found = self.find(atom, source.primary_columns)
+            self.enter(f"if {found} is not None and {self.slots(atom)[-1]} in {found}:")
+        elif not bound and not any(self.named(term) for term in atom.terms):
+            rows = source.primary if isinstance(source, Table) else source
+            self.enter(f"if {self.name('rows', rows)}:")
+        elif not bound and columns > 1:
+            items = source.primary.items if isinstance(source, Table) else source.items
+            key, leaf = f"key{len(self.lines)}", f"leaf{len(self.lines)}"
+            self.enter(f"for {key}, {leaf} in {self.name('items', items)}():")
+            self.row(atom, key, leaf, bulk)
+        else:
+            found = self.find(atom, bound)
+            self.enter(f"if {found} is not None:")
+            self.others(atom, free, found, bulk)
+
+    def row(self, atom: Atom, key: str, leaf: str, bulk: str | None) -> None:
+        """Bind an atom's variables from one entry of its primary index."""
+        if len(atom.terms) > 1:
+            self.unpack(atom.terms[:-1], f"{{}} = {key}", loop=False)
+        last = atom.terms[-1] if atom.terms else None
+        if bulk is None or last != Variable(bulk):
+            self.mark(bulk)
+        self.last(last, leaf, bulk)
+
+    def others(self, atom: Atom, free: list[int], found: str, bulk: str | None) -> None:
+        """Bind an atom's free variables from what a lookup found."""
+        if len(free) == 1:
+            self.last(atom.terms[free[0]], found, bulk)
+        elif any(self.named(atom.terms[i]) for i in free):
+            self.unpack([atom.terms[i] for i in free], f"for {{}} in {found}:", loop=True)
+
+    def named(self, term: Simple) -> bool:
+        return isinstance(term, Variable) and term.name in self.used
+
+    def unpack(self, terms: Sequence[Simple], pattern: str, *, loop: bool) -> None:
+        """Take a key apart: new variables are named, the others compared."""
+        names, tests = [], []
+        for position, term in enumerate(terms):
+            if isinstance(term, Variable) and term.name not in self.bound:
+                names.append(self.local(term.name))
+                self.bound.add(term.name)
+            else:
+                names.append(f"part{len(self.lines)}_{position}")
+                tests.append(f"{names[-1]} == {self.slot(term)}")
+        self.line(pattern.format(self.key(names)))
+        self.depth += loop
+        self.loops += loop
+        if tests:
+            self.enter(f"if {' and '.join(tests)}:")
+
+    def last(self, term: Simple | None, leaf: str, bulk: str | None) -> None:
+        """Bind the one column whose values a bitmap holds."""
+        match term:
+            case None:
+                pass
+            case Variable(name) if name == bulk:
+                self.leaf, self.fresh = leaf, False
+                self.bound.add(name)
+            case Variable(name) if name not in self.bound:
+                if name in self.used:
+                    self.enter(f"for {self.local(name)} in {leaf}:")
+                self.bound.add(name)
+            case _:
+                self.enter(f"if {self.slot(term)} in {leaf}:")
+
+    def narrow(self, literal: Literal, bulk: str | None) -> None:
+        """Restrict the bulk variable's bitmap by one more literal."""
+        assert bulk is not None
+        match literal:
+            case Comparison(_, left, right):
+                other = left if right == Variable(bulk) else right
+                assert not isinstance(other, Call)
+                slot = self.slot(other)
+                self.narrowed(f"{self.leaf} - BitMap(({slot},)) if {slot} in {self.leaf} else {self.leaf}")
+            case Negation(atom):
+                found = self.find(atom, self.without(atom, bulk))
+                self.narrowed(f"{self.leaf} - {found} if {found} is not None else {self.leaf}")
+            case Atom():
+                found = self.find(literal, self.without(literal, bulk))
+                self.enter(f"if {found} is not None:")
+                if not self.leaf:
+                    self.leaf = found
+                else:
+                    self.narrowed(f"{self.leaf} & {found}", fresh=True)
+
+    def narrowed(self, expression: str, *, fresh: bool = False) -> None:
+        """Write the narrowed bitmap under a name of its own: the wider one serves the next turn of a loop around this."""
+        self.leaf, self.fresh = f"leaf{len(self.lines)}", fresh or self.fresh
+        self.line(f"{self.leaf} = {expression}")
+        self.enter(f"if {self.leaf}:")
+
+    @staticmethod
+    def without(atom: Atom, variable: str) -> tuple[int, ...]:
+        return tuple(i for i, term in enumerate(atom.terms) if term != Variable(variable))
+
+    def comparison(self, comparison: Comparison) -> None:
+        left, right = comparison.left, comparison.right
+        if isinstance(left, Variable) and left.name not in self.bound:
+            self.assign(left, right)
+        elif isinstance(right, Variable) and right.name not in self.bound:
+            self.assign(right, left)
+        else:
+            self.enter(f"if {self.test(comparison.operator, left, right)}:")
+
+    def assign(self, variable: Variable, term: Term) -> None:
+        if isinstance(term, Call):
+            encode = self.name("encode", self.codes.codec(self.types[variable.name]).encode)
+            self.line(f"{self.local(variable.name)} = {encode}({self.value(term)})")
+        else:
+            self.line(f"{self.local(variable.name)} = {self.slot(term)}")
+        self.bound.add(variable.name)
+
+    def test(self, operator: Operator, left: Term, right: Term) -> str:
+        match operator:
+            case Operator.EQ | Operator.NE if not isinstance(left, Call) and not isinstance(right, Call):
+                sign = "==" if operator is Operator.EQ else "!="
+                return f"{self.slot(left)} {sign} {self.slot(right)}"
+            case Operator.MATCH | Operator.NOT_MATCH:
+                call = f"{self.name('matches', matches)}({self.value(left)}, {self.value(right)})"
+            case Operator.CONTAINS | Operator.NOT_CONTAINS:
+                call = f"{self.name('contains', contains)}({self.value(left)}, {self.value(right)})"
+            case _:
+                sign = "==" if operator is Operator.EQ else operator.value
+                return f"{self.value(left)} {sign} {self.value(right)}"
+        return f"not {call}" if operator in (Operator.NOT_MATCH, Operator.NOT_CONTAINS) else call
+
+    def meet(self, one: Atom, two: Atom) -> None:
+        """The one variable that is left joins two atoms: some value of it must be in both."""
+        (variable,) = (v for v in literal_variables(one) if v.name not in self.bound)
+        first = self.find(one, self.without(one, variable.name))
+        self.enter(f"if {first} is not None:")
+        second = self.find(two, self.without(two, variable.name))
+        self.enter(f"if {second} is not None and not {first}.isdisjoint({second}):")
+
+    # The head
+
+    def emit(self, bulk: str | None) -> None:
+        slots = self.slots(self.rule.head)
+        key = self.key(slots[:-1]) if len(slots) > 1 else "()"
+        match self.into:
+            case Counts(rows):
+                row = f"({', '.join(slots)},)" if self.rule.head.terms else "()"
+                self.line(f"{self.name('counts', rows)}[{row}] = {self.name('count', rows.get)}({row}, 0) + times")
+            case Keys(found):
+                self.line(f"{self.name('reach', found.append)}({key})")
+            case Pending(rows):
+                if self.gather is None or not self.loops:
+                    if bulk is None:
+                        self.hand_over_one(rows, key, slots[-1])
+                    else:
+                        self.hand_over(rows, key, self.leaf, owned=self.fresh)
+                elif self.rest:
+                    self.strike_off(rows, key)
+                else:
+                    self.gather_up(rows, key, f"|= {self.leaf}" if bulk else f".add({slots[-1]})")
+
+    def hand_over(self, rows: dict[Key, Leaf], key: str, leaf: str, *, owned: bool) -> None:
+        pending, get = self.name("pending", rows), self.name("get", rows.get)
+        self.line(f"into = {get}({key})")
+        self.line(f"if into is None: {pending}[{key}] = {leaf if owned else f'{leaf}.copy()'}")
+        self.line(f"else: into |= {leaf}")
+
+    def hand_over_one(self, rows: dict[Key, Leaf], key: str, slot: str) -> None:
+        self.line(f"into = {self.name('get', rows.get)}({key})")
+        self.line(f"if into is None: {self.name('pending', rows)}[{key}] = BitMap(({slot},))")
+        self.line(f"else: into.add({slot})")
+
+    def gather_up(self, rows: dict[Key, Leaf], key: str, operation: str) -> None:
+        """Findings for one key go into one bitmap, handed over when the loops are done."""
+        assert self.gather is not None
+        position, depth = self.gather
+        self.line(f"gathered {operation}" if operation.startswith("|") else f"gathered{operation}")
+        self.lines.insert(position, "    " * depth + "gathered = BitMap()")
+        self.depth = depth
+        self.enter("if gathered:")
+        self.hand_over(rows, key, "gathered", owned=True)
+
+    def strike_off(self, rows: dict[Key, Leaf], key: str) -> None:
+        """What the driver asked for is struck off as it is found, and the loops end when nothing is left."""
+        assert self.gather is not None
+        _, depth = self.gather
+        self.line(f"rest = rest - {self.leaf}")
+        self.line("if not rest: break")
+        self.depth = depth
+        self.line(f"hit = {self.rest} - rest")
+        self.enter("if hit:")
+        self.hand_over(rows, key, "hit", owned=True)

@@ -1,0 +1,152 @@
+"""Semi-naive evaluation, leaf by leaf.
+
+A sweep takes the pending leaves in order. What is new of a leaf goes into the table at once and to the rules that start from it,
+whose findings join the pending leaves of the same sweep: a leaf that comes later in the sweep has already gathered them.
+
+When many leaves are pending, and where a leaf's rows flow depends on its key alone, a sweep goes along that flow (in reverse
+postorder of a depth-first search): outside of cycles every leaf is then complete before it is passed on, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rederive.engines.resident.compile import Function
+from rederive.engines.resident.table import Key, Leaf, Lookup, Overlay, Table
+from rederive.errors import LimitExceeded
+
+ORDERED_FROM = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What stops a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves."""
+
+    rounds: int = 100_000
+    tuples: int = 10_000_000
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts the tuples that a transaction looked at as possible changes or answers."""
+
+    touched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A function to start from: called for each leaf of `driver`, or once where there is none."""
+
+    function: Function
+    driver: Table | Overlay | None
+
+    def run(self, meter: Meter) -> None:
+        match self.driver:
+            case None:
+                self.function()
+            case Table(primary=primary):
+                for key, leaf in primary.items():
+                    self.function(key, leaf)
+            case Overlay():
+                for key, leaf in self.driver.items():
+                    self.function(key, leaf)
+
+
+@dataclass(slots=True)
+class Target:
+    """A table that a phase fills. `known`: what must not be taken in again, by primary key."""
+
+    table: Table
+    known: Lookup
+    pending: dict[Key, Leaf] = field(default_factory=dict)
+    variants: list[Function] = field(default_factory=list)
+    flow: Callable[[Key], list[Key]] | None = None
+
+    def order(self) -> list[Key] | None:
+        """Along the flow from what is pending, where that is much and the flow is known."""
+        if self.flow is None or len(self.pending) < ORDERED_FROM:
+            return None
+        return reverse_postorder(self.pending, self.flow)
+
+    def sweep(self, meter: Meter, order: list[Key] | None = None) -> int:
+        """Take in the leaves pending now; how many tuples were new."""
+        pending, known, add, variants = self.pending, self.known, self.table.add, self.variants
+        found = 0
+        for key in order or list(pending):
+            leaf = pending.pop(key, None)
+            if leaf is None:
+                continue
+            meter.touched += len(leaf)
+            have = known(key)
+            if have is not None:
+                leaf -= have
+                if not leaf:
+                    continue
+            found += len(leaf)
+            add(key, leaf)
+            for variant in variants:
+                variant(key, leaf)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fixpoint:
+    """One phase: seeds, then sweeps over its targets until nothing is pending.
+
+    `endless` names the rule that may invent values without end, where there is one.
+    """
+
+    seeds: Sequence[Seed]
+    targets: Sequence[Target]
+    endless: str | None = None
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        for seed in self.seeds:
+            seed.run(meter)
+        rounds = tuples = 0
+        order: list[Key] | None = None
+        while any(target.pending for target in self.targets):
+            for target in self.targets:
+                if target.pending:
+                    order = order or target.order()
+                    tuples += target.sweep(meter, order)
+            rounds += 1
+            if self.endless is not None and (rounds > limits.rounds or tuples > limits.tuples):
+                what = f"{limits.rounds:,} rounds" if rounds > limits.rounds else f"{limits.tuples:,} tuples"
+                raise LimitExceeded(
+                    f"the recursion was stopped after {what}; this rule makes new values: {self.endless}",
+                    hint="bound it by a comparison in the rule, or raise the limit",
+                )
+
+    def clear(self) -> None:
+        """Forget what is pending, after a failure."""
+        for target in self.targets:
+            target.pending.clear()
+
+
+def reverse_postorder(starts: Iterable[Key], flow: Callable[[Key], list[Key]]) -> list[Key]:
+    """Every key that the starts flow to, each before those it flows to itself, cycles aside.
+
+    >>> reverse_postorder([1, 3], {1: [2], 2: [], 3: [1]}.__getitem__)
+    [3, 1, 2]
+    """
+    seen: set[Key] = set()
+    finished: list[Key] = []
+    for start in starts:
+        if start in seen:
+            continue
+        seen.add(start)
+        path = [(start, iter(flow(start)))]
+        while path:
+            key, following = path[-1]
+            for other in following:
+                if other not in seen:
+                    seen.add(other)
+                    path.append((other, iter(flow(other))))
+                    break
+            else:
+                finished.append(key)
+                path.pop()
+    finished.reverse()
+    return finished

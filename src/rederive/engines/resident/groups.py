@@ -1,0 +1,237 @@
+"""Aggregates, group by group: counts and sums move by the changed rows, extremes look again only when theirs leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from pyroaring import BitMap
+
+from rederive.engines.resident.codes import CodedRow, Codes
+from rederive.engines.resident.compile import Source
+from rederive.engines.resident.fixpoint import Meter
+from rederive.engines.resident.functors import RANGES
+from rederive.engines.resident.table import Key, Table, rows_of
+from rederive.errors import EvaluationError
+from rederive.ir.rules import Aggregate, Function, Relation
+from rederive.ir.terms import Kind, Type, Value
+
+FLOAT_UNIT = 2**1074  # every finite float is a whole number of these parts of one
+
+
+class Total(NamedTuple):
+    """The state of a group. Sums are exact, and so do not depend on the order of changes: whole numbers of a small unit."""
+
+    rows: int = 0
+    finite: int = 0
+    undefined: int = 0
+    infinite: int = 0
+    negative_infinite: int = 0
+
+    def moved(self, times: int, units: int) -> Total:
+        return Total(self.rows + times, self.finite + units * times, *self[2:])
+
+    def moved_special(self, times: int, value: float) -> Total:
+        undefined = self.undefined + times * math.isnan(value)
+        return Total(
+            self.rows + times,
+            self.finite,
+            undefined,
+            self.infinite + times * (value == math.inf),
+            self.negative_infinite + times * (value == -math.inf),
+        )
+
+    def real(self, unit: int) -> float:
+        """The sum in parts of `unit` as a float, correctly rounded."""
+        if self.undefined or (self.infinite and self.negative_infinite):
+            return math.nan
+        if self.infinite or self.negative_infinite:
+            return math.inf if self.infinite else -math.inf
+        try:
+            return self.finite / unit
+        except OverflowError:
+            return math.inf if self.finite > 0 else -math.inf
+
+
+EMPTY = Total()
+
+
+class Groups:
+    """One aggregate over one source. The state of the groups changes when a transaction commits."""
+
+    def __init__(self, aggregate: Aggregate, source: Relation, result: Type, codes: Codes) -> None:
+        self.aggregate = aggregate
+        self.function = aggregate.function
+        self.columns = aggregate.group
+        self.value_type = source.columns[aggregate.value].type if aggregate.value is not None else None
+        self.values = codes.codec(self.value_type).values if self.value_type else []
+        self.encode = codes.codec(result).encode
+        self.results = codes.codec(result).values
+        self.source = source
+        self.totals: dict[CodedRow, Total] = {}
+        self.moved: dict[CodedRow, Total] = {}
+
+    @property
+    def extreme(self) -> bool:
+        return self.function in (Function.MIN, Function.MAX)
+
+    def change(
+        self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
+    ) -> None:
+        """From the source's change to the view's: the old result of each affected group leaves, the new one enters."""
+        results = self._extremes(gone, came, new, view, meter) if self.extreme else self._totals(gone, came, meter)
+        for group, result in results:
+            key = _key(group)
+            old = view.primary.get(key)
+            leaf = BitMap((self.encode(result),)) if result is not None else None
+            if old != leaf:
+                if old is not None:
+                    view_gone.add(key, old.copy())
+                if leaf is not None:
+                    view_came.add(key, leaf)
+
+    def commit(self) -> None:
+        for group, total in self.moved.items():
+            if total.rows:
+                self.totals[group] = total
+            else:
+                self.totals.pop(group, None)
+        self.moved.clear()
+
+    def rollback(self) -> None:
+        self.moved.clear()
+
+    def _rows(self, table: Table, meter: Meter) -> Iterable[CodedRow]:
+        for row in rows_of(table.primary, self.source.arity):
+            meter.touched += 1
+            yield row
+
+    # Counts, sums and means
+
+    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Value]]:
+        self._move(self._rows(gone, meter), -1)
+        self._move(self._rows(came, meter), 1)
+        for group, total in self.moved.items():
+            yield group, self._result(total) if total.rows else None
+
+    def _move(self, rows: Iterable[CodedRow], times: int) -> None:
+        totals, moved, columns = self.totals, self.moved, self.columns
+        value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
+        counting = self.function is Function.COUNT or value_column is None
+        for row in rows:
+            group = tuple([row[i] for i in columns])
+            total = moved.get(group) or totals.get(group, EMPTY)
+            if counting:
+                moved[group] = total.moved(times, 0)
+                continue
+            value: Any = values[row[value_column]]  # type: ignore[index]
+            exact = units(value)
+            moved[group] = total.moved_special(times, value) if exact is None else total.moved(times, exact)
+
+    def _result(self, total: Total) -> Value:
+        match self.function:
+            case Function.COUNT:
+                return total.rows
+            case Function.MEAN:
+                return total.real(_unit(self.value_type) * total.rows)
+            case _:
+                return self._sum(total)
+
+    def _sum(self, total: Total) -> Value:
+        assert self.value_type is not None
+        match self.value_type.kind:
+            case Kind.FLOAT:
+                return total.real(FLOAT_UNIT)
+            case Kind.DECIMAL:
+                fits = abs(total.finite) < 10**self.value_type.precision
+            case kind:
+                fits = RANGES[kind][0] <= total.finite <= RANGES[kind][1]
+        if not fits:
+            raise EvaluationError(f"the sum over '{self.aggregate.source}' does not fit {self.value_type}")
+        if self.value_type.kind is Kind.DECIMAL:
+            return Decimal(total.finite).scaleb(-self.value_type.scale)
+        return total.finite
+
+    # Minima and maxima
+
+    def _extremes(self, gone: Table, came: Table, new: Source, view: Table, meter: Meter) -> Iterable[tuple[CodedRow, Value]]:
+        left = self._by_group(gone, meter)
+        entered = self._by_group(came, meter)
+        lookup = new.lookup(tuple(sorted(self.columns)))
+        for group in left.keys() | entered.keys():
+            old = view.primary.get(_key(group))
+            held = self.results[old[0]] if old is not None else None
+            if old is None or held not in left.get(group, ()):
+                candidates = entered.get(group, []) + ([held] if old is not None else [])
+            else:
+                candidates = self._group_values(lookup, group, meter)
+            yield group, self._best(candidates) if candidates else None
+
+    def _by_group(self, table: Table, meter: Meter) -> dict[CodedRow, list[Value]]:
+        found: dict[CodedRow, list[Value]] = {}
+        column = self.aggregate.value
+        assert column is not None
+        for row in self._rows(table, meter):
+            found.setdefault(tuple([row[i] for i in self.columns]), []).append(self.values[row[column]])
+        return found
+
+    def _group_values(self, lookup: Callable[[Any], Any], group: CodedRow, meter: Meter) -> list[Value]:
+        """The values of all rows that the group has now."""
+        column = self.aggregate.value
+        assert column is not None
+        if column in self.columns:
+            return [self.values[group[self.columns.index(column)]]]
+        bound = sorted(self.columns)
+        entry = lookup(_key(tuple(group[self.columns.index(i)] for i in bound)))
+        if entry is None:
+            return []
+        meter.touched += len(entry)
+        free = [i for i in range(self.source.arity) if i not in bound]
+        if len(free) == 1:
+            return [self.values[code] for code in entry]
+        position = free.index(column)
+        return [self.values[rest[position]] for rest in entry]
+
+    def _best(self, values: Iterable[Value]) -> Value:
+        return (min if self.function is Function.MIN else max)(values, key=_order)
+
+
+def _order(value: Value) -> Any:
+    """NaN is larger than any number, as in SQL."""
+    return (value != value, value) if isinstance(value, float) else value
+
+
+def _unit(type_: Type | None) -> int:
+    """How many parts of one the exact sums of this type count in."""
+    match type_:
+        case Type(Kind.FLOAT):
+            return FLOAT_UNIT
+        case Type(Kind.DECIMAL, _, scale):
+            return int(10**scale)
+        case _:
+            return 1
+
+
+def _units(type_: Type | None) -> Callable[[Any], int | None]:
+    """A value in those parts; None for infinities and NaN."""
+    match type_:
+        case Type(Kind.FLOAT):
+            return _float_units
+        case Type(Kind.DECIMAL, _, scale):
+            return lambda value: int(value.scaleb(scale))
+        case _:
+            return lambda value: int(value)
+
+
+def _float_units(value: float) -> int | None:
+    if not math.isfinite(value):
+        return None
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * (FLOAT_UNIT // denominator)
+
+
+def _key(group: CodedRow) -> Key:
+    """A group as a key of the view's primary index, whose last column is the result."""
+    return group[0] if len(group) == 1 else group

@@ -1,0 +1,262 @@
+"""From a maintenance program to what runs: tables for every variant, a compiled function for every rule and driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from rederive.analysis.graph import Component, edges
+from rederive.analysis.types import variable_types
+from rederive.engines.resident.codes import CodedRow, Codes
+from rederive.engines.resident.compile import Counts, Keys, Pending, Source, compile_rule
+from rederive.engines.resident.fixpoint import Fixpoint, Seed, Target
+from rederive.engines.resident.groups import Groups
+from rederive.engines.resident.phases import (
+    CountInitial,
+    CountPhase,
+    DiffPhase,
+    FoldPhase,
+    GroupInitial,
+    GroupPhase,
+    NetPhase,
+    Runnable,
+    SetPhase,
+)
+from rederive.engines.resident.plan import preserves_leaf
+from rederive.engines.resident.table import Key, Overlay, Table
+from rederive.ir.rules import Aggregate, Atom, Comparison, Program, Rule, Variant
+from rederive.ir.terms import Call, Type
+from rederive.ir.text import show_rule
+from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, State, Strategy
+from rederive.maintain.recompute import evaluation
+
+Flow = Callable[[Key], list[Key]]
+
+
+class Tables:
+    """The tables of all relations and variants, made when first named. An atom of the new state reads through an overlay."""
+
+    def __init__(self, program: Program, states: Mapping[str, State]) -> None:
+        self.program = program
+        self.states = states
+        self._tables: dict[tuple[str, Variant], Table] = {}
+
+    def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
+        key = (relation, variant)
+        if key not in self._tables:
+            name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
+            self._tables[key] = Table(name, self.program.relations[relation].arity)
+        return self._tables[key]
+
+    def adopt(self, relation: str, table: Table) -> None:
+        """Use a table that already holds rows."""
+        self._tables[relation, Variant.OLD] = table
+
+    def resolve(self, atom: Atom) -> Source:
+        return self.source(atom.relation, atom.variant)
+
+    def source(self, relation: str, variant: Variant) -> Source:
+        state = self.states.get(relation)
+        if variant is not Variant.NEW or state is None:
+            return self.table(relation, variant)
+        came = tuple(self.table(relation, v) for v in state.came)
+        return Overlay(self.table(relation), self.table(relation, state.gone), came)
+
+    def transient(self) -> Iterable[Table]:
+        """Every table that a transaction fills and its end empties."""
+        return (table for (_, variant), table in self._tables.items() if variant is not Variant.OLD)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedSection:
+    """A section that runs. `influents`: it has nothing to do where none of them changed."""
+
+    section: Section
+    influents: tuple[tuple[Table, Table], ...]
+    phases: tuple[Runnable, ...]
+
+    @property
+    def always(self) -> bool:
+        """Recomputation must run whatever changed: views above may need its states."""
+        return self.section.strategy is Strategy.RECOMPUTE
+
+    def affected(self) -> bool:
+        return self.always or any(gone or came for gone, came in self.influents)
+
+
+class Linker:
+    """Compiles the rules of one maintenance program against its tables.
+
+    First the initial evaluation of a section, then, when its views are filled, its phases: sizes guide the join orders.
+    """
+
+    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes) -> None:
+        self.program = maintenance.program
+        self.tables = tables
+        self.codes = codes
+        self._counts: dict[str, dict[CodedRow, int]] = {}
+        self._groups: dict[str, Groups] = {}
+
+    def initial(self, section: Section) -> tuple[Runnable, ...]:
+        """What fills the section's views for the first time; nothing where they are not kept."""
+        if section.strategy is Strategy.RECOMPUTE:
+            return ()
+        aggregate = _aggregate_of(section)
+        if aggregate is not None:
+            view = self.tables.table(aggregate.relation)
+            return (GroupInitial(self._kept_groups(aggregate), self.tables.table(aggregate.source), view),)
+        if section.strategy is Strategy.COUNTING:
+            return (self._count_initial(section.component),)
+        return (self._set_phase(section.component, evaluation(section.component, Variant.OLD)),)
+
+    def link(self, section: Section) -> LinkedSection:
+        """The section's phases, to run at each transaction."""
+        component = section.component
+        aggregate = _aggregate_of(section)
+        names = {edge.source for definition in component.definitions for edge in edges(definition)}
+        influents = tuple((self.tables.table(n, Variant.DEL), self.tables.table(n, Variant.INS)) for n in sorted(names))
+        if aggregate is not None:
+            return LinkedSection(section, influents, self._aggregate(section, aggregate))
+        phases = tuple(runnable for phase in section.phases for runnable in self._phase(section, phase))
+        return LinkedSection(section, influents, phases)
+
+    def _phase(self, section: Section, phase: Phase) -> tuple[Runnable, ...]:
+        t = self.tables.table
+        match phase.semantics:
+            case Semantics.SET:
+                return (self._set_phase(section.component, phase.rules),)
+            case Semantics.BAG:
+                return (self._count_phase(section.component, phase.rules),)
+            case Semantics.NET:
+                return tuple(
+                    NetPhase(t(name), t(name, Variant.DEL), t(name, Variant.RED), t(name, Variant.INS))
+                    for name in section.component.relations
+                )
+            case Semantics.DIFF:
+                return tuple(
+                    DiffPhase(t(name), t(name, Variant.NEW), t(name, Variant.DEL), t(name, Variant.INS))
+                    for name in section.component.relations
+                )
+            case Semantics.GROUPS:
+                raise AssertionError("aggregates are linked apart")
+
+    # Sets
+
+    def _set_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> SetPhase:
+        targets = {(m.rule.head.relation, m.rule.head.variant): self._target(m.rule.head) for m in rules}
+        seeds: list[Seed] = []
+        flows: list[Flow | None] = []
+        for m in rules:
+            target = targets[m.rule.head.relation, m.rule.head.variant]
+            types = variable_types(m.rule, self.program.relations)
+            for driver in m.drivers:
+                function = compile_rule(m.rule, driver, Pending(target.pending), self.tables.resolve, self.codes, types)
+                atom = m.rule.body[driver] if driver is not None else None
+                assert atom is None or isinstance(atom, Atom)
+                growing = self._growing(atom, targets) if atom is not None else None
+                if growing is not None:
+                    growing.variants.append(function)
+                    flows.append(self._flow(m.rule, driver, types) if driver is not None else None)
+                else:
+                    seeds.append(Seed(function, self.tables.resolve(atom) if atom is not None else None))
+        if len(targets) == 1 and len(flows) == 1:
+            (target,), (target.flow,) = targets.values(), flows
+        endless = _endless(component) if component.recursive else None
+        return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), endless))
+
+    def _flow(self, rule: Rule, driver: int, types: Mapping[str, Type]) -> Flow | None:
+        """Which keys a leaf of the driver flows to, where its key alone decides that."""
+        if not preserves_leaf(rule, driver):
+            return None
+        found: list[Key] = []
+        function = compile_rule(rule, driver, Keys(found), self.tables.resolve, self.codes, types)
+
+        def flow(key: Key) -> list[Key]:
+            found.clear()
+            function(key, None)
+            return found.copy()
+
+        return flow
+
+    def _target(self, head: Atom) -> Target:
+        """Insertions must be new in the new state; everything else must be new in its own table."""
+        table = self.tables.table(head.relation, head.variant)
+        seen: Source = table
+        if head.variant is Variant.INS:
+            seen = self.tables.source(head.relation, Variant.NEW)
+        return Target(table, seen.lookup(table.primary_columns))
+
+    def _growing(self, atom: Atom, targets: Mapping[tuple[str, Variant], Target]) -> Target | None:
+        """The target whose growth is the driver's: the atom's own table, or the part of the new state that this phase adds to."""
+        if (atom.relation, atom.variant) in targets:
+            return targets[atom.relation, atom.variant]
+        state = self.tables.states.get(atom.relation)
+        if atom.variant is Variant.NEW and state is not None:
+            return next((targets[atom.relation, v] for v in state.came if (atom.relation, v) in targets), None)
+        return None
+
+    # Counts
+
+    def _count_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> CountPhase:
+        (name,) = component.relations
+        moved: dict[CodedRow, int] = {}
+        compiled = []
+        for m in rules:
+            (driver,) = m.drivers
+            assert driver is not None
+            atom = m.rule.body[driver]
+            assert isinstance(atom, Atom)
+            types = variable_types(m.rule, self.program.relations)
+            function = compile_rule(m.rule, driver, Counts(moved), self.tables.resolve, self.codes, types)
+            times = 1 if m.rule.head.variant is Variant.ADD else -1
+            compiled.append((function, self.tables.table(atom.relation, atom.variant), times))
+        counts = self._counts.setdefault(name, {})
+        return CountPhase(
+            tuple(compiled), moved, counts, self.tables.table(name, Variant.DEL), self.tables.table(name, Variant.INS)
+        )
+
+    def _count_initial(self, component: Component) -> Runnable:
+        (name,) = component.relations
+        moved: dict[CodedRow, int] = {}
+        functions = []
+        for rule in component.definitions:
+            assert isinstance(rule, Rule)
+            types = variable_types(rule, self.program.relations)
+            functions.append(compile_rule(rule, None, Counts(moved), self.tables.resolve, self.codes, types))
+        return CountInitial(tuple(functions), moved, self._counts.setdefault(name, {}), self.tables.table(name))
+
+    # Aggregates
+
+    def _kept_groups(self, aggregate: Aggregate) -> Groups:
+        return self._groups.setdefault(aggregate.relation, self._new_groups(aggregate))
+
+    def _new_groups(self, aggregate: Aggregate) -> Groups:
+        source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
+        return Groups(aggregate, source, view.columns[-1].type, self.codes)
+
+    def _aggregate(self, section: Section, aggregate: Aggregate) -> tuple[Runnable, ...]:
+        source, view = aggregate.source, aggregate.relation
+        t, s = self.tables.table, self.tables.source
+        if section.strategy is Strategy.RECOMPUTE:
+            return (
+                FoldPhase(self._new_groups(aggregate), t(source), t(view)),
+                FoldPhase(self._new_groups(aggregate), s(source, Variant.NEW), t(view, Variant.NEW)),
+                DiffPhase(t(view), t(view, Variant.NEW), t(view, Variant.DEL), t(view, Variant.INS)),
+            )
+        changed = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
+        kept = self._kept_groups(aggregate)
+        return (GroupPhase(kept, changed, (t(view), t(view, Variant.DEL), t(view, Variant.INS))),)
+
+
+def _aggregate_of(section: Section) -> Aggregate | None:
+    return next((d for d in section.component.definitions if isinstance(d, Aggregate)), None)
+
+
+def _endless(component: Component) -> str | None:
+    """A rule of a recursive component that computes new values."""
+    for rule in component.definitions:
+        if isinstance(rule, Rule):
+            comparisons = (literal for literal in rule.body if isinstance(literal, Comparison))
+            if any(isinstance(side, Call) for c in comparisons for side in (c.left, c.right)):
+                return show_rule(rule)
+    return None

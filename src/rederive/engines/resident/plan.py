@@ -1,0 +1,134 @@
+"""How a rule will be run: in which order its body is joined, and what is done with whole bitmaps.
+
+The *bulk* variable is the head's last one where it can stay a bitmap to the end: every literal that holds it is an atom (or a
+`!=`) whose other variables the rest of the body binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from rederive.analysis.bindings import Fanout, Step, binding_pattern, evaluable, join_order
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
+from rederive.ir.terms import Call, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A body in join order. `tail`: the literals that hold the bulk variable, applied when all else is bound.
+
+    `meets`: the last variable to bind joins two atoms and is used nowhere else.
+    """
+
+    start: Atom | None
+    steps: tuple[Step, ...]
+    bulk: str | None = None
+    tail: tuple[Literal, ...] = ()
+    meets: tuple[Atom, Atom] | None = None
+
+
+def preserves_leaf(rule: Rule, driver: int) -> bool:
+    """Whether the driver's bitmap passes through to the head: where its rows flow then depends on its key alone."""
+    plan = plan_rule(rule, driver, None, sets=True)
+    return plan.bulk is not None and plan.start is not None and Variable(plan.bulk) in plan.start.terms
+
+
+def plan_rule(rule: Rule, driver: int | None, fanout: Fanout | None, sets: bool) -> Plan:
+    """Join order, with a bulk variable where the rule allows one."""
+    start = rule.body[driver] if driver is not None else None
+    assert start is None or isinstance(start, Atom)
+    rest = tuple(literal for i, literal in enumerate(rule.body) if i != driver)
+    known = frozenset(v.name for v in literal_variables(start)) if start else frozenset[str]()
+    scalar = Plan(start, join_order(rest, known, fanout))
+    if not sets:
+        return scalar
+    scalar = _meeting(rule, scalar)
+    bulk = _bulk_plan(rule.head, start, rest, fanout)
+    if bulk is None or (scalar.meets and fanout and _loops(scalar, fanout) < _loops(bulk, fanout)):
+        return scalar
+    return bulk
+
+
+DRIVER_LEAF = 16.0  # rows in one leaf of a change, about
+
+
+def _loops(plan: Plan, fanout: Fanout) -> float:
+    """How often the innermost step of a plan runs for one leaf of the driver, about."""
+    atoms = ((step.literal, step.bound) for step in plan.steps if isinstance(step.literal, Atom))
+    turns = [fanout(atom, bound) for atom, bound in atoms if len(bound) < len(atom.terms)]
+    return prod(turns) * (1.0 if plan.bulk else DRIVER_LEAF)
+
+
+def _meeting(rule: Rule, plan: Plan) -> Plan:
+    """Let the last two atoms of a scalar plan meet, where one binds a variable that only the other needs."""
+    match plan.steps:
+        case (*before, Step(Atom() as one, bound), Step(Atom() as two)) if len(bound) == len(one.terms) - 1:
+            (variable,) = (term for i, term in enumerate(one.terms) if i not in bound)
+            everywhere = [v for literal in (rule.head, *rule.body) for v in literal_variables(literal)]
+            once_each = two.terms.count(variable) == 1 and everywhere.count(variable) == 2  # type: ignore[arg-type]
+            if once_each and all(v == variable or _bound_before(v, plan.start, before) for v in literal_variables(two)):
+                return Plan(plan.start, tuple(before), meets=(one, two))
+    return plan
+
+
+def _bound_before(variable: Variable, start: Atom | None, steps: Sequence[Step]) -> bool:
+    literals = [step.literal for step in steps] + ([start] if start else [])
+    return any(variable in literal_variables(literal) for literal in literals)
+
+
+def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: Fanout | None) -> Plan | None:
+    last = head.terms[-1] if head.terms else None
+    if not isinstance(last, Variable) or last in head.terms[:-1]:
+        return None
+    tail = tuple(literal for literal in rest if last in literal_variables(literal))
+    if not all(_holds_once(literal, last) for literal in tail):
+        return None
+    others = [literal for literal in rest if literal not in tail]
+    first = start
+    if start is None:
+        first = next((s.literal for s in join_order(rest, frozenset(), fanout) if isinstance(s.literal, Atom)), None)
+        if first is None:
+            return None
+        others = [literal for literal in others if literal is not first]
+        tail = tuple(literal for literal in tail if literal is not first)
+    assert first is not None
+    if last in first.terms[:-1] or first.terms.count(last) > 1:
+        return None
+    known = frozenset(v.name for v in literal_variables(first)) - {last.name}
+    steps = join_order(others, known, fanout)
+    bound = _bound_by(steps, known)
+    needed = {v.name for literal in tail for v in literal_variables(literal)} - {last.name}
+    positive = last in first.terms or any(isinstance(literal, Atom) for literal in tail)
+    if bound is None or not positive or not needed <= bound:
+        return None
+    if start is None:
+        steps = (Step(first, binding_pattern(first, frozenset())), *steps)
+    return Plan(start, steps, last.name, tuple(sorted(tail, key=lambda literal: not isinstance(literal, Atom))))
+
+
+def _bound_by(steps: Sequence[Step], known: frozenset[str]) -> set[str] | None:
+    """The variables that the steps bind, or None where one of them is reached unbound, as a product or an open test."""
+    bound = set(known)
+    for step in steps:
+        match step.literal:
+            case Atom(_, terms) if terms and not step.bound:
+                return None
+            case Negation() as negation if not all(v.name in bound for v in literal_variables(negation)):
+                return None
+            case Comparison() as comparison if not evaluable(comparison, bound):
+                return None
+        bound.update(v.name for v in literal_variables(step.literal))
+    return bound
+
+
+def _holds_once(literal: Literal, variable: Variable) -> bool:
+    """Whether a bitmap of the variable's values can stand for it: in an atom, or in `!=` against something simple."""
+    match literal:
+        case Atom() | Negation():
+            return literal_variables(literal).count(variable) == 1
+        case Comparison(Operator.NE, left, right):
+            return not isinstance(left, Call) and not isinstance(right, Call) and left != right
+        case Comparison():
+            return False

@@ -1,0 +1,242 @@
+"""Everything `rederive` raises, in one tree. Each class has a stable `code`; the command line exits with 2 for all of them.
+
+RederiveError
+├── ProgramError            the program's text is at fault; carries a Span
+│   ├── SyntaxProblem       syntax            it does not parse
+│   ├── Unsupported         unsupported       a construct that is refused, by name
+│   ├── UnknownName         unknown_name      relation, type, functor or option that was never declared
+│   ├── Redefined           redefined         declared twice
+│   ├── WrongArity          wrong_arity       more or fewer arguments than columns
+│   ├── TypeClash           type_clash        two types where one is needed
+│   ├── UnsafeVariable      unsafe            a variable that nothing binds
+│   ├── Unstratified        unstratified      negation or aggregation through recursion
+│   └── ProgramRefused      (of its first)    several of the above, together
+├── StrategyError           strategy          the view cannot be maintained that way
+├── DataError               the rows or files handed in are at fault
+│   ├── MissingFile         missing_file
+│   ├── MalformedInput      malformed         a line that is not CSV, JSON or tab separated as declared
+│   ├── IllTypedRow         ill_typed         a value that does not fit its column, or too many or few of them
+│   ├── UnknownRelation     unknown_relation  no such relation or view
+│   ├── UnknownColumn       unknown_column
+│   ├── NotABase            not_a_base        a change to a view
+│   └── DuplicateKey        duplicate_key     two rows with one key and different values
+└── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
+    └── LimitExceeded       limit             recursion that invents values without end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A program text and the name that errors call it by."""
+
+    name: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of program text; lines and columns count from 1, the end is exclusive."""
+
+    source: Source
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+    @property
+    def text(self) -> str:
+        """The first line of what the span covers."""
+        line = self._line()
+        end = self.end_column - 1 if self.end_line == self.line else len(line)
+        return line[self.column - 1 : end]
+
+    def excerpt(self) -> str:
+        """The line with a caret under the offending part."""
+        width = max(1, len(self.text))
+        return f"{self.line:>5} | {self._line()}\n      | {' ' * (self.column - 1)}{'^' * width}"
+
+    def _line(self) -> str:
+        lines = self.source.text.split("\n")
+        return lines[self.line - 1] if self.line <= len(lines) else ""
+
+
+class RederiveError(Exception):
+    """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f"\n  help: {self.hint}" if self.hint else ""
+        return f"error[{self.code}]: {self.message}{hint}"
+
+
+class ProgramError(RederiveError):
+    """The program is refused; `span` says where."""
+
+    code = "program"
+
+    def __init__(self, message: str, span: Span | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.span = span
+
+    def __str__(self) -> str:
+        if self.span is None:
+            return super().__str__()
+        hint = f"\n  help: {self.hint}" if self.hint else ""
+        return f"{self.span}: error[{self.code}]: {self.message}\n{self.span.excerpt()}{hint}"
+
+
+class SyntaxProblem(ProgramError):
+    code = "syntax"
+
+
+class Unsupported(ProgramError):
+    code = "unsupported"
+
+
+class UnknownName(ProgramError):
+    code = "unknown_name"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], span: Span | None = None) -> None:
+        super().__init__(f"unknown {kind} '{name}'", span, hint=nearest(name, known))
+
+
+class Redefined(ProgramError):
+    code = "redefined"
+
+
+class WrongArity(ProgramError):
+    code = "wrong_arity"
+
+
+class TypeClash(ProgramError):
+    code = "type_clash"
+
+
+class UnsafeVariable(ProgramError):
+    code = "unsafe"
+
+
+class Unstratified(ProgramError):
+    """Negation or aggregation inside a recursion: no stratum can be computed before the other."""
+
+    code = "unstratified"
+
+    def __init__(self, cycle: Sequence[str], through: str, span: Span | None = None) -> None:
+        self.cycle = tuple(cycle)
+        super().__init__(
+            f"{through} inside a recursion: {' -> '.join(self.cycle)}",
+            span,
+            hint="break the cycle: the relation under the " + through + " must not depend on the rule's head",
+        )
+
+
+class ProgramRefused(ProgramError):
+    """Several errors of one program, in the order of its text."""
+
+    def __init__(self, errors: Sequence[ProgramError]) -> None:
+        first = errors[0]
+        super().__init__(first.message, first.span, hint=first.hint)
+        self.errors = tuple(errors)
+        self.code = first.code
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
+
+
+class StrategyError(RederiveError):
+    code = "strategy"
+
+
+class DataError(RederiveError):
+    """Rows or files are refused; `place` says where: `edge.csv:3`."""
+
+    code = "data"
+    place: str | None = None
+
+    def at(self, place: str) -> Self:
+        """The same error, with the place that it is about.
+
+        >>> print(MissingFile("no such file").at("edge.facts"))
+        edge.facts: error[missing_file]: no such file
+        """
+        self.place = place
+        return self
+
+    def __str__(self) -> str:
+        return super().__str__() if self.place is None else f"{self.place}: {super().__str__()}"
+
+
+class MissingFile(DataError):
+    code = "missing_file"
+
+
+class MalformedInput(DataError):
+    code = "malformed"
+
+
+class IllTypedRow(DataError):
+    code = "ill_typed"
+
+
+class UnknownRelation(DataError):
+    code = "unknown_relation"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"unknown relation '{name}'", hint=nearest(name, known))
+
+
+class UnknownColumn(DataError):
+    code = "unknown_column"
+
+    def __init__(self, relation: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"relation '{relation}' has no column '{name}'", hint=nearest(name, known))
+
+
+class NotABase(DataError):
+    code = "not_a_base"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"'{name}' is a view: its rows follow from rules and cannot be changed by a transaction",
+            hint="change the base relations under it",
+        )
+
+
+class DuplicateKey(DataError):
+    code = "duplicate_key"
+
+
+class EvaluationError(RederiveError):
+    code = "evaluation"
+
+
+class LimitExceeded(EvaluationError):
+    code = "limit"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the closest known name, or with all of them where they are few.
+
+    >>> nearest("egde", ["edge", "node"])
+    "did you mean 'edge'?"
+    """
+    names = sorted(known)
+    if close := get_close_matches(name, names, n=1):
+        return f"did you mean '{close[0]}'?"
+    return f"known: {', '.join(names)}" if 0 < len(names) <= 8 else None

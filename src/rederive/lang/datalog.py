@@ -1,0 +1,52 @@
+"""Datalog: text to rules."""
+
+from __future__ import annotations
+
+from rederive.analysis.graph import check_stratified
+from rederive.errors import Source, Span, Unsupported
+from rederive.ir.rules import Atom, Program
+from rederive.lang.lower import lower, lower_query
+from rederive.lang.parse import parse_program, parse_query
+
+
+def compile_program(text: str, name: str = "<text>", known: Program | None = None) -> Program:
+    """The program of `text`, extending `known`; errors call it `name`. Refused as a whole, with every error found.
+
+    The result starts with everything of `known`, in its order: `program.facts[len(known.facts):]` are the new facts.
+    An earlier base relation takes new facts; an earlier relation takes no new rules.
+
+    >>> from rederive.ir.text import show_definition
+    >>> program = compile_program('''
+    ...     .decl edge(x: symbol, y: symbol)
+    ...     .decl closure(x: symbol, y: symbol)
+    ...     closure(x, y) :- edge(x, y) ; edge(x, z), closure(z, y).
+    ... ''')
+    >>> print(*(show_definition(definition, program) for definition in program.definitions), sep="\\n")
+    closure(x, y) :- edge(x, y).
+    closure(x, y) :- edge(x, z), closure(z, y).
+    """
+    source = Source(name, text)
+    try:
+        program = lower(parse_program(source), known if known is not None else Program({}, ()))
+    except RecursionError:
+        raise _too_deep(source) from None
+    check_stratified(program)
+    return program
+
+
+def compile_query(text: str, program: Program) -> Atom:
+    """The atom that a query asks for; its constants have the types of their columns.
+
+    >>> from rederive.ir.text import show_atom
+    >>> show_atom(compile_query('edge("a", y)', compile_program(".decl edge(x: symbol, y: symbol)")))
+    'edge("a", y)'
+    """
+    source = Source("<query>", text)
+    try:
+        return lower_query(parse_query(source), program)
+    except RecursionError:
+        raise _too_deep(source) from None
+
+
+def _too_deep(source: Source) -> Unsupported:
+    return Unsupported("not supported: a text nested this deeply", Span(source, 1, 1, 1, 1))

@@ -1,0 +1,66 @@
+"""A program under construction, and the auxiliary relations that lowering adds to it. Their names hold a dot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rederive.errors import Span
+from rederive.ir.rules import Aggregate, Atom, Column, Definition, Fact, Function, Input, Program, Relation, Rule
+from rederive.ir.terms import Variable
+
+
+@dataclass(slots=True)
+class Draft:
+    """Grows by one statement after the other; `program` is what has been gathered."""
+
+    relations: dict[str, Relation] = field(default_factory=dict)
+    definitions: list[Definition] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, program: Program) -> Draft:
+        return cls(
+            dict(program.relations),
+            list(program.definitions),
+            list(program.facts),
+            list(program.inputs),
+            list(program.outputs),
+        )
+
+    def program(self) -> Program:
+        return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), tuple(self.outputs))
+
+    def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:
+        """The view of these columns alone; its name tells all of it, so that equal ones are one."""
+        name = ".".join((relation.name, "_".join(("project", *map(str, kept)))))
+        if name not in self.relations:
+            terms = tuple(Variable(c.name if i in kept else str(i), span) for i, c in enumerate(relation.columns))
+            self.relations[name] = Relation(name, tuple(relation.columns[i] for i in kept), span=span)
+            head = Atom(name, tuple(terms[i] for i in kept), span=span)
+            self.definitions.append(Rule(head, (Atom(relation.name, terms, span=span),), span))
+        return name
+
+    def input_base(self, relation: Relation, span: Span | None) -> str:
+        """The base relation that holds the rows which are read into a view, and the rule that hands them on."""
+        name = f"{relation.name}.input"
+        if name not in self.relations:
+            terms = tuple(Variable(column.name, span) for column in relation.columns)
+            self.relations[name] = Relation(name, relation.columns, span=span)
+            rule = Rule(Atom(relation.name, terms, span=span), (Atom(name, terms, span=span),), span)
+            self.definitions.append(rule)
+        return name
+
+    def numbered(self, owner: str) -> int:
+        """The first number that no aggregate of `owner` has: `deg.count1` and its `deg.body1` share theirs."""
+        words = ("body", *(function.value for function in Function))
+        number = 1
+        while any(f"{owner}.{word}{number}" in self.relations for word in words):
+            number += 1
+        return number
+
+    def aggregate(self, definition: Aggregate, columns: Sequence[Column]) -> None:
+        self.relations[definition.relation] = Relation(definition.relation, tuple(columns), span=definition.span)
+        self.definitions.append(definition)

@@ -1,0 +1,205 @@
+"""What the Datalog parser reads: frozen nodes, each with the span of its text. Spans do not take part in equality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeAlias
+
+from rederive.errors import Span
+from rederive.ir.rules import Function, Operator
+from rederive.ir.terms import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    text: str
+    span: Span = field(compare=False, repr=False)
+
+
+# values
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A variable; `_` is one whose name is its offset in the text, so that each is a variable of its own."""
+
+    name: str
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value as written. A float keeps its exact decimal until its place decides between float and decimal."""
+
+    value: str | int | bool | Decimal
+    type: Type
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    functor: str
+    arguments: tuple[Value, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """An aggregate: `sum value : { body }`."""
+
+    function: Function
+    value: Value | None
+    body: Formula
+    span: Span = field(compare=False, repr=False)
+
+
+Value: TypeAlias = Var | Literal | Apply | Fold
+
+
+# conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    relation: str
+    arguments: tuple[Value, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    operator: Operator
+    left: Value
+    right: Value
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    value: bool
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Formula
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Formula, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Formula, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+Formula: TypeAlias = Atom | Compare | Truth | Not | And | Or
+
+
+# statements
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    name: str
+    parameters: tuple[int, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDeclaration:
+    name: Name
+    type: TypeName
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    names: tuple[Name, ...]
+    columns: tuple[ColumnDeclaration, ...]
+    key: tuple[Name, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDefinition:
+    """`.type name <: member` or `.type name = member | member`."""
+
+    name: Name
+    members: tuple[TypeName, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    name: Name
+    value: str
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InputDirective:
+    relation: Name
+    options: tuple[Option, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDirective:
+    relation: Name
+    options: tuple[Option, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """`heads :- body.`, or a fact, whose body is None."""
+
+    heads: tuple[Atom, ...]
+    body: Formula | None
+    span: Span = field(compare=False, repr=False)
+
+
+Statement: TypeAlias = Declaration | TypeDefinition | InputDirective | OutputDirective | Clause
+Node: TypeAlias = Value | Formula
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly under a value or a condition, from left to right."""
+    match node:
+        case Var() | Literal() | Truth():
+            return ()
+        case Apply() | Atom():
+            return node.arguments
+        case Fold():
+            return (node.body,) if node.value is None else (node.value, node.body)
+        case Compare():
+            return (node.left, node.right)
+        case Not():
+            return (node.part,)
+        case And() | Or():
+            return node.parts
+
+
+def variables(node: Node, *, into_folds: bool = True) -> Iterator[Var]:
+    """The variables of a node from left to right; those inside its aggregates only where asked for."""
+    if isinstance(node, Var):
+        yield node
+    elif into_folds or not isinstance(node, Fold):
+        for child in children(node):
+            yield from variables(child, into_folds=into_folds)
+
+
+def relations(node: Node) -> Iterator[str]:
+    """The names of the relations that a node mentions."""
+    if isinstance(node, Atom):
+        yield node.relation
+    for child in children(node):
+        yield from relations(child)

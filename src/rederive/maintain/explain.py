@@ -1,0 +1,129 @@
+"""How each view is maintained and why: the maintenance program and the propagation network, as text, JSON or dot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rederive.analysis.graph import edges, strata
+from rederive.ir.rules import Program
+from rederive.ir.text import show_definition, show_relation, show_rule
+from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, state_rules
+
+FORMATS = ("text", "json", "dot")
+
+
+def explain(maintenance: MaintenanceProgram, form: str = "text") -> str:
+    """The whole maintenance program in one of the formats."""
+    match form:
+        case "json":
+            return json.dumps(as_data(maintenance), indent=2, ensure_ascii=False)
+        case "dot":
+            return as_dot(maintenance)
+        case _:
+            return as_text(maintenance)
+
+
+def as_data(maintenance: MaintenanceProgram) -> dict[str, Any]:
+    """Plain data: sections with their phases and rules, strata, nodes and edges of the network."""
+    program = maintenance.program
+    return {
+        "sections": [_section_data(section, program) for section in maintenance.sections],
+        "states": [_rule_data(rule) for rule in _state_rules(maintenance)],
+        "strata": _strata(maintenance),
+        "network": _network(maintenance),
+    }
+
+
+def _section_data(section: Section, program: Program) -> dict[str, Any]:
+    return {
+        "views": [show_relation(program.relations[name]) for name in section.component.relations],
+        "recursive": section.component.recursive,
+        "strategy": section.strategy.value,
+        "reason": section.reason,
+        "keeps": section.keeps,
+        "rules": [show_definition(definition, program) for definition in section.component.definitions],
+        "phases": [_phase_data(phase) for phase in section.phases],
+    }
+
+
+def _phase_data(phase: Phase) -> dict[str, Any]:
+    return {"name": phase.name, "runs": phase.semantics.value, "rules": [_rule_data(rule) for rule in phase.rules]}
+
+
+def _rule_data(rule: MaintenanceRule) -> dict[str, str]:
+    return {"label": rule.label, "rule": show_rule(rule.rule)}
+
+
+def _state_rules(maintenance: MaintenanceProgram) -> Iterator[MaintenanceRule]:
+    used = {edge.source for section in maintenance.sections for d in section.component.definitions for edge in edges(d)}
+    used.update(name for section in maintenance.sections for name in section.component.relations)
+    for state in maintenance.states.values():
+        if state.relation in used:
+            yield from state_rules(state, maintenance.program.relations[state.relation])
+
+
+def _strata(maintenance: MaintenanceProgram) -> list[list[str]]:
+    rules = [rule.rule for section in maintenance.sections for phase in section.phases for rule in phase.rules]
+    rules += [rule.rule for rule in _state_rules(maintenance)]
+    levels = strata(rules)
+    return [sorted(name for name in levels if levels[name] == i) for i in range(max(levels.values(), default=-1) + 1)]
+
+
+def _network(maintenance: MaintenanceProgram) -> dict[str, Any]:
+    """Who passes changes on to whom; through a negation or an aggregate both signs may arise."""
+    sections = maintenance.sections
+    links = sorted(
+        {
+            (edge.source, edge.target, edge.through)
+            for section in sections
+            for definition in section.component.definitions
+            for edge in edges(definition)
+        }
+    )
+    strategies = {name: section.strategy.value for section in sections for name in section.component.relations}
+    names = sorted({name for source, target, _ in links for name in (source, target)} | strategies.keys())
+    return {
+        "nodes": [{"relation": name, "strategy": strategies.get(name, "base relation")} for name in names],
+        "edges": [{"from": source, "to": target, "through": through or "join"} for source, target, through in links],
+    }
+
+
+def as_text(maintenance: MaintenanceProgram) -> str:
+    data = as_data(maintenance)
+    lines: list[str] = []
+    for section in data["sections"]:
+        lines += section["views"]
+        lines.append(f"  strategy: {section['strategy']} ({section['reason']}); keeps {section['keeps']}")
+        lines += [f"    {rule}" for rule in section["rules"]]
+        for phase in section["phases"]:
+            lines.append(f"  {phase['name']}: {phase['runs']}")
+            lines += [_labelled(rule) for rule in phase["rules"]]
+        lines.append("")
+    if data["states"]:
+        lines.append("new states, read without being stored")
+        lines += [*map(_labelled, data["states"]), ""]
+    lines.append("strata")
+    lines += [f"  S{i} = {{{', '.join(names)}}}" for i, names in enumerate(data["strata"])]
+    lines += ["", "propagation network"]
+    lines += [f"  {edge['from']} -> {edge['to']} ({edge['through']})" for edge in data["network"]["edges"]]
+    return "\n".join(lines)
+
+
+def _labelled(rule: dict[str, str]) -> str:
+    return f"    {rule['label']:<4}{rule['rule']}"
+
+
+def as_dot(maintenance: MaintenanceProgram) -> str:
+    """The propagation network for Graphviz."""
+    network = _network(maintenance)
+    lines = ["digraph propagation {", "  rankdir=BT;", '  node [fontname="sans-serif"];']
+    for node in network["nodes"]:
+        shape = "box" if node["strategy"] == "base relation" else "ellipse"
+        label = json.dumps(f"{node['relation']}\n{node['strategy']}", ensure_ascii=False)
+        lines.append(f"  {json.dumps(node['relation'])} [shape={shape}, label={label}];")
+    for edge in network["edges"]:
+        style = "solid" if edge["through"] == "join" else "dashed"
+        lines.append(f'  {json.dumps(edge["from"])} -> {json.dumps(edge["to"])} [style={style}, label="{edge["through"]}"];')
+    return "\n".join([*lines, "}"])

@@ -1,0 +1,86 @@
+"""SJ96, Algorithm 1: keep the view; overestimate the deletions, put back what another derivation supports, insert.
+
+For a rule  p :- r1, ..., rn  and each of its literals:
+
+    (Di)  p^del :- r1, ..., ri^del, ..., rn.                    ri^ins where ri is negated
+    (R)   p^red :- p^del, r1^new, ..., rn^new.
+    (Ii)  p^ins :- r1^new, ..., ri^ins, ..., rn^new.            ri^del where ri is negated
+    (E1)  p^plus :- p^ins, !p.
+    (E2)  p^minus :- p^del, !p^ins, !p^red.
+
+A relation of a lower component enters with its net change as r^del and r^ins (section 4.2), so phantom insertions through
+negation cannot arise. Idle insertions are dropped as they are found, against p^new, and so do not propagate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rederive.analysis.graph import Component
+from rederive.ir.rules import Atom, Comparison, Negation, Program, Rule, Variant
+from rederive.maintain.program import (
+    MaintenanceRule,
+    Phase,
+    Section,
+    Semantics,
+    State,
+    Strategy,
+    canonical,
+    in_state,
+    positions_in,
+)
+
+
+def materialized(component: Component, program: Program) -> Section:
+    """Algorithm 1 for one component, in phases: deletions, rederivations, insertions, net effect."""
+    rules = tuple(d for d in component.definitions if isinstance(d, Rule))
+    phases = (
+        Phase("deletions", Semantics.SET, tuple(m for rule in rules for m in deletion_rules(rule))),
+        Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules)),
+        Phase("insertions", Semantics.SET, tuple(m for rule in rules for m in insertion_rules(rule))),
+        Phase("net effect", Semantics.NET, tuple(m for name in component.relations for m in net_rules(program, name))),
+    )
+    states = tuple(State(name, Variant.DEL, (Variant.RED, Variant.INS)) for name in component.relations)
+    reason = "recursive: derivations cannot be counted" if component.recursive else "the view is kept"
+    return Section(component, Strategy.MATERIALIZED, reason, phases, states)
+
+
+def deletion_rules(rule: Rule) -> Iterator[MaintenanceRule]:
+    """(Di): what the old state derived with a literal that no longer holds."""
+    yield from _changed_rules(rule, "D", Variant.DEL, Variant.OLD)
+
+
+def insertion_rules(rule: Rule) -> Iterator[MaintenanceRule]:
+    """(Ii): what the new state derives with a literal that did not hold."""
+    yield from _changed_rules(rule, "I", Variant.INS, Variant.NEW)
+
+
+def _changed_rules(rule: Rule, label: str, change: Variant, state: Variant) -> Iterator[MaintenanceRule]:
+    opposite = Variant.INS if change is Variant.DEL else Variant.DEL
+    number = 0
+    for i, literal in enumerate(rule.body):
+        match literal:
+            case Comparison():
+                continue
+            case Atom():
+                changed = literal.as_variant(change)
+            case Negation(atom):
+                changed = atom.as_variant(opposite)
+        number += 1
+        body = (*in_state(rule.body[:i], state), changed, *in_state(rule.body[i + 1 :], state))
+        yield MaintenanceRule(f"{label}{number}", Rule(rule.head.as_variant(change), body, rule.span), (i,))
+
+
+def rederivation_rule(rule: Rule, component: Component) -> MaintenanceRule:
+    """(R): a deleted tuple that the new state still derives. It starts from the deletions, and again from what was put back."""
+    body = (rule.head.as_variant(Variant.DEL), *in_state(rule.body, Variant.NEW))
+    recursive = positions_in(component, rule.body)
+    return MaintenanceRule("R", Rule(rule.head.as_variant(Variant.RED), body, rule.span), (0, *(i + 1 for i in recursive)))
+
+
+def net_rules(program: Program, name: str) -> tuple[MaintenanceRule, ...]:
+    """(E1), (E2): without idle insertions and phantom deletions."""
+    old, gone, red, came = (canonical(program.relations[name], v) for v in (Variant.OLD, Variant.DEL, Variant.RED, Variant.INS))
+    plus = Rule(old.as_variant(Variant.PLUS), (came, Negation(old)))
+    minus = Rule(old.as_variant(Variant.MINUS), (gone, Negation(came), Negation(red)))
+    return (MaintenanceRule("E1", plus, (0,)), MaintenanceRule("E2", minus, (0,)))

@@ -1,0 +1,1 @@
+"""Transactions, versions and subscriptions: what turns an engine's findings into committed, announced changes."""

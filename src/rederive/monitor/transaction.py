@@ -1,0 +1,97 @@
+"""A transaction under construction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rederive.engines.base import Action, Operation
+from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation
+from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import Row, Value
+from rederive.lang.values import from_python
+from rederive.monitor.changes import Result
+
+if TYPE_CHECKING:
+    from rederive.monitor.database import Database
+
+
+class Transaction:
+    """Collects changes of base relations; they are applied as a whole when the `with` block ends, or not at all.
+
+    Later calls win over earlier ones: inserting a row and then deleting it leaves it out.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._operations: list[Operation] = []
+        self._result: Result | None = None
+
+    def insert(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+        """Add rows: tuples in column order, or dictionaries by column name. Rows that are there already change nothing."""
+        self._add(Action.INSERT, relation, rows)
+
+    def delete(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+        """Take rows out. Rows that are not there change nothing."""
+        self._add(Action.DELETE, relation, rows)
+
+    def upsert(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+        """Add rows, each in place of the row that has the same key."""
+        self._add(Action.UPSERT, relation, rows)
+
+    def _add(self, action: Action, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+        declared = base_relation(self._database.program, relation)
+        self._operations.append(Operation(action, relation, tuple(typed_row(declared, row) for row in rows)))
+
+    @property
+    def result(self) -> Result:
+        """The version and the changes, once committed."""
+        if self._result is None:
+            raise RuntimeError("the transaction is not committed")
+        return self._result
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._result = self._database.commit(self._operations)
+
+
+def base_relation(program: Program, name: str) -> Relation:
+    """The declaration of a base relation, or an error that says why it is none."""
+    if name not in program.relations:
+        raise UnknownRelation(name, (n for n, r in program.relations.items() if not r.auxiliary))
+    if name in program.views:
+        raise NotABase(name)
+    return program.relations[name]
+
+
+def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:
+    """A row of Python values checked against the columns of its relation.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import NUMBER, SYMBOL
+    >>> typed_row(Relation("stock", (Column("item", SYMBOL), Column("n", NUMBER))), {"n": 3, "item": "bolt"})
+    ('bolt', 3)
+    """
+    names = [column.name for column in relation.columns]
+    if isinstance(row, Mapping):
+        for name in row:
+            if name not in names:
+                raise UnknownColumn(relation.name, name, names)
+        missing = [name for name in names if name not in row]
+        if missing:
+            raise IllTypedRow(f"relation '{relation.name}': the row {row!r} lacks column '{missing[0]}'")
+        row = [row[name] for name in names]
+    if isinstance(row, str) or len(row) != len(names):
+        given = row if isinstance(row, str) else tuple(row)
+        raise IllTypedRow(f"relation '{relation.name}' has {len(names)} columns ({', '.join(names)}), not the row {given!r}")
+    values = []
+    for column, value in zip(relation.columns, row, strict=True):
+        try:
+            values.append(from_python(value, column.type))
+        except ValueError as error:
+            raise IllTypedRow(f"relation '{relation.name}', column '{column.name}': {error}") from None
+    return tuple(values)
