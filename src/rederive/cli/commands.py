@@ -161,6 +161,7 @@ def initial_rows(program: Program, facts: Path | None, base: Iterable[str]) -> d
         name, equals, file = option.partition("=")
         if not equals or not file:
             raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")
+        name = f"{name}.input" if f"{name}.input" in program.relations else name
         found.setdefault(name, []).extend(read_rows(Path(file), base_relation(program, name)))
     if facts is not None:
         if not facts.is_dir():

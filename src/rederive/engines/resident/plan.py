@@ -96,6 +96,9 @@ def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: 
     assert first is not None
     if last in first.terms[:-1] or first.terms.count(last) > 1:
         return None
+    constants = binding_pattern(first, frozenset())
+    if start is None and last in first.terms and constants and len(constants) < len(first.terms) - 1:
+        return None  # an index on the constants holds the rest of the rows as tuples
     known = frozenset(v.name for v in literal_variables(first)) - {last.name}
     steps = join_order(others, known, fanout)
     bound = _bound_by(steps, known)
@@ -104,7 +107,7 @@ def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: 
     if bound is None or not positive or not needed <= bound:
         return None
     if start is None:
-        steps = (Step(first, binding_pattern(first, frozenset())), *steps)
+        steps = (Step(first, constants), *steps)
     return Plan(start, steps, last.name, tuple(sorted(tail, key=lambda literal: not isinstance(literal, Atom))))
 
 
