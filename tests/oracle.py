@@ -139,10 +139,12 @@ def unbound(literal: Comparison, binding: Binding) -> bool:
 
 def assigned(literal: Comparison, binding: Binding) -> tuple[str, Term] | None:
     """The variable that `variable = bound term` gives a value to, and the term."""
-    for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
-        if literal.operator is Operator.EQ and isinstance(variable, Variable) and variable.name not in binding:
-            if all(v.name in binding for v in variables(term)):
-                return variable.name, term
+    if literal.operator is not Operator.EQ:
+        return None
+    for side, term in ((literal.left, literal.right), (literal.right, literal.left)):
+        known = all(v.name in binding for v in variables(term))
+        if known and isinstance(side, Variable) and side.name not in binding:
+            return side.name, term
     return None
 
 
@@ -233,6 +235,8 @@ FUNCTORS: dict[str, Callable[..., Any]] = {
     "bor": operator.or_,
     "bxor": operator.xor,
     "bnot": operator.invert,
+    "bshl": lambda x, y: fit(x << y % 64),
+    "bshr": lambda x, y: x >> y % 64,
     "land": lambda x, y: int(x != 0 and y != 0),
     "lor": lambda x, y: int(x != 0 or y != 0),
     "lxor": lambda x, y: int((x != 0) != (y != 0)),

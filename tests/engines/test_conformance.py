@@ -13,7 +13,16 @@ from tests.engines.cases import FOLDERS, Case, lines, load
 
 ENGINES = ("resident",)
 STRATEGIES = ("recompute", "counting", "materialized", "auto")
-RECURSIVE = {"access_rights", "arithmetic", "bill_of_materials", "mutual_recursion", "negation", "non_linear_closure", "points_to", "same_generation"}
+RECURSIVE = {
+    "access_rights",
+    "arithmetic",
+    "bill_of_materials",
+    "mutual_recursion",
+    "negation",
+    "non_linear_closure",
+    "points_to",
+    "same_generation",
+}
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
@@ -32,12 +41,9 @@ def played(case: Case, engine: str, strategy: str) -> list[dict[str, Any]]:
     output = [{"version": 0, "view": view, "plus": as_lists(db.rows(view)), "minus": []} for view in views if db.rows(view)]
     for change in case.changes:
         with db.transaction() as tx:
-            for name, rows in change.get("delete", {}).items():
-                tx.delete(name, map(tuple, rows))
-            for name, rows in change.get("insert", {}).items():
-                tx.insert(name, map(tuple, rows))
-            for name, rows in change.get("upsert", {}).items():
-                tx.upsert(name, map(tuple, rows))
+            for action in (tx.delete, tx.insert, tx.upsert):
+                for name, listed in change.get(action.__name__, {}).items():
+                    action(name, listed)
         version = tx.result.version
         changed = [(view, tx.result.changes[view]) for view in views if view in tx.result.changes]
         output += [{"version": version, "view": v, "plus": as_lists(c.plus), "minus": as_lists(c.minus)} for v, c in changed]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.properties.programs import Change
-from tests.properties.test_maintained_equals_recomputed import RATIO, Session
-
-STRATEGIES = ("recompute", "counting", "materialized", "auto")
+from tests.properties.test_maintained_equals_recomputed import RATIO, STRATEGIES, Session
 
 TRIPLE = ".decl b(x: symbol, n: number, y: symbol)\n"
 

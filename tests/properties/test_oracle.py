@@ -29,8 +29,8 @@ WITNESSES = {
         """.decl node(x: symbol)  node(x) :- e(x, _) ; e(_, x).
         .decl r(x: symbol, y: symbol)  r(x, y) :- e(x, y).  r(x, y) :- e(x, z), r(z, y).
         .decl v(x: symbol, y: symbol)  v(x, y) :- node(x), node(y), !r(x, y).""",
-        REACH + """, node AS (SELECT x FROM e UNION SELECT y FROM e)
-        SELECT a.x, b.x FROM node a, node b WHERE NOT EXISTS (SELECT * FROM r WHERE r.x = a.x AND r.y = b.x)""",
+        REACH.replace("WITH RECURSIVE", "WITH RECURSIVE node AS (SELECT x FROM e UNION SELECT y FROM e),")
+        + """SELECT a.x, b.x FROM node a, node b WHERE NOT EXISTS (SELECT * FROM r WHERE r.x = a.x AND r.y = b.x)""",
     ),
     "join": (
         '.decl v(x: symbol, n: number)  v(x, n + m * 2) :- e(x, y), w(x, n), w(y, m), n < m, x != "a".',

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.errors import Span, Unstratified
-from rederive.ir.rules import Aggregate, Atom, Definition, Negation, Program, Rule, defines
+from rederive.ir.rules import Aggregate, Atom, Comparison, Definition, Negation, Program, Rule, defines
+from rederive.ir.terms import Call
+from rederive.ir.text import show_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,16 @@ def components(program: Program) -> tuple[Component, ...]:
         definitions = tuple(d for d in program.definitions if defines(d) in group)
         found.append(Component(names, definitions, recursive))
     return tuple(found)
+
+
+def inventing_rule(component: Component) -> str | None:
+    """A rule of a recursive component that computes new values, and so may never end; printed."""
+    for rule in component.definitions if component.recursive else ():
+        if isinstance(rule, Rule):
+            sides = (side for literal in rule.body if isinstance(literal, Comparison) for side in (literal.left, literal.right))
+            if any(isinstance(side, Call) for side in sides):
+                return show_rule(rule)
+    return None
 
 
 def check_stratified(program: Program) -> None:

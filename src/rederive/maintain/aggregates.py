@@ -17,6 +17,6 @@ from rederive.maintain.program import Phase, Section, Semantics, State, Strategy
 
 
 def by_group(component: Component, strategy: Strategy) -> Section:
-    """One aggregate, maintained by affected group."""
-    states = tuple(State(name) for name in component.relations)
+    """One aggregate, maintained by affected group. Where nothing is kept, a group is folded in both states."""
+    states = tuple(State(name) for name in component.relations) if strategy.stored else ()
     return Section(component, strategy, "aggregate: affected groups only", (Phase("groups", Semantics.GROUPS),), states)

@@ -2,40 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from rederive.analysis.graph import Component, components, needed
+from rederive.analysis.polarity import BOTH, Sign, wanted_signs
 from rederive.errors import StrategyError, nearest
-from rederive.ir.rules import Aggregate, Program
+from rederive.ir.rules import Aggregate, Program, Variant
 from rederive.maintain.aggregates import by_group
 from rederive.maintain.counting import counting
+from rederive.maintain.differencing import differencing
+from rederive.maintain.filtration import ALL, filtration
 from rederive.maintain.materialized import materialized
+from rederive.maintain.on_demand import on_demand
 from rederive.maintain.program import MaintenanceProgram, Section, State, Strategy
 from rederive.maintain.recompute import recompute
 
 AUTO = "auto"
+NERVOUS = "nervous"
 STRATEGIES = (AUTO, *(strategy.value for strategy in Strategy))
+PRECISIONS = ("exact", NERVOUS)
+_VARIANTS = {Sign.PLUS: Variant.INS, Sign.MINUS: Variant.DEL}
 
 
-def plan(program: Program, targets: Iterable[str], strategy: str = AUTO) -> MaintenanceProgram:
-    """The sections for the targets and for all that they need, lowest first. A view that nobody needs has none."""
+def check_strategy(strategy: str, precision: str = "exact") -> None:
+    """Refuse names that are not known, and a precision that the strategy does not have."""
     if strategy not in STRATEGIES:
         raise StrategyError(f"unknown strategy '{strategy}'", hint=nearest(strategy, STRATEGIES))
-    wanted = needed(program, targets)
-    sections = tuple(_section(c, program, strategy) for c in components(program) if wanted.intersection(c.relations))
+    if precision not in PRECISIONS:
+        raise StrategyError(f"unknown precision '{precision}'", hint=nearest(precision, PRECISIONS))
+    if precision == NERVOUS and strategy != Strategy.DIFFERENCING.value:
+        raise StrategyError(
+            f"strategy '{strategy}' is always exact", hint="precision 'nervous' goes with strategy 'differencing'"
+        )
+
+
+def plan(
+    program: Program,
+    targets: Iterable[str],
+    strategy: str = AUTO,
+    precision: str = "exact",
+    only: Mapping[str, frozenset[Sign]] | None = None,
+) -> MaintenanceProgram:
+    """The sections for the targets and for all that they need, lowest first. A view that nobody needs has none.
+
+    `only`: the signs wanted of a target, where not both are.
+    """
+    check_strategy(strategy, precision)
+    names = tuple(targets)
+    wanted = needed(program, names)
+    signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
+    sections = tuple(
+        _section(component, program, strategy, precision, frozenset().union(*(signs.get(n, BOTH) for n in component.relations)))
+        for component in components(program)
+        if wanted.intersection(component.relations)
+    )
     return MaintenanceProgram(program, sections, tuple(State(name) for name in program.bases))
 
 
-def _section(component: Component, program: Program, strategy: str) -> Section:
+def _section(component: Component, program: Program, strategy: str, precision: str, signs: frozenset[Sign]) -> Section:
     chosen = Strategy.MATERIALIZED if strategy == AUTO else Strategy(strategy)
     aggregate = any(isinstance(definition, Aggregate) for definition in component.definitions)
+    wanted = frozenset(_VARIANTS[sign] for sign in signs) or ALL
     match chosen:
         case Strategy.RECOMPUTE:
             return recompute(component, program)
+        case _ if aggregate:
+            return by_group(component, chosen)
         case Strategy.COUNTING:
-            return by_group(component, chosen) if aggregate else counting(component)
+            return counting(component)
         case Strategy.MATERIALIZED:
-            return by_group(component, chosen) if aggregate else materialized(component, program)
+            return materialized(component, program)
+        case Strategy.ON_DEMAND:
+            return on_demand(component, program)
+        case Strategy.FILTRATION:
+            return filtration(component, wanted)
+        case Strategy.DIFFERENCING:
+            return differencing(component, wanted, nervous=precision == NERVOUS)
         case _:
             assert_never(chosen)

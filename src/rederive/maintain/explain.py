@@ -42,9 +42,10 @@ def _section_data(section: Section, program: Program) -> dict[str, Any]:
         "recursive": section.component.recursive,
         "strategy": section.strategy.value,
         "reason": section.reason,
-        "keeps": section.keeps,
+        "keeps": section.strategy.keeps,
         "rules": [show_definition(definition, program) for definition in section.component.definitions],
         "phases": [_phase_data(phase) for phase in section.phases],
+        "magic": [_rule_data(rule) for rule in section.rewritten],
     }
 
 
@@ -100,6 +101,9 @@ def as_text(maintenance: MaintenanceProgram) -> str:
         for phase in section["phases"]:
             lines.append(f"  {phase['name']}: {phase['runs']}")
             lines += [_labelled(rule) for rule in phase["rules"]]
+        if section["magic"]:
+            lines.append("  the same with rederivation on demand, and the query rules")
+            lines += [_labelled(rule) for rule in section["magic"]]
         lines.append("")
     if data["states"]:
         lines.append("new states, read without being stored")

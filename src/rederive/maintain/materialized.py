@@ -68,7 +68,7 @@ def _changed_rules(rule: Rule, label: str, change: Variant, state: Variant) -> I
                 changed = atom.as_variant(opposite)
         number += 1
         body = (*in_state(rule.body[:i], state), changed, *in_state(rule.body[i + 1 :], state))
-        yield MaintenanceRule(f"{label}{number}", Rule(rule.head.as_variant(change), body, rule.span), (i,))
+        yield MaintenanceRule(f"{label}{number}", Rule(rule.head.as_variant(change), body, rule.span), (i,), rule)
 
 
 def rederivation_rule(rule: Rule, component: Component) -> MaintenanceRule:

@@ -15,6 +15,21 @@ class Strategy(Enum):
     RECOMPUTE = "recompute"
     COUNTING = "counting"
     MATERIALIZED = "materialized"
+    ON_DEMAND = "on_demand"
+    FILTRATION = "filtration"
+    DIFFERENCING = "differencing"
+
+    @property
+    def keeps(self) -> str:
+        """What stays in memory between transactions."""
+        return {
+            Strategy.COUNTING: "the view and its derivation counts",
+            Strategy.MATERIALIZED: "the view",
+        }.get(self, "nothing")
+
+    @property
+    def stored(self) -> bool:
+        return self in (Strategy.COUNTING, Strategy.MATERIALIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +43,22 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRule:
-    """A rule with its name in the papers and the body positions to start joining from; None leaves the order free."""
+    """A rule with its name in the papers and the body positions to start joining from; None leaves the order free.
+
+    `origin` is the view's own rule that it was made from.
+    """
 
     label: str
     rule: Rule
     drivers: tuple[int | None, ...]
+    origin: Rule | None = None
 
 
 class Semantics(Enum):
     """How a phase runs its rules."""
 
     SET = "to a fixpoint, as sets"
+    FILTERED = "to a fixpoint, each update filtered as it is found"
     BAG = "once, counting derivations"
     GROUPS = "once for each affected group"
     NET = "the net effect"
@@ -56,22 +76,19 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """How one component is maintained. Afterwards p^del and p^ins hold the exact minus and plus of each p in it."""
+    """How one component is maintained. Afterwards p^del and p^ins hold the exact minus and plus of each p in it.
+
+    `rewritten`: the same in magic form, where the engine is to derive what is not kept. `skipped_paths`: how many rules path
+    analysis left out.
+    """
 
     component: Component
     strategy: Strategy
     reason: str
     phases: tuple[Phase, ...]
     states: tuple[State, ...]
-
-    @property
-    def keeps(self) -> str:
-        """What stays in memory between transactions."""
-        return {
-            Strategy.RECOMPUTE: "nothing",
-            Strategy.COUNTING: "the view and its derivation counts",
-            Strategy.MATERIALIZED: "the view",
-        }[self.strategy]
+    rewritten: tuple[MaintenanceRule, ...] = ()
+    skipped_paths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,18 +29,17 @@ from typing import Any, TypeAlias
 
 from pyroaring import BitMap
 
-from rederive.analysis.bindings import Step
 from rederive.analysis.types import term_type
 from rederive.engines.resident.codes import Code, Codes
 from rederive.engines.resident.functors import FunctorError, contains, implementation, matches
 from rederive.engines.resident.plan import Plan, plan_rule
-from rederive.engines.resident.table import PRESENT, Key, Leaf, Overlay, Table
+from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable
 from rederive.ir.text import show_rule
 
-Source: TypeAlias = Table | Overlay
+Source: TypeAlias = Readable
 Resolve: TypeAlias = Callable[[Atom], Source]
 Function: TypeAlias = Callable[..., None]
 
@@ -98,6 +97,7 @@ class _Writer:
         self.gather: tuple[int, int] | None = None
         self.rest = ""
         self.loops = 0
+        self.waiting: list[Literal] = []
 
     # The function as a whole
 
@@ -122,8 +122,9 @@ class _Writer:
             if plan.start is not None:
                 self.row(plan.start, "key", "leaf", plan.bulk)
                 self.mark(plan.bulk)
-            for step in plan.steps:
-                self.step(step, plan.bulk)
+            self.waiting = [step.literal for step in plan.steps]
+            while self.waiting:
+                self.step(self.waiting.pop(0), plan.bulk)
                 self.mark(plan.bulk)
             for literal in plan.tail if not isinstance(self.into, Keys) else ():
                 self.narrow(literal, plan.bulk)
@@ -141,8 +142,7 @@ class _Writer:
                 self.rest, self.leaf = self.leaf, "rest"
 
     def _fanout(self, atom: Atom, bound: tuple[int, ...]) -> float:
-        source = self.resolve(atom)
-        return (source.old if isinstance(source, Overlay) else source).fanout(bound)
+        return self.resolve(atom).fanout(bound)
 
     # Text
 
@@ -214,15 +214,14 @@ class _Writer:
 
     # Literals
 
-    def step(self, step: Step, bulk: str | None) -> None:
-        match step.literal:
-            case Atom() as atom:
-                self.atom(atom, bulk)
+    def step(self, literal: Literal, bulk: str | None) -> None:
+        match literal:
+            case Atom():
+                self.atom(literal, bulk)
             case Negation(atom):
-                found = self.find(atom, tuple(range(max(len(atom.terms), 1) - 1)))
-                self.enter(f"if {found} is None or {self.slots(atom)[-1]} not in {found}:")
-            case Comparison() as comparison:
-                self.comparison(comparison)
+                self.enter(f"if not ({self.holds(atom)}):")
+            case Comparison():
+                self.comparison(literal)
 
     def find(self, atom: Atom, bound: tuple[int, ...]) -> str:
         """Write the lookup of an atom by its bound columns; the name that holds what was found."""
@@ -232,17 +231,24 @@ class _Writer:
         self.line(f"{found} = {lookup}({self.key([slots[i] for i in bound])})")
         return found
 
+    def holds(self, atom: Atom) -> str:
+        """Whether an atom holds, all of whose variables are bound; an expression."""
+        source, slots = self.resolve(atom), self.slots(atom)
+        if source.lazy:
+            key = self.key(slots[:-1]) if len(slots) > 1 else "()"
+            return f"{self.name('probe', source.probe())}({key}, BitMap(({slots[-1]},)))"
+        found = self.find(atom, source.primary_columns)
+        return f"{found} is not None and {slots[-1]} in {found}"
+
     def atom(self, atom: Atom, bulk: str | None) -> None:
         columns = len(atom.terms)
         bound = tuple(i for i, term in enumerate(atom.terms) if self.known(term))
         free = [i for i in range(columns) if i not in bound]
         source = self.resolve(atom)
         if not free:
-            found = self.find(atom, source.primary_columns)
-            self.enter(f"if {found} is not None and {self.slots(atom)[-1]} in {found}:")
+            self.enter(f"if {self.holds(atom)}:")
         elif not bound and not any(self.named(term) for term in atom.terms):
-            rows = source.primary if isinstance(source, Table) else source
-            self.enter(f"if {self.name('rows', rows)}:")
+            self.enter(f"if {self.name('rows', source.primary if isinstance(source, Table) else source)}:")
         elif not bound and columns > 1:
             items = source.primary.items if isinstance(source, Table) else source.items
             key, leaf = f"key{len(self.lines)}", f"leaf{len(self.lines)}"
@@ -251,7 +257,25 @@ class _Writer:
         else:
             found = self.find(atom, bound)
             self.enter(f"if {found} is not None:")
+            if len(free) == 1:
+                found = self.intersect(atom.terms[free[0]], found, bulk)
             self.others(atom, free, found, bulk)
+
+    def intersect(self, term: Simple, found: str, bulk: str | None) -> str:
+        """Before a loop over one variable: the atoms that wait for this variable alone narrow its values first."""
+        if not isinstance(term, Variable) or term.name == bulk or term.name not in self.used:
+            return found
+        for literal in tuple(self.waiting):
+            if not isinstance(literal, Atom) or literal.terms.count(term) != 1 or self.resolve(literal).lazy:
+                continue
+            if all(other == term or self.known(other) for other in literal.terms):
+                self.waiting.remove(literal)
+                other = self.find(literal, self.without(literal, term.name))
+                self.enter(f"if {other} is not None:")
+                narrowed = f"both{len(self.lines)}"
+                self.line(f"{narrowed} = {found} & {other}")
+                found = narrowed
+        return found
 
     def row(self, atom: Atom, key: str, leaf: str, bulk: str | None) -> None:
         """Bind an atom's variables from one entry of its primary index."""
@@ -315,6 +339,10 @@ class _Writer:
             case Negation(atom):
                 found = self.find(atom, self.without(atom, bulk))
                 self.narrowed(f"{self.leaf} - {found} if {found} is not None else {self.leaf}")
+            case Atom() if self.leaf and self.probed(literal, bulk):
+                probe, slots = self.name("probe", self.resolve(literal).probe()), self.slots(literal)
+                key = self.key(slots[:-1]) if len(slots) > 1 else "()"
+                self.narrowed(f"{probe}({key}, {self.leaf})", fresh=True)
             case Atom():
                 found = self.find(literal, self.without(literal, bulk))
                 self.enter(f"if {found} is not None:")
@@ -322,6 +350,10 @@ class _Writer:
                     self.leaf = found
                 else:
                     self.narrowed(f"{self.leaf} & {found}", fresh=True)
+
+    def probed(self, atom: Atom, bulk: str) -> bool:
+        """Whether to ask an atom for the wanted values alone, rather than for all values."""
+        return self.resolve(atom).lazy and atom.terms[-1] == Variable(bulk)
 
     def narrowed(self, expression: str, *, fresh: bool = False) -> None:
         """Write the narrowed bitmap under a name of its own: the wider one serves the next turn of a loop around this."""

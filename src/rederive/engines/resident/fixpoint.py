@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rederive.engines.resident.compile import Function
-from rederive.engines.resident.table import Key, Leaf, Lookup, Overlay, Table
+from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
 from rederive.errors import LimitExceeded
 
 ORDERED_FROM = 256
@@ -39,29 +39,30 @@ class Seed:
     """A function to start from: called for each leaf of `driver`, or once where there is none."""
 
     function: Function
-    driver: Table | Overlay | None
+    driver: Readable | None
 
     def run(self, meter: Meter) -> None:
         match self.driver:
             case None:
                 self.function()
-            case Table(primary=primary):
-                for key, leaf in primary.items():
-                    self.function(key, leaf)
-            case Overlay():
-                for key, leaf in self.driver.items():
+            case driver:
+                for key, leaf in driver.items():
                     self.function(key, leaf)
 
 
 @dataclass(slots=True)
 class Target:
-    """A table that a phase fills. `known`: what must not be taken in again, by primary key."""
+    """A table that a phase fills. `known`: what must not be taken in again, by primary key.
+
+    `disqualify` asks a state that is derived on demand whether rows are known there.
+    """
 
     table: Table
     known: Lookup
     pending: dict[Key, Leaf] = field(default_factory=dict)
     variants: list[Function] = field(default_factory=list)
     flow: Callable[[Key], list[Key]] | None = None
+    disqualify: Probe | None = None
 
     def order(self) -> list[Key] | None:
         """Along the flow from what is pending, where that is much and the flow is known."""
@@ -72,6 +73,7 @@ class Target:
     def sweep(self, meter: Meter, order: list[Key] | None = None) -> int:
         """Take in the leaves pending now; how many tuples were new."""
         pending, known, add, variants = self.pending, self.known, self.table.add, self.variants
+        disqualify = self.disqualify
         found = 0
         for key in order or list(pending):
             leaf = pending.pop(key, None)
@@ -81,6 +83,10 @@ class Target:
             have = known(key)
             if have is not None:
                 leaf -= have
+                if not leaf:
+                    continue
+            if disqualify is not None and (idle := disqualify(key, leaf)):
+                leaf -= idle
                 if not leaf:
                     continue
             found += len(leaf)

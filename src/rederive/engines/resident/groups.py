@@ -13,7 +13,7 @@ from rederive.engines.resident.codes import CodedRow, Codes
 from rederive.engines.resident.compile import Source
 from rederive.engines.resident.fixpoint import Meter
 from rederive.engines.resident.functors import RANGES
-from rederive.engines.resident.table import Key, Table, rows_of
+from rederive.engines.resident.table import Key, Leaf, Table, rows_of
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Relation
 from rederive.ir.terms import Kind, Type, Value
@@ -92,6 +92,18 @@ class Groups:
                 if leaf is not None:
                     view_came.add(key, leaf)
 
+    def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
+        """The results of whole groups, given all their rows, as entries of the view; keeps no state."""
+        if self.extreme:
+            found = self._by_group(rows)
+            results: Iterable[tuple[CodedRow, Value]] = ((group, self._best(values)) for group, values in found.items())
+        else:
+            totals: dict[CodedRow, Total] = {}
+            self._move(rows, 1, totals)
+            results = ((group, self._result(total)) for group, total in totals.items())
+        for group, result in results:
+            yield _key(group), BitMap((self.encode(result),))
+
     def commit(self) -> None:
         for group, total in self.moved.items():
             if total.rows:
@@ -111,13 +123,13 @@ class Groups:
     # Counts, sums and means
 
     def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Value]]:
-        self._move(self._rows(gone, meter), -1)
-        self._move(self._rows(came, meter), 1)
+        self._move(self._rows(gone, meter), -1, self.moved)
+        self._move(self._rows(came, meter), 1, self.moved)
         for group, total in self.moved.items():
             yield group, self._result(total) if total.rows else None
 
-    def _move(self, rows: Iterable[CodedRow], times: int) -> None:
-        totals, moved, columns = self.totals, self.moved, self.columns
+    def _move(self, rows: Iterable[CodedRow], times: int, moved: dict[CodedRow, Total]) -> None:
+        totals, columns = self.totals, self.columns
         value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
         counting = self.function is Function.COUNT or value_column is None
         for row in rows:
@@ -157,8 +169,8 @@ class Groups:
     # Minima and maxima
 
     def _extremes(self, gone: Table, came: Table, new: Source, view: Table, meter: Meter) -> Iterable[tuple[CodedRow, Value]]:
-        left = self._by_group(gone, meter)
-        entered = self._by_group(came, meter)
+        left = self._by_group(self._rows(gone, meter))
+        entered = self._by_group(self._rows(came, meter))
         lookup = new.lookup(tuple(sorted(self.columns)))
         for group in left.keys() | entered.keys():
             old = view.primary.get(_key(group))
@@ -169,11 +181,11 @@ class Groups:
                 candidates = self._group_values(lookup, group, meter)
             yield group, self._best(candidates) if candidates else None
 
-    def _by_group(self, table: Table, meter: Meter) -> dict[CodedRow, list[Value]]:
+    def _by_group(self, rows: Iterable[CodedRow]) -> dict[CodedRow, list[Value]]:
         found: dict[CodedRow, list[Value]] = {}
         column = self.aggregate.value
         assert column is not None
-        for row in self._rows(table, meter):
+        for row in rows:
             found.setdefault(tuple([row[i] for i in self.columns]), []).append(self.values[row[column]])
         return found
 

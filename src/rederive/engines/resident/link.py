@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rederive.analysis.graph import Component, edges
+from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.codes import CodedRow, Codes
-from rederive.engines.resident.compile import Counts, Keys, Pending, Source, compile_rule
+from rederive.engines.resident.compile import Counts, Keys, Pending, compile_rule
+from rederive.engines.resident.filter import Filtered, FilterPhase, Step
 from rederive.engines.resident.fixpoint import Fixpoint, Seed, Target
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.phases import (
+    ComparePhase,
     CountInitial,
     CountPhase,
     DiffPhase,
@@ -23,48 +25,14 @@ from rederive.engines.resident.phases import (
     SetPhase,
 )
 from rederive.engines.resident.plan import preserves_leaf
-from rederive.engines.resident.table import Key, Overlay, Table
-from rederive.ir.rules import Aggregate, Atom, Comparison, Program, Rule, Variant
-from rederive.ir.terms import Call, Type
-from rederive.ir.text import show_rule
-from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, State, Strategy
+from rederive.engines.resident.table import Key, Readable, Table
+from rederive.engines.resident.tables import Tables
+from rederive.ir.rules import Aggregate, Atom, Rule, Variant
+from rederive.ir.terms import Type
+from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, Strategy
 from rederive.maintain.recompute import evaluation
 
 Flow = Callable[[Key], list[Key]]
-
-
-class Tables:
-    """The tables of all relations and variants, made when first named. An atom of the new state reads through an overlay."""
-
-    def __init__(self, program: Program, states: Mapping[str, State]) -> None:
-        self.program = program
-        self.states = states
-        self._tables: dict[tuple[str, Variant], Table] = {}
-
-    def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
-        key = (relation, variant)
-        if key not in self._tables:
-            name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
-            self._tables[key] = Table(name, self.program.relations[relation].arity)
-        return self._tables[key]
-
-    def adopt(self, relation: str, table: Table) -> None:
-        """Use a table that already holds rows."""
-        self._tables[relation, Variant.OLD] = table
-
-    def resolve(self, atom: Atom) -> Source:
-        return self.source(atom.relation, atom.variant)
-
-    def source(self, relation: str, variant: Variant) -> Source:
-        state = self.states.get(relation)
-        if variant is not Variant.NEW or state is None:
-            return self.table(relation, variant)
-        came = tuple(self.table(relation, v) for v in state.came)
-        return Overlay(self.table(relation), self.table(relation, state.gone), came)
-
-    def transient(self) -> Iterable[Table]:
-        """Every table that a transaction fills and its end empties."""
-        return (table for (_, variant), table in self._tables.items() if variant is not Variant.OLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +67,7 @@ class Linker:
 
     def initial(self, section: Section) -> tuple[Runnable, ...]:
         """What fills the section's views for the first time; nothing where they are not kept."""
-        if section.strategy is Strategy.RECOMPUTE:
+        if not section.strategy.stored:
             return ()
         aggregate = _aggregate_of(section)
         if aggregate is not None:
@@ -129,9 +97,11 @@ class Linker:
                 return (self._count_phase(section.component, phase.rules),)
             case Semantics.NET:
                 return tuple(
-                    NetPhase(t(name), t(name, Variant.DEL), t(name, Variant.RED), t(name, Variant.INS))
+                    NetPhase(t(name, Variant.DEL), t(name, Variant.RED), t(name, Variant.INS))
                     for name in section.component.relations
                 )
+            case Semantics.FILTERED:
+                return (self._filter_phase(section.component, phase.rules),)
             case Semantics.DIFF:
                 return tuple(
                     DiffPhase(t(name), t(name, Variant.NEW), t(name, Variant.DEL), t(name, Variant.INS))
@@ -161,8 +131,7 @@ class Linker:
                     seeds.append(Seed(function, self.tables.resolve(atom) if atom is not None else None))
         if len(targets) == 1 and len(flows) == 1:
             (target,), (target.flow,) = targets.values(), flows
-        endless = _endless(component) if component.recursive else None
-        return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), endless))
+        return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), inventing_rule(component)))
 
     def _flow(self, rule: Rule, driver: int, types: Mapping[str, Type]) -> Flow | None:
         """Which keys a leaf of the driver flows to, where its key alone decides that."""
@@ -179,11 +148,13 @@ class Linker:
         return flow
 
     def _target(self, head: Atom) -> Target:
-        """Insertions must be new in the new state; everything else must be new in its own table."""
+        """Insertions must be new in the new state, where that is an overlay; everything else must be new in its own table."""
         table = self.tables.table(head.relation, head.variant)
-        seen: Source = table
-        if head.variant is Variant.INS:
+        seen: Readable = table
+        if head.variant is Variant.INS and head.relation in self.tables.states:
             seen = self.tables.source(head.relation, Variant.NEW)
+        if seen.lazy:
+            return Target(table, table.lookup(table.primary_columns), disqualify=seen.probe())
         return Target(table, seen.lookup(table.primary_columns))
 
     def _growing(self, atom: Atom, targets: Mapping[tuple[str, Variant], Target]) -> Target | None:
@@ -194,6 +165,37 @@ class Linker:
         if atom.variant is Variant.NEW and state is not None:
             return next((targets[atom.relation, v] for v in state.came if (atom.relation, v) in targets), None)
         return None
+
+    # Filtration
+
+    def _filter_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> FilterPhase:
+        """The filter is the rule's last literal: it is asked once for each approximation, not in every join."""
+        heads = {m.rule.head.relation: m.rule.head for m in rules}
+        views = {name: self._filtered(head) for name, head in heads.items()}
+        seeds: list[tuple[Step, Readable]] = []
+        steps: dict[str, list[Step]] = {}
+        for m in rules:
+            (driver,) = m.drivers
+            assert driver is not None
+            propagated = Rule(m.rule.head, m.rule.body[:-1], m.rule.span)
+            atom = propagated.body[driver]
+            assert isinstance(atom, Atom)
+            assert m.origin is not None
+            types = variable_types(propagated, self.program.relations)
+            into = Pending(views[m.rule.head.relation].target.pending)
+            function = compile_rule(propagated, driver, into, self.tables.resolve, self.codes, types)
+            step = Step(function, m.origin, atom.relation, m.rule.head.relation)
+            if atom.relation in views and atom.variant is m.rule.head.variant:
+                steps.setdefault(atom.relation, []).append(step)
+            else:
+                seeds.append((step, self.tables.resolve(atom)))
+        return FilterPhase(seeds, steps, views, inventing_rule(component))
+
+    def _filtered(self, head: Atom) -> Filtered:
+        table = self.tables.table(head.relation, head.variant)
+        other = Variant.NEW if head.variant is Variant.DEL else Variant.OLD
+        provable = self.tables.source(head.relation, other).probe()
+        return Filtered(Target(table, table.lookup(table.primary_columns)), provable, Table("disqualified", table.arity))
 
     # Counts
 
@@ -228,35 +230,25 @@ class Linker:
     # Aggregates
 
     def _kept_groups(self, aggregate: Aggregate) -> Groups:
-        return self._groups.setdefault(aggregate.relation, self._new_groups(aggregate))
-
-    def _new_groups(self, aggregate: Aggregate) -> Groups:
-        source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
-        return Groups(aggregate, source, view.columns[-1].type, self.codes)
+        return self._groups.setdefault(aggregate.relation, self.tables.groups(aggregate))
 
     def _aggregate(self, section: Section, aggregate: Aggregate) -> tuple[Runnable, ...]:
         source, view = aggregate.source, aggregate.relation
         t, s = self.tables.table, self.tables.source
         if section.strategy is Strategy.RECOMPUTE:
             return (
-                FoldPhase(self._new_groups(aggregate), t(source), t(view)),
-                FoldPhase(self._new_groups(aggregate), s(source, Variant.NEW), t(view, Variant.NEW)),
+                FoldPhase(self.tables.groups(aggregate), t(source), t(view)),
+                FoldPhase(self.tables.groups(aggregate), s(source, Variant.NEW), t(view, Variant.NEW)),
                 DiffPhase(t(view), t(view, Variant.NEW), t(view, Variant.DEL), t(view, Variant.INS)),
             )
         changed = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
+        if not section.strategy.stored:
+            states = (s(view, Variant.OLD), s(view, Variant.NEW))
+            arity = self.program.relations[source].arity
+            return (ComparePhase(aggregate.group, arity, changed[:2], states, (t(view, Variant.DEL), t(view, Variant.INS))),)
         kept = self._kept_groups(aggregate)
         return (GroupPhase(kept, changed, (t(view), t(view, Variant.DEL), t(view, Variant.INS))),)
 
 
 def _aggregate_of(section: Section) -> Aggregate | None:
     return next((d for d in section.component.definitions if isinstance(d, Aggregate)), None)
-
-
-def _endless(component: Component) -> str | None:
-    """A rule of a recursive component that computes new values."""
-    for rule in component.definitions:
-        if isinstance(rule, Rule):
-            comparisons = (literal for literal in rule.body if isinstance(literal, Comparison))
-            if any(isinstance(side, Call) for c in comparisons for side in (c.left, c.right)):
-                return show_rule(rule)
-    return None

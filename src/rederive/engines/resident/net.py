@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rederive.engines.base import Action, Delta, Operation
 from rederive.engines.resident.codes import CodedRow, Codes
-from rederive.engines.resident.link import Tables
-from rederive.engines.resident.table import Table, rows_of
+from rederive.engines.resident.table import Table, rows_of, whole_rows
+from rederive.engines.resident.tables import Tables
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
@@ -74,13 +74,7 @@ class Draft:
     def _stored(self, key: CodedRow) -> list[CodedRow]:
         bound = self.relation.key
         entry = self.table.lookup(bound)(key[0] if len(key) == 1 else key)
-        free = [i for i in range(self.relation.arity) if i not in bound]
-        rows = []
-        for rest in entry or ():
-            codes = rest if isinstance(rest, tuple) else (rest,)
-            values = dict(zip((*free, *bound), (*codes, *key), strict=True))
-            rows.append(tuple(values[i] for i in range(self.relation.arity)))
-        return rows
+        return list(whole_rows(bound, key[0] if len(key) == 1 else key, entry or (), self.relation.arity))
 
     def delta(self) -> Delta:
         plus = [coded for coded, (_, there) in self.present.items() if there and coded not in self.table]

@@ -9,7 +9,7 @@ from rederive.engines.resident.codes import CodedRow
 from rederive.engines.resident.compile import Function, Source
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter
 from rederive.engines.resident.groups import Groups
-from rederive.engines.resident.table import Table
+from rederive.engines.resident.table import Readable, Table, rows_of
 
 
 class Runnable(Protocol):
@@ -40,23 +40,23 @@ class SetPhase:
 
 @dataclass(frozen=True, slots=True)
 class NetPhase:
-    """minus = del - red - ins, plus = ins - old, in place: from here on p^del and p^ins are the exact change."""
+    """minus = del - red - ins, plus = ins - old, in place: from here on p^del and p^ins are the exact change.
 
-    old: Table
+    An insertion that was in the old state must have been deleted, as idle ones were dropped when found; so plus = ins - del.
+    """
+
     gone: Table
     red: Table
     came: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
-        for back in (self.red, self.came):
-            for key, leaf in back.primary.items():
-                again = leaf & self.gone.primary[key] if key in self.gone.primary else None
-                if again:
-                    self.gone.remove(key, again)
-        for key in list(self.came.primary):
-            idle = self.came.primary[key] & self.old.primary[key] if key in self.old.primary else None
-            if idle:
-                self.came.remove(key, idle)
+        for key, leaf in self.red.primary.items():
+            self.gone.remove(key, leaf)
+        for key in [key for key in self.came.primary if key in self.gone.primary]:
+            phantom = self.came.primary[key] & self.gone.primary[key]
+            if phantom:
+                self.gone.remove(key, phantom)
+                self.came.remove(key, phantom)
         self.red.clear()
 
     def commit(self) -> None:
@@ -149,6 +149,37 @@ class GroupPhase:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparePhase:
+    """An aggregate that is not kept: the affected groups in both states."""
+
+    group: tuple[int, ...]
+    arity: int
+    changed: tuple[Table, Table]
+    states: tuple[Readable, Readable]
+    view: tuple[Table, Table]
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        affected = {tuple([row[i] for i in self.group]) for table in self.changed for row in rows_of(table.primary, self.arity)}
+        columns = tuple(range(len(self.group)))
+        before, after = (state.lookup(columns) for state in self.states)
+        gone, came = self.view
+        for group in affected:
+            key = group[0] if len(group) == 1 else group
+            old, new = before(key), after(key)
+            if old != new:
+                if old is not None:
+                    gone.add(key, old.copy())
+                if new is not None:
+                    came.add(key, new.copy())
+
+    def commit(self) -> None:
+        pass
+
+    def rollback(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
 class FoldPhase:
     """An aggregate from scratch, in one state."""
 
@@ -157,19 +188,16 @@ class FoldPhase:
     view: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
-        whole = Table("whole", self.source.arity)
-        items = self.source.primary.items() if isinstance(self.source, Table) else self.source.items()
-        for key, leaf in items:
-            whole.add(key, leaf)
-        nothing = Table("nothing", self.source.arity)
-        self.groups.change(nothing, whole, whole, nothing, nothing, self.view, meter)
-        self.groups.rollback()
+        rows = rows_of(dict(self.source.items()), self.groups.source.arity)
+        for key, leaf in self.groups.fold(rows):
+            meter.touched += 1
+            self.view.add(key, leaf)
 
     def commit(self) -> None:
         pass
 
     def rollback(self) -> None:
-        self.groups.rollback()
+        pass
 
 
 @dataclass(frozen=True, slots=True)

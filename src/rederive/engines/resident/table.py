@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pyroaring import BitMap
 
@@ -19,6 +19,7 @@ Key: TypeAlias = Code | tuple[Code, ...]
 Leaf: TypeAlias = BitMap
 Entry: TypeAlias = BitMap | set[tuple[Code, ...]]
 Lookup: TypeAlias = Callable[[Any], Any]
+Probe: TypeAlias = Callable[[Any, Leaf], Leaf | None]
 
 PRESENT: Code = 1
 
@@ -62,10 +63,36 @@ def _tuple(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
+class Readable(Protocol):
+    """What a rule's body can read: a stored table, an overlay over one, a view that is derived on demand.
+
+    `lazy`: asking costs evaluation, so ask with as many bindings as there are.
+    """
+
+    lazy: bool
+
+    @property
+    def arity(self) -> int: ...
+
+    @property
+    def primary_columns(self) -> tuple[int, ...]: ...
+
+    def __bool__(self) -> bool: ...
+
+    def lookup(self, bound: tuple[int, ...]) -> Lookup: ...
+
+    def probe(self) -> Probe: ...
+
+    def items(self) -> Iterable[tuple[Key, Leaf]]: ...
+
+    def fanout(self, bound: tuple[int, ...]) -> float: ...
+
+
 class Table:
     """The rows of one relation, or of one of its variants."""
 
     __slots__ = ("_indexes", "arity", "caches", "name", "primary", "primary_columns")
+    lazy = False
 
     def __init__(self, name: str, arity: int) -> None:
         self.name = name
@@ -84,6 +111,19 @@ class Table:
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         """A function from a key of the bound columns to the rest of the matching rows, or None where there is no match."""
         return self.entries(bound).get
+
+    def probe(self) -> Probe:
+        """A function from a primary key and a leaf to the part of the leaf that is there, or None."""
+        get = self.primary.get
+
+        def probe(key: Key, leaf: Leaf) -> Leaf | None:
+            have = get(key)
+            return None if have is None else have & leaf or None
+
+        return probe
+
+    def items(self) -> Iterable[tuple[Key, Leaf]]:
+        return self.primary.items()
 
     def entries(self, bound: tuple[int, ...]) -> dict[Key, Any]:
         """The index on these columns, built when it is first asked for."""
@@ -177,6 +217,17 @@ class Table:
         leaf = self.primary.get(key)
         return leaf is not None and last in leaf
 
+    def matching(self, wanted: Mapping[int, Code]) -> Iterator[CodedRow]:
+        """The rows whose columns have the wanted codes: by an index on some of them where there is one, else by a search."""
+        usable = [bound for bound in (self.primary_columns, *self._indexes) if bound and all(i in wanted for i in bound)]
+        if usable:
+            bound = max(usable, key=len)
+            key = wanted[bound[0]] if len(bound) == 1 else tuple(wanted[i] for i in bound)
+            rows = whole_rows(bound, key, self.entries(bound).get(key, ()), self.arity)
+        else:
+            rows = rows_of(self.primary, self.arity)
+        return (row for row in rows if all(row[i] == code for i, code in wanted.items()))
+
     def snapshot(self) -> dict[Key, Leaf]:
         """The rows as they are now; later changes of the table do not show in it."""
         return {key: leaf.copy() for key, leaf in self.primary.items()}
@@ -195,30 +246,49 @@ def rows_of(primary: dict[Key, Leaf], arity: int) -> Iterator[CodedRow]:
             yield from ((*key, last) for key, leaf in primary.items() for last in leaf)  # type: ignore[misc]
 
 
-def matching(primary: dict[Key, Leaf], arity: int, wanted: Mapping[int, Code]) -> Iterator[CodedRow]:
-    """The rows of a primary index whose columns have the wanted codes; one lookup where all but the last are given."""
-    key_columns = range(max(arity - 1, 0))
-    if arity > 1 and all(i in wanted for i in key_columns):
-        key = wanted[0] if arity == 2 else tuple(wanted[i] for i in key_columns)
-        primary = {key: primary[key]} if key in primary else {}
-    return (row for row in rows_of(primary, arity) if all(row[i] == code for i, code in wanted.items()))
+def whole_rows(bound: tuple[int, ...], key: Key, entry: Iterable[Any], arity: int) -> Iterator[CodedRow]:
+    """The rows behind what a lookup found for a key.
+
+    >>> list(whole_rows((1,), 7, {(1, 2)}, 3))
+    [(1, 7, 2)]
+    """
+    given = key if isinstance(key, tuple) else (key,)
+    free = tuple(i for i in range(arity) if i not in bound)
+    order = [(*bound, *free).index(i) for i in range(arity)]
+    for rest in entry:
+        codes = (*given, *(rest if isinstance(rest, tuple) else (rest,)))
+        yield tuple([codes[i] for i in order])
 
 
 class Overlay:
     """`(old - gone) + came`, read without being stored: the new state while a transaction is worked out."""
 
-    __slots__ = ("came", "gone", "old")
+    __slots__ = ("came", "gone", "lazy", "old")
 
-    def __init__(self, old: Table, gone: Table, came: tuple[Table, ...]) -> None:
+    def __init__(self, old: Readable, gone: Table, came: tuple[Table, ...]) -> None:
         self.old = old
         self.gone = gone
         self.came = came
+        self.lazy: bool = old.lazy
+
+    @property
+    def primary_columns(self) -> tuple[int, ...]:
+        return self.gone.primary_columns
+
+    @property
+    def arity(self) -> int:
+        return self.gone.arity
+
+    def fanout(self, bound: tuple[int, ...]) -> float:
+        return self.old.fanout(bound)
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.items())
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         """As `Table.lookup`. Bitmaps and sets share the operators that this needs."""
-        old, gone = self.old.entries(bound).get, self.gone.entries(bound)
-        first, *others = (table.entries(bound) for table in self.came)
-        second: dict[Key, Any] = others[0] if others else {}
+        old, gone = self.old.lookup(bound), self.gone.entries(bound)
+        first, second = self._came(bound)
         kept: dict[Key, Any] = {}  # old - gone, by key; dropped when gone changes
         self.gone.caches.append(kept)
 
@@ -238,21 +308,30 @@ class Overlay:
 
         return lookup
 
-    @property
-    def primary_columns(self) -> tuple[int, ...]:
-        return self.old.primary_columns
+    def probe(self) -> Probe:
+        """As `Table.probe`."""
+        old, gone = self.old.probe(), self.gone.primary
+        first, second = self._came(self.primary_columns)
 
-    @property
-    def arity(self) -> int:
-        return self.old.arity
+        def probe(key: Key, leaf: Leaf) -> Leaf | None:
+            entry = old(key, leaf)
+            if entry and key in gone:
+                entry = entry - gone[key]
+            for came in (first, second):
+                if key in came:
+                    entry = came[key] & leaf if not entry else entry | (came[key] & leaf)
+            return entry or None
 
-    def __bool__(self) -> bool:
-        return any(True for _ in self.items())
+        return probe
+
+    def _came(self, bound: tuple[int, ...]) -> tuple[dict[Key, Any], dict[Key, Any]]:
+        first, *others = (table.entries(bound) for table in self.came)
+        return first, others[0] if others else {}
 
     def items(self) -> Iterator[tuple[Key, Leaf]]:
         lookup = self.lookup(self.primary_columns)
         changed = {key for table in (self.gone, *self.came) for key in table.primary}
-        for key, leaf in self.old.primary.items():
+        for key, leaf in self.old.items():
             if key not in changed:
                 yield key, leaf
         for key in changed:

@@ -1,0 +1,79 @@
+"""Memory for the Debian graph and its closure: how a fresh process grows from before it reads the file to after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.closure import DATA, evaluated, loaded, read_edges
+from benchmarks.peers import DuckDB
+from benchmarks.report import Check, Figure, Goal, Section, Unit
+
+ROOT = Path(__file__).parent.parent
+LIMIT = 500e6
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A process's resident set, in bytes, before and after; its peak on the way; the rows of the view that it then holds."""
+
+    before: int
+    after: int
+    peak: int
+    rows: int
+
+
+def run() -> Iterator[Section]:
+    ours, peer = measured("rederive"), measured("duckdb")
+    goal = Goal("< 500 MB", ours.after - ours.before < LIMIT)
+    yield Section(
+        "Debian closure: memory",
+        (
+            Figure("base and view", ours.after - ours.before, peer.after - peer.before, goal, Unit.BYTES),
+            Figure("peak on the way there", ours.peak - ours.before, peer.peak - peer.before, None, Unit.BYTES),
+            Figure("the whole process", ours.after, peer.after, None, Unit.BYTES),
+        ),
+        (Check(f"both hold {ours.rows:,} pairs", ours.rows == peer.rows),),
+        ("Growth of the resident set of a fresh process; DuckDB stores the closure in a table, without an index.",),
+    )
+
+
+def measured(engine: str) -> Growth:
+    """`python -m benchmarks.memory ENGINE` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.memory", engine]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return Growth(**json.loads(done.stdout))
+
+
+def _hold_rederive() -> Callable[[], int]:
+    db = evaluated(loaded(read_edges()))
+    return lambda: db.engine.size("closure")
+
+
+def _hold_duckdb() -> Callable[[], int]:
+    graph = DuckDB.of_csv(DATA)
+    graph.store_closure()
+    return graph.stored_size
+
+
+HOLDERS = {"rederive": _hold_rederive, "duckdb": _hold_duckdb}
+
+
+def _status(field: str) -> int:
+    """A field of this process's status, in bytes, as Linux tells it."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def _measure(engine: str) -> Growth:
+    before = _status("VmRSS")
+    rows = HOLDERS[engine]()
+    return Growth(before, _status("VmRSS"), _status("VmHWM"), rows())
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_measure(sys.argv[1]))))

@@ -1,0 +1,78 @@
+"""One-edge changes: an edge leaves and comes back, and what the view loses it must win again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any, TypeVar
+
+from rederive import Change, Database, Result
+
+T = TypeVar("T")
+Edge = tuple[Any, ...]
+
+
+def timed(step: Callable[[], T]) -> tuple[float, T]:
+    """How long a step takes, in seconds, and what it returns."""
+    started = time.perf_counter()
+    value = step()
+    return time.perf_counter() - started, value
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One edge deleted and inserted. The times end with the exact change in hand, coded; `decode` is what its rows cost more."""
+
+    delete: float
+    insert: float
+    decode: float
+    rows: tuple[Edge, ...]
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median, the 95th percentile and the largest of some times.
+
+    >>> Spread.of([3.0, 1.0, 2.0])
+    Spread(median=2.0, p95=3.0, largest=3.0)
+    """
+
+    median: float
+    p95: float
+    largest: float
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Spread:
+        return cls(median(times), min(quantiles(times, n=20)[-1], max(times)), max(times))
+
+
+def one_round(db: Database, edge: Edge, view: str = "closure") -> Round:
+    """Delete an edge and insert it again, each as a transaction of its own."""
+    deleting, deleted = timed(lambda: _delete(db, edge))
+    inserting, inserted = timed(lambda: _insert(db, edge))
+    lost, won = deleted.changes.get(view), inserted.changes.get(view)
+    decoding, rows = timed(lambda: _minus(lost))
+    return Round(deleting, inserting, decoding, tuple(rows), rows == _plus(won) and not _plus(lost) and not _minus(won))
+
+
+def _delete(db: Database, edge: Edge) -> Result:
+    with db.transaction() as tx:
+        tx.delete("edge", [edge])
+    return tx.result
+
+
+def _insert(db: Database, edge: Edge) -> Result:
+    with db.transaction() as tx:
+        tx.insert("edge", [edge])
+    return tx.result
+
+
+def _plus(change: Change | None) -> list[Any]:
+    return [] if change is None else change.plus
+
+
+def _minus(change: Change | None) -> list[Any]:
+    return [] if change is None else change.minus

@@ -1,0 +1,96 @@
+"""`make bench`: every figure beside the peer's, measured in the same run, and the goal it was meant to reach.
+
+A missed goal is reported and does not fail the run; an answer that differs from the peer's does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
+
+from benchmarks import closure, growth, memory
+from benchmarks.report import Machine, Section, data, markdown, tables
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    edges: int
+    growth_edges: int
+    sizes: tuple[int, ...]
+    repeats: int
+    seed: int
+
+
+# Name, and how its `run` is called. A new benchmark is a file and a line here.
+BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
+    "closure": lambda o: closure.run(o.edges, o.repeats, o.seed),
+    "memory": lambda o: memory.run(),
+    "growth": lambda o: growth.run(o.sizes, o.growth_edges, o.repeats, o.seed),
+}
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"numbers with commas between them, not '{text}'") from None
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help=f"Which: {', '.join(BENCHMARKS)}. All, if none is named.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure as JSON.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write docs/benchmarks.md.")] = False,
+    edges: Annotated[int, typer.Option(min=2, help="Random edges of the Debian graph to change.")] = 500,
+    growth_edges: Annotated[int, typer.Option(min=2, help="Random edges of each growth graph to change.")] = 300,
+    sizes: Annotated[str, typer.Option(help="Edges of the growth graphs.")] = "10000,100000,1000000",
+    repeats: Annotated[int, typer.Option(min=1, help="How often to evaluate from scratch.")] = 3,
+    seed: Annotated[int, typer.Option(help="What the random choices follow from.")] = 1,
+) -> None:
+    """Measure rederive beside DuckDB, in one run."""
+    chosen = names or list(BENCHMARKS)
+    if unknown := [name for name in chosen if name not in BENCHMARKS]:
+        raise typer.BadParameter(f"unknown benchmark '{unknown[0]}'; known: {', '.join(BENCHMARKS)}")
+    options = Options(edges, growth_edges, _sizes(sizes), repeats, seed)
+    console, machine = Console(), Machine.this()
+    console.print(f"{machine}\n", highlight=False, soft_wrap=True)
+    sections = [section for name in chosen for section in measured(name, options, console)]
+    if json_file is not None:
+        json_file.write_text(json.dumps(data(machine, sections), indent=2) + "\n", encoding="utf-8")
+    if write:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(markdown(machine, sections), encoding="utf-8")
+    finish(sections, console)
+
+
+def measured(name: str, options: Options, console: Console) -> Iterator[Section]:
+    """The sections of one benchmark, each printed as soon as it is there."""
+    with console.status(f"measuring {name}"):
+        for section in BENCHMARKS[name](options):
+            console.print(tables(section))
+            yield section
+
+
+def finish(sections: list[Section], console: Console) -> None:
+    """The last line, and the exit code."""
+    goals = [figure.goal for section in sections for figure in section.figures if figure.goal]
+    checks = [check for section in sections for check in section.checks]
+    right, met = sum(check.ok for check in checks), sum(goal.met for goal in goals)
+    console.print(f"{right} of {len(checks)} checks passed; {met} of {len(goals)} goals met", style="bold", highlight=False)
+    raise typer.Exit(right < len(checks))
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

@@ -1,0 +1,44 @@
+"""Path analysis (HD94, section 4): which signs of which relations can contribute to what somebody wants to know.
+
+An insertion into a view comes from insertions into what it reads positively and from deletions from what it negates; a deletion
+the other way round. Through an aggregate either comes from both. A path whose sign nobody wants need not be evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from rederive.analysis.graph import edges
+from rederive.ir.rules import Aggregate, Program
+
+
+class Sign(Enum):
+    PLUS = "plus"
+    MINUS = "minus"
+
+    @property
+    def opposite(self) -> Sign:
+        return Sign.MINUS if self is Sign.PLUS else Sign.PLUS
+
+
+BOTH = frozenset(Sign)
+
+
+def wanted_signs(program: Program, wanted: Mapping[str, frozenset[Sign]]) -> dict[str, frozenset[Sign]]:
+    """The signs that each relation must pass on, given those wanted of the monitored views.
+
+    Rules 1 to 3: the sign stays along a path with an even number of negations, and turns with an odd one.
+    """
+    needed: dict[str, set[Sign]] = {}
+    frontier = [(name, sign) for name, signs in wanted.items() for sign in signs]
+    while frontier:
+        name, sign = frontier.pop()
+        if sign in needed.setdefault(name, set()):
+            continue
+        needed[name].add(sign)
+        for definition in program.definitions_of(name):
+            for edge in edges(definition):
+                signs = BOTH if isinstance(definition, Aggregate) else {sign.opposite if edge.negative else sign}
+                frontier += [(edge.source, s) for s in signs]
+    return {name: frozenset(signs) for name, signs in needed.items()}

@@ -1,0 +1,95 @@
+"""Where an atom of a maintenance rule finds its rows: stored, transient, through an overlay, or derived on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rederive.analysis.graph import Component, components
+from rederive.engines.resident.codes import Codes
+from rederive.engines.resident.demand import Answers, Demand, GroupAnswers, RuleAnswers
+from rederive.engines.resident.fixpoint import Limits, Meter
+from rederive.engines.resident.groups import Groups
+from rederive.engines.resident.table import Overlay, Readable, Table
+from rederive.ir.rules import Aggregate, Atom, Program, Variant
+from rederive.maintain.program import State
+
+
+class Tables:
+    """The tables of all relations and variants, made when first named.
+
+    `states` say which new states are overlays; the views `on_demand` are not stored in any state.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        states: Mapping[str, State],
+        on_demand: Collection[str],
+        codes: Codes,
+        meter: Meter,
+        limits: Limits,
+    ) -> None:
+        self.program = program
+        self.states = states
+        self.on_demand = frozenset(on_demand)
+        self.codes = codes
+        self.meter = meter
+        self.limits = limits
+        self.transient: list[Table] = []  # what a transaction fills and its end empties
+        self._tables: dict[tuple[str, Variant], Table] = {}
+        self._answers: dict[tuple[Component, Variant], Answers] = {}
+        self._components = {name: component for component in components(program) for name in component.relations}
+
+    def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
+        key = (relation, variant)
+        if key not in self._tables:
+            name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
+            self._tables[key] = Table(name, self.program.relations[relation].arity)
+            if variant is not Variant.OLD:
+                self.transient.append(self._tables[key])
+        return self._tables[key]
+
+    def adopt(self, relation: str, table: Table) -> None:
+        """Use a table that already holds rows."""
+        self._tables[relation, Variant.OLD] = table
+
+    def resolve(self, atom: Atom) -> Readable:
+        return self.source(atom.relation, atom.variant)
+
+    def source(self, relation: str, variant: Variant) -> Readable:
+        state = self.states.get(relation)
+        if variant is Variant.NEW and state is not None:
+            came = tuple(self.table(relation, v) for v in state.came)
+            return Overlay(self.source(relation, Variant.OLD), self.table(relation, state.gone), came)
+        if variant in (Variant.OLD, Variant.NEW) and relation in self.on_demand:
+            return self.demand(relation, variant)
+        return self.table(relation, variant)
+
+    def demand(self, relation: str, state: Variant) -> Demand:
+        """A view derived on demand in one state of the database."""
+        component = self._components[relation]
+        if (component, state) not in self._answers:
+            self._answers[component, state] = self._answers_of(component, state)
+        return Demand(self._answers[component, state], self.program.relations[relation])
+
+    def _answers_of(self, component: Component, state: Variant) -> Answers:
+        for definition in component.definitions:
+            if isinstance(definition, Aggregate):
+                source = self.source(definition.source, state)
+                view = self.program.relations[definition.relation]
+                return GroupAnswers(definition, self.groups(definition), view, source, self.meter)
+        return RuleAnswers(component, self.program, lambda name: self.source(name, state), self.codes, self.meter, self.limits)
+
+    def groups(self, aggregate: Aggregate) -> Groups:
+        source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
+        return Groups(aggregate, source, view.columns[-1].type, self.codes)
+
+    def derived(self, relation: str, state: Variant = Variant.OLD) -> Table | None:
+        """What has been derived on demand of a view so far."""
+        answers = self._answers.get((self._components[relation], state))
+        return answers.table(relation) if answers is not None else None
+
+    def forget(self) -> None:
+        """Drop all that was derived on demand."""
+        for answers in self._answers.values():
+            answers.clear()

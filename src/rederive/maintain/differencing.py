@@ -1,0 +1,45 @@
+"""SR: partial differencing. For views without recursion; nothing is kept but the changes on their way.
+
+For a rule  p :- r1, ..., rn  and each influent ri, the partial differentials are
+
+    (Ii)  p^ins :- r1^new, ..., ri^ins, ..., rn^new.      the positive one, in the new state
+    (Di)  p^del :- r1, ..., ri^del, ..., rn.              the negative one, in the old state, by logical rollback
+
+evaluated from the base relations upwards, breadth first; a change set is dropped when the wave has passed the views above it.
+*Strict* filters each set against the other state, so that it is exact; *nervous* does not, and may report a row that was there
+before, or one that stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rederive.analysis.graph import Component
+from rederive.errors import StrategyError
+from rederive.ir.rules import Rule, Variant
+from rederive.maintain.filtration import ALL, filtration
+from rederive.maintain.materialized import deletion_rules, insertion_rules
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
+
+
+def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nervous: bool = False) -> Section:
+    """The partial differentials of one component, strict or nervous; refused where it is recursive."""
+    if component.recursive:
+        names = ", ".join(component.relations)
+        raise StrategyError(
+            f"'{names}' is recursive, and partial differencing is for views without recursion",
+            hint="use strategy 'filtration' or 'on_demand'",
+        )
+    strict = filtration(component, wanted)
+    if not nervous:
+        return replace(strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, filtered")
+    rules = tuple(d for d in component.definitions if isinstance(d, Rule))
+    makers = (("deletions", Variant.DEL, deletion_rules), ("insertions", Variant.INS, insertion_rules))
+    phases = tuple(
+        Phase(name, Semantics.SET, tuple(m for rule in rules for m in maker(rule)))
+        for name, sign, maker in makers
+        if sign in wanted
+    )
+    return replace(
+        strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, not filtered", phases=phases
+    )

@@ -1,0 +1,303 @@
+"""`rederive run`: base data in, exact changes out. Its output format is a contract with other tools."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Cli, Write
+
+UPDATE = '{"insert": {"edge": [["h","d"]]}, "delete": {"edge": [["b","c"]]}}\n'
+ISSUE_LINE = (
+    '{"version": 1, "view": "closure", "plus": [["h","c"],["h","d"],["h","g"]], '
+    '"minus": [["a","c"],["a","g"],["b","c"],["b","g"]]}\n'
+)
+MIRROR = ".decl t({columns}) .decl v({columns}) v({names}) :- t({names})."
+TWO_EDGES = '{"version": 0, "view": "closure", "plus": [["a","b"],["a","c"],["b","c"]], "minus": []}\n'
+
+
+def mirror(*types: str) -> str:
+    """A view that is its base relation."""
+    names = [f"c{i}" for i in range(len(types))]
+    return MIRROR.format(columns=", ".join(map("{}: {}".format, names, types)), names=", ".join(names))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "recompute", "materialized"])
+def test_the_line_of_the_issue(cli: Cli, closure: str, strategy: str) -> None:
+    ran = cli("run", closure, "--base", "edge=edge.csv", "--changes", "-", "--strategy", strategy, stdin=UPDATE)
+    assert (ran.code, ran.out, ran.err) == (0, ISSUE_LINE, "")
+
+
+# Base data
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("e.facts", "a\tb\nb\tc\n"),
+        ("e.facts", "a\tb\r\nb\tc\r\n"),
+        ("e.facts", "a\tb\nb\tc"),
+        ("e.csv", "x,y\na,b\nb,c\n"),
+        ("e.csv", "y,x\nb,a\nc,b\n"),
+        ("e.csv", 'x,y\n"a",b\nb,"c"\n'),
+        ("e.jsonl", '["a","b"]\n{"y": "c", "x": "b"}\n'),
+        ("e.facts.gz", gzip.compress(b"a\tb\nb\tc\n")),
+        ("e.csv.gz", gzip.compress(b"x,y\na,b\nb,c\n")),
+        ("e.jsonl.gz", gzip.compress(b'["a","b"]\n["b","c"]\n')),
+    ],
+)
+def test_every_format_of_base_data(cli: Cli, closure: str, write: Write, name: str, content: str | bytes) -> None:
+    ran = cli("run", closure, "--base", f"edge={write(name, content)}", "--initial")
+    assert (ran.code, ran.out, ran.err) == (0, TWO_EDGES, "")
+
+
+def test_parquet(cli: Cli, closure: str) -> None:
+    pq.write_table(pa.table({"y": ["b", "c"], "x": ["a", "b"]}), Path("e.parquet"))
+    assert cli("run", closure, "--base", "edge=e.parquet", "--initial").out == TWO_EDGES
+
+
+def test_several_files_for_one_relation_add_up(cli: Cli, closure: str, write: Write) -> None:
+    one, two = write("one.csv", "x,y\na,b\n"), write("two.facts", "b\tc\na\tb\n")
+    assert cli("run", closure, "--base", f"edge={one}", "--base", f"edge={two}", "--initial").out == TWO_EDGES
+
+
+def test_base_takes_the_place_of_the_facts_file(cli: Cli, closure: str, write: Write) -> None:
+    path = write("e.csv", "x,y\na,b\nb,c\n")
+    assert cli("run", closure, "--facts", ".", "--base", f"edge={path}", "--initial").out == TWO_EDGES
+
+
+def test_facts_reads_every_input_relation(cli: Cli, closure: str) -> None:
+    assert cli("run", closure, "--facts", ".", "--changes", "-", stdin=UPDATE).out == ISSUE_LINE
+
+
+def test_with_facts_a_missing_file_is_an_error(cli: Cli, closure: str) -> None:
+    Path("edge.facts").unlink()
+    ran = cli("run", closure, "--facts", ".", "--initial")
+    assert (ran.code, ran.out) == (2, "")
+    assert "edge.facts: error[missing_file]" in ran.err
+
+
+def test_without_facts_relations_start_empty(cli: Cli, closure: str) -> None:
+    ran = cli("run", closure, "--initial")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_facts_of_the_program_are_initial_rows(cli: Cli, write: Write) -> None:
+    path = write("p.dl", '.decl e(x: symbol) .decl v(x: symbol) v(x) :- e(x). e("a").')
+    ran = cli("run", path, "--initial", "--changes", "-", stdin='{"delete": {"e": [["a"]]}}')
+    assert ran.out == (
+        '{"version": 0, "view": "v", "plus": [["a"]], "minus": []}\n{"version": 1, "view": "v", "plus": [], "minus": [["a"]]}\n'
+    )
+
+
+def test_facts_of_a_view_stay(cli: Cli, write: Write) -> None:
+    path = write("p.dl", '.decl e(x: symbol) .decl v(x: symbol) v(x) :- e(x). v("a"). e("a").')
+    assert cli("run", path, "--changes", "-", stdin='{"delete": {"e": [["a"]]}}').out == ""
+
+
+# Versions
+
+
+def test_every_change_line_is_a_version(cli: Cli, closure: str) -> None:
+    lines = [
+        "{}",
+        '{"insert": {}, "delete": {}}',
+        '{"insert": {"edge": []}}',
+        '{"insert": {"edge": [["a","b"]]}}',
+        '{"delete": {"edge": [["x","y"]]}}',
+        '{"insert": {"edge": [["g","z"]]}, "delete": {"edge": [["a","b"]]}}',
+        '{"insert": {"edge": [["a","b"]]}}',
+    ]
+    ran = cli("run", closure, "--facts", ".", "--changes", "-", stdin="\n".join(lines))
+    assert [line["version"] for line in ran.lines] == [6, 7]
+
+
+def test_a_blank_line_is_no_version(cli: Cli, closure: str) -> None:
+    ran = cli(
+        "run", closure, "--changes", "-", stdin='\n{"insert": {"edge": [["a","b"]]}}\r\n  \n{"delete": {"edge": [["a","b"]]}}\n'
+    )
+    assert [line["version"] for line in ran.lines] == [1, 2]
+
+
+def test_delete_and_insert_of_one_row_in_one_line_change_nothing(cli: Cli, closure: str) -> None:
+    change = '{"delete": {"edge": [["a","b"]]}, "insert": {"edge": [["a","b"]]}}'
+    assert cli("run", closure, "--facts", ".", "--changes", "-", stdin=change).out == ""
+
+
+def test_a_version_has_a_line_for_each_view_that_changed(cli: Cli, write: Write) -> None:
+    text = (
+        ".decl e(x: number) .decl even(x: number) .decl odd(x: number)\neven(x) :- e(x), x % 2 = 0.\nodd(x) :- e(x), x % 2 = 1."
+    )
+    changes = '{"insert": {"e": [[1],[2]]}}\n{"insert": {"e": [[3]]}, "delete": {"e": [[1]]}}\n'
+    ran = cli("run", write("p.dl", text), "--changes", "-", stdin=changes)
+    assert [(line["version"], line["view"], line["plus"], line["minus"]) for line in ran.lines] == [
+        (1, "even", [[2]], []),
+        (1, "odd", [[1]], []),
+        (2, "odd", [[3]], [[1]]),
+    ]
+
+
+def test_output_relations_alone_are_printed(cli: Cli, write: Write) -> None:
+    text = ".decl e(x: number) .decl v(x: number) .decl w(x: number) v(x) :- e(x). w(x) :- v(x). .output w"
+    ran = cli("run", write("p.dl", text), "--changes", "-", stdin='{"insert": {"e": [[1]]}}')
+    assert [line["view"] for line in ran.lines] == ["w"]
+
+
+def test_an_output_may_be_a_base_relation(cli: Cli, write: Write) -> None:
+    ran = cli(
+        "run",
+        write("p.dl", ".decl e(x: number) .output e e(7)."),
+        "--initial",
+        "--changes",
+        "-",
+        stdin='{"insert": {"e": [[1],[7]]}}',
+    )
+    assert [(line["version"], line["plus"]) for line in ran.lines] == [(0, [[7]]), (1, [[1]])]
+
+
+def test_rows_by_column_name_and_upserts(cli: Cli, write: Write) -> None:
+    text = ".decl s(i: symbol, n: number) key(i) .decl v(i: symbol, n: number) v(i, n) :- s(i, n)."
+    changes = '{"insert": {"s": [{"n": 1, "i": "a"}]}}\n{"upsert": {"s": [["a", 2]]}}\n{"upsert": {"s": [["a", 2]]}}\n'
+    ran = cli("run", write("p.dl", text), "--changes", "-", stdin=changes)
+    assert [(line["version"], line["plus"], line["minus"]) for line in ran.lines] == [
+        (1, [["a", 1]], []),
+        (2, [["a", 2]], [["a", 1]]),
+    ]
+
+
+def test_changes_may_be_compressed(cli: Cli, closure: str, write: Write) -> None:
+    path = write("changes.jsonl.gz", gzip.compress(UPDATE.encode()))
+    assert cli("run", closure, "--facts", ".", "--changes", path).out == ISSUE_LINE
+
+
+# Values and order
+
+
+@pytest.mark.parametrize(
+    ("type_", "rows", "printed"),
+    [
+        ("symbol", '["b"],["é"],["a"],["B"],[""],["💥"],["10"],["9"]', '[""],["10"],["9"],["B"],["a"],["b"],["é"],["💥"]'),
+        ("symbol", r'["\"\\\n\u0001"]', r'["\"\\\n\u0001"]'),
+        (
+            "number",
+            "[10],[9],[-1],[-9223372036854775808],[9223372036854775807]",
+            "[-9223372036854775808],[-1],[9],[10],[9223372036854775807]",
+        ),
+        ("unsigned", "[18446744073709551615],[0],[9223372036854775808]", "[0],[9223372036854775808],[18446744073709551615]"),
+        ("float", "[0.1],[-2.5],[1e300],[3],[1e-7]", "[-2.5],[1e-07],[0.1],[3.0],[1e+300]"),
+        ("boolean", "[true],[false]", "[false],[true]"),
+        ("decimal(10,2)", '["10.00"],["9.5"],["-0.01"]', '["-0.01"],["9.50"],["10.00"]'),
+        ("decimal(38,10)", '["9999999999999999999999999999.0000000001"]', '["9999999999999999999999999999.0000000001"]'),
+        ("date", '["2024-02-29"],["0999-12-31"]', '["0999-12-31"],["2024-02-29"]'),
+        (
+            "timestamp",
+            '["2024-02-29T12:30:00.000250"],["2024-02-29T12:30:00"],["2024-02-29T23:30:00-01:00"]',
+            '["2024-02-29T12:30:00"],["2024-02-29T12:30:00.000250"],["2024-03-01T00:30:00"]',
+        ),
+    ],
+)
+def test_values_are_jsons_own_and_rows_are_sorted(cli: Cli, write: Write, type_: str, rows: str, printed: str) -> None:
+    ran = cli(
+        "run",
+        write("p.dl", mirror(type_)),
+        "--changes",
+        "-",
+        stdin=f'{{"insert": {{"t": [{rows}]}}}}\n{{"delete": {{"t": [{rows}]}}}}',
+    )
+    assert ran.out == (
+        f'{{"version": 1, "view": "v", "plus": [{printed}], "minus": []}}\n'
+        f'{{"version": 2, "view": "v", "plus": [], "minus": [{printed}]}}\n'
+    )
+
+
+def test_rows_are_sorted_by_one_column_after_the_other(cli: Cli, write: Write) -> None:
+    ran = cli(
+        "run", write("p.dl", mirror("symbol", "number")), "--changes", "-", stdin='{"insert": {"t": [["b",1],["a",10],["a",9]]}}'
+    )
+    assert ran.lines[0]["plus"] == [["a", 9], ["a", 10], ["b", 1]]
+
+
+def test_a_relation_without_columns(cli: Cli, write: Write) -> None:
+    text = ".decl e(x: symbol) .decl some() some() :- e(_)."
+    ran = cli("run", write("p.dl", text), "--changes", "-", stdin='{"insert": {"e": [["a"]]}}\n{"delete": {"e": [["a"]]}}')
+    assert [(line["plus"], line["minus"]) for line in ran.lines] == [([[]], []), ([], [[]])]
+
+
+def test_a_computed_float_that_is_not_finite_is_never_printed(cli: Cli, write: Write) -> None:
+    """JSON has no Infinity: the rule fails on its data, as an overflow does."""
+    path = write("p.dl", ".decl t(x: float) .decl v(x: float)\nv(x * 10.0) :- t(x).")
+    ran = cli("run", path, "--changes", "-", stdin='{"insert": {"t": [[1e308]]}}')
+    assert (ran.code, ran.out) == (2, "")
+    assert "error[evaluation]" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("rules", "value", "printed"),
+    [
+        (".decl v(x: float) v(to_float(s)) :- t(s).", "inf", None),
+        (".decl v(x: float) v(to_float(s)) :- t(s).", "nan", None),
+        (".decl v(x: number) v(to_number(s)) :- t(s).", "1_000", None),
+        (".decl v(x: number) v(to_number(s)) :- t(s).", "-7", -7),
+        (".decl v(x: timestamp) v(to_timestamp(s)) :- t(s).", "2024-02-29T12:30:00+01:00", "2024-02-29T11:30:00"),
+        (".decl v(x: date) v(to_date(s)) :- t(s).", "20240229", None),
+    ],
+)
+def test_conversions_read_text_as_files_do(cli: Cli, write: Write, rules: str, value: str, printed: object) -> None:
+    ran = cli(
+        "run", write("p.dl", f".decl t(s: symbol) {rules}"), "--changes", "-", stdin=json.dumps({"insert": {"t": [[value]]}})
+    )
+    if printed is None:
+        assert (ran.code, ran.out) == (2, "")
+        assert "error[evaluation]" in ran.err
+    else:
+        assert ran.lines[0]["plus"] == [[printed]]
+
+
+def test_wide_decimals_add_exactly(cli: Cli, write: Write) -> None:
+    path = write("p.dl", ".decl t(x: decimal(38,10)) .decl v(x: decimal(38,10)) v(x + x) :- t(x).")
+    ran = cli("run", path, "--changes", "-", stdin='{"insert": {"t": [["1999999999999999999999999999.0000000001"]]}}')
+    assert ran.lines[0]["plus"] == [["3999999999999999999999999998.0000000002"]]
+
+
+# Statistics
+
+
+def test_stats(cli: Cli, closure: str) -> None:
+    ran = cli("run", closure, "--facts", ".", "--changes", "-", "--stats", "stats.json", stdin="{}\n" + UPDATE)
+    assert ran.code == 0
+    stats = json.loads(Path("stats.json").read_text())
+    assert stats["engine"] == "resident"
+    assert stats["strategy"] == "auto"
+    assert [version["version"] for version in stats["versions"]] == [0, 1, 2]
+    assert all(version["seconds"] >= 0 for version in stats["versions"])
+    initial, idle, update = (version["touched"] for version in stats["versions"])
+    assert initial >= 16  # the pairs of the closure
+    assert idle == 0
+    assert update >= 7  # the rows that entered and left
+    assert 2**20 < stats["peak_memory_bytes"] < 2**40
+
+
+def test_stats_name_strategy_and_engine(cli: Cli, closure: str) -> None:
+    cli("run", closure, "--strategy", "recompute", "--engine", "resident", "--stats", "stats.json")
+    stats = json.loads(Path("stats.json").read_text())
+    assert (stats["engine"], stats["strategy"]) == ("resident", "recompute")
+
+
+def test_a_refused_run_leaves_no_stats(cli: Cli, closure: str) -> None:
+    assert cli("run", closure, "--changes", "-", "--stats", "stats.json", stdin="[").code == 2
+    assert not Path("stats.json").exists()
+
+
+# All that stands in `tests/programs`
+
+
+@pytest.mark.parametrize("folder", sorted((Path(__file__).parents[1] / "programs").iterdir()), ids=lambda folder: folder.name)
+def test_program_folders(cli: Cli, folder: Path) -> None:
+    ran = cli("run", str(folder / "program.dl"), "--facts", str(folder), "--changes", str(folder / "changes.jsonl"), "--initial")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.lines == [json.loads(line) for line in (folder / "expected.jsonl").read_text(encoding="utf-8").splitlines()]
