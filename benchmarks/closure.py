@@ -51,7 +51,7 @@ def run(edges: int, repeats: int, seed: int) -> Iterator[Section]:
     yield initial_section(evaluations)
     db = evaluated(loaded(rows))
     rounds = [one_round(db, edge) for edge in Random(seed).sample(rows, edges)]
-    yield changes_section(rounds, median(evaluations.peer))
+    yield changes_section(rounds, min(evaluations.peer))
     named = {edge: [one_round(db, edge) for _ in range(repeats)] for edge in NAMED}
     yield named_section(named, peer, repeats, peer.agrees(db.engine.rows("closure", {})))
 
@@ -142,9 +142,9 @@ def changes_section(rounds: Sequence[Round], recompute: float) -> Section:
         tuple(figures),
         (Check("each delete loses exactly the rows that its insert wins", all(r.verified for r in rounds)),),
         (
-            f"A change has {median(len(r.rows) for r in rounds):,.0f} rows at the median, {most:,} at most.",
-            "Decoding includes sorting.",
-            "Times are of whole transactions and end with the exact change in hand, coded. DuckDB computes the closure again.",
+            f"Rows of a change: {median(len(r.rows) for r in rounds):,.0f} at the median, {most:,} at most. Decoding sorts, too.",
+            "Times are of whole transactions and end with the exact change in hand, coded.",
+            "DuckDB computes the closure again; its best time stands here.",
         ),
     )
 
@@ -154,13 +154,13 @@ def named_section(named: dict[Edge, list[Round]], peer: DuckDB, repeats: int, sa
     for (x, y), rounds in named.items():
         lost = peer.lost((x, y))
         peer.delete((x, y))
-        recompute = median(timed(peer.closure_size)[0] for _ in range(repeats))
+        recompute = min(timed(peer.closure_size)[0] for _ in range(repeats))
         peer.insert((x, y))
         for name, times in (("delete", [r.delete for r in rounds]), ("insert", [r.insert for r in rounds])):
-            goal = Goal("not slower", median(times) <= recompute)
+            goal = Goal("≤ 1x", median(times) <= recompute)
             figures.append(Figure(f"{x} -> {y}, {name}", median(times), recompute, goal))
         checks.append(Check(f"the {len(lost):,} rows of {x} -> {y} are DuckDB's", all(list(r.rows) == lost for r in rounds)))
-    notes = (f"Repeats: {repeats}, medians. DuckDB computes the closure without the edge.",)
+    notes = (f"Repeats: {repeats}; our median, DuckDB's best, which computes the closure without the edge.",)
     verified = all(r.verified for rounds in named.values() for r in rounds)
     checks.append(Check("each delete loses exactly the rows that its insert wins", verified))
     checks.append(Check("after all these changes, every row of the view is DuckDB's", same))

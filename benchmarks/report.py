@@ -171,7 +171,14 @@ def _verdict(check: Check) -> str:
 
 def markdown(machine: Machine, sections: Iterable[Section]) -> str:
     """The whole report as a page of documentation."""
-    lines = ["# Benchmarks", "", "Written by `make bench`; the peer's figures are from the same run.", "", f"{machine}", ""]
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `.venv/bin/python benchmarks/run.py --write`; the peer's figures are from the same run.",
+        "",
+        f"{machine}",
+        "",
+    ]
     for section in sections:
         lines += _markdown_section(section)
     return "\n".join(lines)

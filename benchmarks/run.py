@@ -40,11 +40,14 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
 }
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def _sizes(text: str, least: int) -> tuple[int, ...]:
     try:
-        return tuple(int(size) for size in text.split(","))
+        sizes = tuple(int(size) for size in text.split(","))
     except ValueError:
-        raise typer.BadParameter(f"numbers with commas between them, not '{text}'") from None
+        raise typer.BadParameter(f"--sizes takes numbers with commas between them, not '{text}'") from None
+    if min(sizes) < least:
+        raise typer.BadParameter(f"a graph of {min(sizes)} edges has no {least} of them to change: lower --growth-edges")
+    return sizes
 
 
 def main(
@@ -61,7 +64,7 @@ def main(
     chosen = names or list(BENCHMARKS)
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         raise typer.BadParameter(f"unknown benchmark '{unknown[0]}'; known: {', '.join(BENCHMARKS)}")
-    options = Options(edges, growth_edges, _sizes(sizes), repeats, seed)
+    options = Options(edges, growth_edges, _sizes(sizes, growth_edges), repeats, seed)
     console, machine = Console(), Machine.this()
     console.print(f"{machine}\n", highlight=False, soft_wrap=True)
     sections = [section for name in chosen for section in measured(name, options, console)]

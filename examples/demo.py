@@ -172,7 +172,10 @@ def check(db: rederive.Database, depends: Collection[Row]) -> bool:
         wrong = count(connection, "FROM maintained EXCEPT FROM expected")
         done.append("every row compared")
     if missing or wrong:
-        say(f"DIFFERENT. Rows missing from the maintained view: {missing:,}; rows that should not be there: {wrong:,}.", "bold red")
+        say(
+            f"DIFFERENT. Rows missing from the maintained view: {missing:,}; rows that should not be there: {wrong:,}.",
+            "bold red",
+        )
         return False
     rows = count(connection, "FROM expected")
     say(f"The view is right: after {db.version} transactions it has the same {rows:,} rows as DuckDB's.", "bold green")

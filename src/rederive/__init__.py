@@ -10,8 +10,8 @@
 
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
-from rederive.errors import RederiveError, StrategyError, nearest
-from rederive.maintain.choose import AUTO
+from rederive.errors import RederiveError, UnknownOption
+from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database, Subscription
 from rederive.monitor.transaction import Transaction
@@ -22,11 +22,13 @@ __version__ = "0.1.0"
 ENGINES = ("resident",)
 
 
-def open(*, strategy: str = AUTO, engine: str = "resident", limits: Limits | None = None) -> Database:
+def open(*, strategy: str = AUTO, precision: str = "exact", engine: str = "resident", limits: Limits | None = None) -> Database:
     """A database in this process's memory.
 
-    `strategy`: auto, recompute, counting or materialized. `limits` stop a recursion that invents values without end.
+    `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
+    with differencing. `limits` stop a recursion that invents values without end.
     """
+    check_strategy(strategy, precision)
     if engine not in ENGINES:
-        raise StrategyError(f"unknown engine '{engine}'", hint=nearest(engine, ENGINES))
-    return Database(ResidentEngine(limits), strategy)
+        raise UnknownOption("engine", engine, ENGINES)
+    return Database(ResidentEngine(limits), strategy, precision)

@@ -11,6 +11,7 @@ RederiveError
 │   ├── UnsafeVariable      unsafe            a variable that nothing binds
 │   ├── Unstratified        unstratified      negation or aggregation through recursion
 │   └── ProgramRefused      (of its first)    several of the above, together
+├── UnknownOption           unknown_option    a strategy, engine or format that there is not
 ├── StrategyError           strategy          the view cannot be maintained that way
 ├── DataError               the rows or files handed in are at fault
 │   ├── MissingFile         missing_file
@@ -74,15 +75,26 @@ class RederiveError(Exception):
     """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it."""
 
     code = "error"
+    place: str | None = None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
 
+    def at(self, place: str) -> Self:
+        """The same error, with the place that it is about.
+
+        >>> print(MissingFile("no such file").at("edge.facts"))
+        edge.facts: error[missing_file]: no such file
+        """
+        self.place = place
+        return self
+
     def __str__(self) -> str:
+        place = f"{self.place}: " if self.place else ""
         hint = f"\n  help: {self.hint}" if self.hint else ""
-        return f"error[{self.code}]: {self.message}{hint}"
+        return f"{place}error[{self.code}]: {self.message}{hint}"
 
 
 class ProgramError(RederiveError):
@@ -159,6 +171,15 @@ class ProgramRefused(ProgramError):
         return "\n".join(map(str, self.errors))
 
 
+class UnknownOption(RederiveError):
+    """An option's value that is not one of the known ones."""
+
+    code = "unknown_option"
+
+    def __init__(self, option: str, value: str, known: Iterable[str]) -> None:
+        super().__init__(f"unknown {option} '{value}'", hint=nearest(value, known))
+
+
 class StrategyError(RederiveError):
     code = "strategy"
 
@@ -167,19 +188,6 @@ class DataError(RederiveError):
     """Rows or files are refused; `place` says where: `edge.csv:3`."""
 
     code = "data"
-    place: str | None = None
-
-    def at(self, place: str) -> Self:
-        """The same error, with the place that it is about.
-
-        >>> print(MissingFile("no such file").at("edge.facts"))
-        edge.facts: error[missing_file]: no such file
-        """
-        self.place = place
-        return self
-
-    def __str__(self) -> str:
-        return super().__str__() if self.place is None else f"{self.place}: {super().__str__()}"
 
 
 class MissingFile(DataError):
@@ -220,6 +228,14 @@ class NotABase(DataError):
 
 class DuplicateKey(DataError):
     code = "duplicate_key"
+
+    def __init__(self, relation: str, key: Sequence[str], one: Sequence[object], two: Sequence[object]) -> None:
+        self.relation = relation
+        rows = " and ".join(f"({', '.join(map(repr, row))})" for row in (one, two))
+        super().__init__(
+            f"relation '{relation}' has the key ({', '.join(key)}), and two rows share it: {rows}",
+            hint="delete the old row in the same transaction, or use upsert",
+        )
 
 
 class EvaluationError(RederiveError):

@@ -12,7 +12,7 @@ from rederive.errors import StrategyError
 from tests.engines.cases import FOLDERS, Case, lines, load
 
 ENGINES = ("resident",)
-STRATEGIES = ("recompute", "counting", "materialized", "auto")
+STRATEGIES = ("recompute", "counting", "materialized", "on_demand", "filtration", "differencing", "auto")
 RECURSIVE = {
     "access_rights",
     "arithmetic",
@@ -61,7 +61,7 @@ def test_expected_is_what_the_oracle_says(case: Case) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_conformance(case: Case, engine: str, strategy: str) -> None:
-    if strategy == "counting" and case.folder.name in RECURSIVE:
+    if strategy in ("counting", "differencing") and case.folder.name in RECURSIVE:
         with pytest.raises(StrategyError):
             rederive.open(engine=engine, strategy=strategy).define(case.text)
     else:

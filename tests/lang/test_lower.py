@@ -133,7 +133,7 @@ def test_rules(text: str, expected: str) -> None:
         (  # constants and repeated variables need a body view; every `_` counts
             't(k) :- k = count : { e("a", _) }, k > 0.',
             """
-            t.body1(_) :- e("a", _).
+            t.body1(_1) :- e("a", _1).
             t.count1(result) :- result = count : { t.body1(_0) }.
             t.count1.project() :- t.count1(_).
             t(k) :- k > 0, t.count1(k).
@@ -164,7 +164,7 @@ def test_rules(text: str, expected: str) -> None:
         (  # what the body does not bind itself, the outer atom binds
             "t(k) :- v(_, m), k = count : { v(_, w), w < m }, k > 0.",
             """
-            t.body1(_, w, m) :- v(_, w), w < m, v(_, m).
+            t.body1(_1, w, m) :- v(_1, w), w < m, v(_, m).
             t.count1(m, result) :- result = count : { t.body1(_0, w, m) }.
             t.count1.project_0(m) :- t.count1(m, _).
             t(k) :- v(_, m), k > 0, t.count1(m, k).
@@ -173,7 +173,7 @@ def test_rules(text: str, expected: str) -> None:
         (  # through an equation too
             "t(k) :- v(_, j), m = j + 1, k = max w : { v(_, w), w < m }.",
             """
-            t.body1(_, w, m) :- v(_, w), w < m, m = j + 1, v(_, j).
+            t.body1(_1, w, m) :- v(_1, w), w < m, m = j + 1, v(_, j).
             t.max1(m, result) :- result = max w : { t.body1(_0, w, m) }.
             t(k) :- v(_, j), m = j + 1, t.max1(m, k).
             """,
@@ -192,7 +192,7 @@ def test_rules(text: str, expected: str) -> None:
             "t(k) :- m = max w : { v(_, w) }, k = max w : { v(_, w), w < m }.",
             """
             t.max1(result) :- result = max w : { v(x, w) }.
-            t.body2(_, w, m) :- v(_, w), w < m, t.max1(m).
+            t.body2(_1, w, m) :- v(_1, w), w < m, t.max1(m).
             t.max2(m, result) :- result = max w : { t.body2(_0, w, m) }.
             t(k) :- t.max1(m), t.max2(m, k).
             """,
@@ -229,7 +229,7 @@ def test_aggregates(text: str, expected: str) -> None:
 
 def test_the_rule_s_own_relation_is_the_last_to_support_an_aggregate() -> None:
     text = "r(x, k) :- r(x, _), v(x, m), k = max w : { v(_, w), w < m, !e(x, x) }."
-    assert rules(text)[0] == "r.body1(_, w, m, x) :- v(_, w), w < m, !e(x, x), v(x, m)."
+    assert rules(text)[0] == "r.body1(_1, w, m, x) :- v(_1, w), w < m, !e(x, x), v(x, m)."
 
 
 def test_types_of_results() -> None:

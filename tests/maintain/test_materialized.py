@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from rederive.analysis.graph import components
-from rederive.errors import StrategyError
+from rederive.errors import UnknownOption
 from rederive.ir.rules import Atom, Program, Rule, Variant
 from rederive.ir.text import show_rule
 from rederive.lang import compile_program
@@ -178,7 +178,7 @@ def test_the_strategy_of_every_section() -> None:
 
 
 def test_unknown_strategies_are_refused() -> None:
-    with pytest.raises(StrategyError) as caught:
+    with pytest.raises(UnknownOption) as caught:
         plan(compile_program(LAYERS), ["a"], "materialised")
-    assert caught.value.code == "strategy"
+    assert caught.value.code == "unknown_option"
     assert caught.value.hint == "did you mean 'materialized'?"

@@ -6,7 +6,7 @@ import pytest
 
 import rederive
 
-STRATEGIES = ("recompute", "materialized", "auto")
+STRATEGIES = ("recompute", "materialized", "on_demand", "filtration", "auto")
 
 CLOSURE = """
 .decl edge(x: symbol, y: symbol)

@@ -30,8 +30,9 @@ from tests.properties.programs import Change, Row, Sample, samples, scenarios
 
 Scenario = tuple[Sample, dict[str, list[Row]], list[list[Change]]]
 
-GENERAL = ("recompute", "materialized", "auto")
-STRATEGIES = (*GENERAL, "counting")
+GENERAL = ("recompute", "materialized", "on_demand", "filtration", "auto")
+PLAIN = ("counting", "differencing")  # for views without recursion
+STRATEGIES = (*GENERAL, *PLAIN)
 
 
 def examples(percent: int) -> settings:
@@ -124,6 +125,18 @@ def test_materialized(scenario: Scenario) -> None:
     play("materialized", scenario)
 
 
+@examples(150)
+@given(scenario=scenarios())
+def test_on_demand(scenario: Scenario) -> None:
+    play("on_demand", scenario)
+
+
+@examples(150)
+@given(scenario=scenarios())
+def test_filtration(scenario: Scenario) -> None:
+    play("filtration", scenario)
+
+
 @examples(100)
 @given(scenario=scenarios())
 def test_auto(scenario: Scenario) -> None:
@@ -136,10 +149,17 @@ def test_counting_without_recursion(scenario: Scenario) -> None:
     play("counting", scenario)
 
 
+@examples(150)
+@given(scenario=scenarios(recursive=False))
+def test_differencing_without_recursion(scenario: Scenario) -> None:
+    play("differencing", scenario)
+
+
+@pytest.mark.parametrize("strategy", PLAIN)
 @examples(50)
 @given(sample=samples())
-def test_counting_refuses_recursion_and_nothing_else(sample: Sample) -> None:
-    db = rederive.open(strategy="counting")
+def test_recursion_and_nothing_else_is_refused(strategy: str, sample: Sample) -> None:
+    db = rederive.open(strategy=strategy)
     if recursive(compile_program(sample.text)):
         with pytest.raises(StrategyError):
             db.define(sample.text)
@@ -148,11 +168,12 @@ def test_counting_refuses_recursion_and_nothing_else(sample: Sample) -> None:
 
 
 def recursive(program: Program) -> bool:
-    """Whether a view reads itself, perhaps through others: the closure of the read edges, by brute force."""
+    """Whether something that a monitored view needs reads itself, perhaps through others: by brute force."""
     edges = {(defines(definition), name) for definition in program.definitions for name, _ in reads(definition)}
     while more := {(a, d) for a, b in edges for c, d in edges if b == c} - edges:
         edges |= more
-    return any(a == b for a, b in edges)
+    needed = {b for a, b in edges if a in program.monitored} | set(program.monitored)
+    return any(a == b and a in needed for a, b in edges)
 
 
 # -- transactions that fail -------------------------------------------------------------------------------------------

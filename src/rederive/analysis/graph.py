@@ -6,9 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.errors import Span, Unstratified
-from rederive.ir.rules import Aggregate, Atom, Comparison, Definition, Negation, Program, Rule, defines
-from rederive.ir.terms import Call
-from rederive.ir.text import show_rule
+from rederive.ir.rules import (
+    Aggregate,
+    Atom,
+    Comparison,
+    Definition,
+    Negation,
+    Operator,
+    Program,
+    Rule,
+    defines,
+    literal_variables,
+)
+from rederive.ir.terms import Call, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +75,19 @@ def components(program: Program) -> tuple[Component, ...]:
     return tuple(found)
 
 
-def inventing_rule(component: Component) -> str | None:
-    """A rule of a recursive component that computes new values, and so may never end; printed."""
-    for rule in component.definitions if component.recursive else ():
-        if isinstance(rule, Rule):
-            sides = (side for literal in rule.body if isinstance(literal, Comparison) for side in (literal.left, literal.right))
-            if any(isinstance(side, Call) for side in sides):
-                return show_rule(rule)
-    return None
+def inventing_rule(component: Component) -> Rule | None:
+    """A recursive rule that computes values for its head out of others: such a recursion may never end."""
+    rules = (rule for rule in component.definitions if isinstance(rule, Rule) and component.recursive)
+    return next((rule for rule in rules if _invents(rule, component.relations)), None)
+
+
+def _invents(rule: Rule, inside: Sequence[str]) -> bool:
+    atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
+    bound = {v for atom in atoms for v in literal_variables(atom)}
+    tests = (literal for literal in rule.body if isinstance(literal, Comparison) and literal.operator is Operator.EQ)
+    sides = [(one, other) for test in tests for one, other in ((test.left, test.right), (test.right, test.left))]
+    computes = any(isinstance(one, Variable) and one not in bound and isinstance(other, Call) for one, other in sides)
+    return computes and any(atom.relation in inside for atom in atoms)
 
 
 def check_stratified(program: Program) -> None:
@@ -83,8 +98,8 @@ def check_stratified(program: Program) -> None:
             for edge in inside:
                 if edge.negative:
                     cycle = _cycle(edge, inside)
-                    declared = [name for name in cycle if not program.relations[name].auxiliary]
-                    raise Unstratified(declared if len(declared) > 1 else cycle, edge.through, edge.span)
+                    declared = [name for name in cycle[:-1] if not program.relations[name].auxiliary]
+                    raise Unstratified((*declared, declared[0]) if declared else cycle, edge.through, edge.span)
 
 
 def _cycle(closing: Edge, inside: Sequence[Edge]) -> tuple[str, ...]:

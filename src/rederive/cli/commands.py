@@ -16,7 +16,7 @@ from rich.console import Console
 
 import rederive
 from rederive.analysis.graph import strata
-from rederive.errors import MalformedInput, MissingFile, RederiveError, UnknownRelation
+from rederive.errors import MalformedInput, MissingFile, RederiveError, UnknownOption, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
@@ -27,16 +27,16 @@ from rederive.maintain.explain import FORMATS, explain
 from rederive.monitor.database import Database
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
-from rederive.pipeline.files import read_input, read_rows
+from rederive.pipeline.files import check_keys, read_input, read_rows
 
 
 def check(path: Path) -> None:
     program = read_program(path)
-    levels = strata(program.definitions)
+    declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
+    levels = {name: level for name, level in strata(program.definitions).items() if name in declared}
     lines = ["relations"]
-    for name, relation in program.relations.items():
-        kind = "view" if name in program.views else "base"
-        lines.append(f"  {kind}  {show_relation(relation)}")
+    for name, relation in declared.items():
+        lines.append(f"  {'view' if name in program.views else 'base'}  {show_relation(relation)}")
     lines.append("strata")
     for level in sorted(set(levels.values())):
         lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
@@ -46,10 +46,10 @@ def check(path: Path) -> None:
 
 def explain_program(path: Path, view: str | None, strategy: str, form: str) -> None:
     if form not in FORMATS:
-        raise RederiveError(f"unknown format '{form}'", hint=f"known: {', '.join(FORMATS)}")
+        raise UnknownOption("format", form, FORMATS)
     program = read_program(path)
     if view is not None and view not in program.views:
-        raise UnknownRelation(view, program.views)
+        raise UnknownRelation(view, [name for name in program.views if not program.relations[name].auxiliary])
     print(explain(plan(program, [view] if view else program.monitored, strategy), form))
 
 
@@ -104,8 +104,7 @@ def _commit(db: Database, transaction: Transaction) -> rederive.Result:
     try:
         return db.commit(transaction.operations)
     except RederiveError as error:
-        error.message = f"{transaction.place}: {error.message}"
-        raise
+        raise error.at(transaction.place) from None
 
 
 def _write_stats(path: Path, db: Database, versions: list[dict[str, Any]]) -> None:
@@ -162,13 +161,17 @@ def initial_rows(program: Program, facts: Path | None, base: Iterable[str]) -> d
         if not equals or not file:
             raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")
         name = f"{name}.input" if f"{name}.input" in program.relations else name
-        found.setdefault(name, []).extend(read_rows(Path(file), base_relation(program, name)))
+        rows = read_rows(Path(file), base_relation(program, name))
+        check_keys(program.relations[name], rows, file)
+        found.setdefault(name, []).extend(rows)
     if facts is not None:
         if not facts.is_dir():
             raise MissingFile("no such folder").at(str(facts))
         for directive in program.inputs:
             if directive.relation not in found:
-                found[directive.relation] = read_input(directive, program.relations[directive.relation], facts)
+                relation = program.relations[directive.relation]
+                found[directive.relation] = read_input(directive, relation, facts)
+                check_keys(relation, found[directive.relation], str(facts))
     return found
 
 

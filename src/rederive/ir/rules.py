@@ -21,6 +21,8 @@ class Variant(Enum):
     INS = "ins"
     PLUS = "plus"
     MINUS = "minus"
+    TOUCHED = "touched"
+    FOLD = "fold"
     ADD = "add"
     SUB = "sub"
 

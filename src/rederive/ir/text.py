@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
 
 from rederive.ir.rules import (
     Aggregate,
@@ -16,8 +20,9 @@ from rederive.ir.rules import (
     Program,
     Relation,
     Rule,
+    literal_variables,
 )
-from rederive.ir.terms import Call, Constant, Kind, Term, Value, Variable
+from rederive.ir.terms import Call, Constant, Term, Value, Variable
 
 _INFIX = {"+", "-", "*", "/", "%", "^", "band", "bor", "bxor", "bshl", "bshr", "land", "lor", "lxor"}
 
@@ -72,15 +77,42 @@ def show_literal(literal: Literal) -> str:
 
 
 def show_rule(rule: Rule) -> str:
-    """One rule on one line.
+    """One rule on one line. A `_` that lowering needed elsewhere, as in a head, gets a name.
 
     >>> x, y, z = Variable("x"), Variable("y"), Variable("z")
     >>> show_rule(Rule(Atom("p", (x, y)), (Atom("e", (x, z)), Negation(Atom("q", (z, y))))))
     'p(x, y) :- e(x, z), !q(z, y).'
+    >>> show_rule(Rule(Atom("p", (Variable("7"),)), (Atom("e", (Variable("7"), Variable("8"))),)))
+    'p(_1) :- e(_1, _).'
     """
-    if not rule.body:
-        return f"{show_atom(rule.head)}."
-    return f"{show_atom(rule.head)} :- {', '.join(map(show_literal, rule.body))}."
+    literals = (rule.head, *rule.body)
+    times = Counter(v for literal in literals for v in literal_variables(literal))
+    free = (name for i in count(1) if Variable(name := f"_{i}") not in times)
+    names = {v: Variable(next(free)) for v, occurrences in times.items() if v.anonymous and occurrences > 1}
+    head, *body = (show_literal(_renamed(literal, names) if names else literal) for literal in literals)
+    return f"{head} :- {', '.join(body)}." if body else f"{head}."
+
+
+def _renamed(literal: Literal, names: Mapping[Variable, Variable]) -> Literal:
+    match literal:
+        case Atom():
+            return replace(literal, terms=tuple(names.get(t, t) if isinstance(t, Variable) else t for t in literal.terms))
+        case Negation(atom):
+            renamed = _renamed(atom, names)
+            assert isinstance(renamed, Atom)
+            return Negation(renamed)
+        case Comparison():
+            return replace(literal, left=_renamed_term(literal.left, names), right=_renamed_term(literal.right, names))
+
+
+def _renamed_term(term: Term, names: Mapping[Variable, Variable]) -> Term:
+    match term:
+        case Variable():
+            return names.get(term, term)
+        case Constant():
+            return term
+        case Call():
+            return replace(term, arguments=tuple(_renamed_term(argument, names) for argument in term.arguments))
 
 
 def show_aggregate(aggregate: Aggregate, source: Relation) -> str:
@@ -103,8 +135,3 @@ def show_relation(relation: Relation) -> str:
     columns = ", ".join(f"{column.name}: {column.type}" for column in relation.columns)
     key = f" key({', '.join(relation.columns[i].name for i in relation.key)})" if relation.key else ""
     return f".decl {relation.name}({columns}){key}"
-
-
-def quoted(kind: Kind) -> bool:
-    """Whether values of this kind are written as strings in programs and in JSON."""
-    return kind in (Kind.SYMBOL, Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import Source, Span, Unsupported
+from rederive.errors import DuplicateKey, Source, Span, Unsupported
 from rederive.ir.rules import Atom, Program
+from rederive.ir.terms import Row
 from rederive.lang.lower import lower, lower_query
 from rederive.lang.parse import parse_program, parse_query
 
@@ -31,6 +32,7 @@ def compile_program(text: str, name: str = "<text>", known: Program | None = Non
     except RecursionError:
         raise _too_deep(source) from None
     check_stratified(program)
+    _check_keys(program)
     return program
 
 
@@ -46,6 +48,18 @@ def compile_query(text: str, program: Program) -> Atom:
         return lower_query(parse_query(source), program)
     except RecursionError:
         raise _too_deep(source) from None
+
+
+def _check_keys(program: Program) -> None:
+    """Refuse facts that share a key."""
+    seen: dict[tuple[str, Row], Row] = {}
+    for fact in program.facts:
+        relation = program.relations[fact.relation]
+        if relation.key:
+            other = seen.setdefault((fact.relation, tuple(fact.row[i] for i in relation.key)), fact.row)
+            if other != fact.row:
+                names = [relation.columns[i].name for i in relation.key]
+                raise DuplicateKey(relation.name, names, fact.row, other).at(str(fact.span))
 
 
 def _too_deep(source: Source) -> Unsupported:

@@ -4,7 +4,8 @@ For  p(g, result) :- result = f v : { s(g, v, ...) }:
 
     (G)   p^touched(g) :- s^del(g, ...).      p^touched(g) :- s^ins(g, ...).
     (D)   p^del(g, result) :- p^touched(g), p(g, result).
-    (I)   p^ins(g, result) :- p^touched(g), result = f v : { s^new(g, v, ...) }.
+    (F)   p^fold(g, result) :- result = f v : { s^new(g, v, ...) }.
+    (I)   p^ins(g, result) :- p^touched(g), p^fold(g, result).
 
 A group whose result stays the same appears in neither. Counts and sums are kept for each group and moved by the changed rows
 alone; a minimum or maximum looks at its group again only when the row that held it leaves.
@@ -13,10 +14,33 @@ alone; a minimum or maximum looks at its group again only when the row that held
 from __future__ import annotations
 
 from rederive.analysis.graph import Component
-from rederive.maintain.program import Phase, Section, Semantics, State, Strategy
+from rederive.ir.rules import Aggregate, Atom, Program, Rule, Variant
+from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, State, Strategy, canonical
 
 
-def by_group(component: Component, strategy: Strategy) -> Section:
+def by_group(component: Component, program: Program, aggregate: Aggregate, strategy: Strategy) -> Section:
     """One aggregate, maintained by affected group. Where nothing is kept, a group is folded in both states."""
-    states = tuple(State(name) for name in component.relations) if strategy.stored else ()
-    return Section(component, strategy, "aggregate: affected groups only", (Phase("groups", Semantics.GROUPS),), states)
+    states = (State(aggregate.relation),) if strategy.stored else ()
+    phase = Phase("groups", Semantics.GROUPS, group_rules(program, aggregate), folded(aggregate))
+    return Section(component, strategy, "aggregate: affected groups only", (phase,), states)
+
+
+def group_rules(program: Program, aggregate: Aggregate) -> tuple[MaintenanceRule, ...]:
+    """(G), (D) and (I)."""
+    source, view = program.relations[aggregate.source], canonical(program.relations[aggregate.relation])
+    deleted, inserted = (canonical(source, variant) for variant in (Variant.DEL, Variant.INS))
+    touched = Atom(aggregate.relation, tuple(deleted.terms[i] for i in aggregate.group), Variant.TOUCHED)
+    groups = Atom(aggregate.relation, view.terms[:-1], Variant.TOUCHED)
+    return (
+        MaintenanceRule("G1", Rule(touched, (deleted,)), (0,)),
+        MaintenanceRule("G2", Rule(touched, (inserted,)), (0,)),
+        MaintenanceRule("D", Rule(view.as_variant(Variant.DEL), (groups, view)), (0,)),
+        MaintenanceRule("I", Rule(view.as_variant(Variant.INS), (groups, view.as_variant(Variant.FOLD))), (0,)),
+    )
+
+
+def folded(aggregate: Aggregate) -> Aggregate:
+    """(F): the aggregate over the new state of its source."""
+    return Aggregate(
+        f"{aggregate.relation}^fold", aggregate.function, f"{aggregate.source}^new", aggregate.group, aggregate.value
+    )

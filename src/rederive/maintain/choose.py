@@ -7,7 +7,7 @@ from typing import assert_never
 
 from rederive.analysis.graph import Component, components, needed
 from rederive.analysis.polarity import BOTH, Sign, wanted_signs
-from rederive.errors import StrategyError, nearest
+from rederive.errors import StrategyError, UnknownOption
 from rederive.ir.rules import Aggregate, Program, Variant
 from rederive.maintain.aggregates import by_group
 from rederive.maintain.counting import counting
@@ -28,9 +28,9 @@ _VARIANTS = {Sign.PLUS: Variant.INS, Sign.MINUS: Variant.DEL}
 def check_strategy(strategy: str, precision: str = "exact") -> None:
     """Refuse names that are not known, and a precision that the strategy does not have."""
     if strategy not in STRATEGIES:
-        raise StrategyError(f"unknown strategy '{strategy}'", hint=nearest(strategy, STRATEGIES))
+        raise UnknownOption("strategy", strategy, STRATEGIES)
     if precision not in PRECISIONS:
-        raise StrategyError(f"unknown precision '{precision}'", hint=nearest(precision, PRECISIONS))
+        raise UnknownOption("precision", precision, PRECISIONS)
     if precision == NERVOUS and strategy != Strategy.DIFFERENCING.value:
         raise StrategyError(
             f"strategy '{strategy}' is always exact", hint="precision 'nervous' goes with strategy 'differencing'"
@@ -62,13 +62,13 @@ def plan(
 
 def _section(component: Component, program: Program, strategy: str, precision: str, signs: frozenset[Sign]) -> Section:
     chosen = Strategy.MATERIALIZED if strategy == AUTO else Strategy(strategy)
-    aggregate = any(isinstance(definition, Aggregate) for definition in component.definitions)
+    aggregate = next((definition for definition in component.definitions if isinstance(definition, Aggregate)), None)
     wanted = frozenset(_VARIANTS[sign] for sign in signs) or ALL
     match chosen:
         case Strategy.RECOMPUTE:
             return recompute(component, program)
-        case _ if aggregate:
-            return by_group(component, chosen)
+        case _ if aggregate is not None:
+            return by_group(component, program, aggregate, chosen)
         case Strategy.COUNTING:
             return counting(component)
         case Strategy.MATERIALIZED:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rederive.analysis.graph import edges, strata
-from rederive.ir.rules import Program
-from rederive.ir.text import show_definition, show_relation, show_rule
+from rederive.ir.rules import Aggregate, Definition, Program
+from rederive.ir.text import show_aggregate, show_definition, show_relation, show_rule
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, state_rules
 
 FORMATS = ("text", "json", "dot")
@@ -44,13 +44,19 @@ def _section_data(section: Section, program: Program) -> dict[str, Any]:
         "reason": section.reason,
         "keeps": section.strategy.keeps,
         "rules": [show_definition(definition, program) for definition in section.component.definitions],
-        "phases": [_phase_data(phase) for phase in section.phases],
+        "phases": [_phase_data(phase, section, program) for phase in section.phases],
         "magic": [_rule_data(rule) for rule in section.rewritten],
     }
 
 
-def _phase_data(phase: Phase) -> dict[str, Any]:
-    return {"name": phase.name, "runs": phase.semantics.value, "rules": [_rule_data(rule) for rule in phase.rules]}
+def _phase_data(phase: Phase, section: Section, program: Program) -> dict[str, Any]:
+    rules = [_rule_data(rule) for rule in phase.rules]
+    if phase.fold is not None:
+        (aggregate,) = section.component.definitions
+        assert isinstance(aggregate, Aggregate)
+        fold = {"label": "F", "rule": show_aggregate(phase.fold, program.relations[aggregate.source])}
+        rules.insert(-1, fold)
+    return {"name": phase.name, "runs": phase.semantics.value, "rules": rules}
 
 
 def _rule_data(rule: MaintenanceRule) -> dict[str, str]:
@@ -66,7 +72,9 @@ def _state_rules(maintenance: MaintenanceProgram) -> Iterator[MaintenanceRule]:
 
 
 def _strata(maintenance: MaintenanceProgram) -> list[list[str]]:
-    rules = [rule.rule for section in maintenance.sections for phase in section.phases for rule in phase.rules]
+    phases = [phase for section in maintenance.sections for phase in section.phases]
+    rules: list[Definition] = [rule.rule for phase in phases for rule in phase.rules]
+    rules += [phase.fold for phase in phases if phase.fold is not None]
     rules += [rule.rule for rule in _state_rules(maintenance)]
     levels = strata(rules)
     return [sorted(name for name in levels if levels[name] == i) for i in range(max(levels.values(), default=-1) + 1)]
@@ -102,7 +110,7 @@ def as_text(maintenance: MaintenanceProgram) -> str:
             lines.append(f"  {phase['name']}: {phase['runs']}")
             lines += [_labelled(rule) for rule in phase["rules"]]
         if section["magic"]:
-            lines.append("  the same with rederivation on demand, and the query rules")
+            lines.append("  with rederivation on demand: the maintenance rules and the query rules that they raise")
             lines += [_labelled(rule) for rule in section["magic"]]
         lines.append("")
     if data["states"]:

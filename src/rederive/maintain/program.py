@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Atom, Comparison, Literal, Negation, Program, Relation, Rule, Variant
+from rederive.ir.rules import Aggregate, Atom, Comparison, Literal, Negation, Program, Relation, Rule, Variant
 from rederive.ir.terms import Variable
 
 
@@ -67,11 +67,12 @@ class Semantics(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Rules that run together, after the phases before them. `definitions` are what they were made from."""
+    """Rules that run together, after the phases before them; `fold` is the aggregate that they use."""
 
     name: str
     semantics: Semantics
     rules: tuple[MaintenanceRule, ...] = ()
+    fold: Aggregate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,6 @@ class MaintenanceProgram:
     @property
     def states(self) -> Mapping[str, State]:
         return {state.relation: state for state in (*self.bases, *(s for section in self.sections for s in section.states))}
-
-    def rules(self) -> Iterator[Rule]:
-        """Every rule, the definitions of the new states included; their strata are those of SJ96's Example 2."""
-        for section in self.sections:
-            for phase in section.phases:
-                yield from (rule.rule for rule in phase.rules)
-        for state in self.states.values():
-            yield from (rule.rule for rule in state_rules(state, self.program.relations[state.relation]))
 
 
 def canonical(relation: Relation, variant: Variant = Variant.OLD) -> Atom:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rederive.engines.base import Engine, Operation, ViewDelta
-from rederive.errors import UnknownColumn, UnknownRelation
+from rederive.engines.base import Engine, Operation
+from rederive.errors import IllTypedRow, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Constant, Row, Value, Variable
 from rederive.lang import compile_program, compile_query
@@ -29,7 +30,9 @@ class Subscription:
     _database: Database
 
     def cancel(self) -> None:
-        self._database._subscriptions.remove(self)
+        """Call back no more, from this moment on."""
+        if self in self._database._subscriptions:
+            self._database._subscriptions.remove(self)
 
 
 class Database:
@@ -55,13 +58,15 @@ class Database:
     [('a', 'b')]
     """
 
-    def __init__(self, engine: Engine, strategy: str = AUTO) -> None:
+    def __init__(self, engine: Engine, strategy: str = AUTO, precision: str = "exact") -> None:
         self.engine = engine
         self.strategy = strategy
+        self.precision = precision
         self.program = Program({}, ())
         self.version = 0
         self._followed: tuple[str, ...] = ()
         self._subscriptions: list[Subscription] = []
+        self._untold: deque[Result] = deque()
 
     # Definitions
 
@@ -76,7 +81,7 @@ class Database:
 
     def _install(self, program: Program, followed: tuple[str, ...], initial: Mapping[str, Iterable[Row]] | None = None) -> None:
         monitored = tuple(dict.fromkeys((*program.monitored, *followed)))
-        self.engine.install(plan(program, monitored, self.strategy), monitored, initial)
+        self.engine.install(plan(program, monitored, self.strategy, self.precision), monitored, initial)
         self.program, self._followed = program, followed
 
     @property
@@ -87,7 +92,7 @@ class Database:
     @property
     def maintenance(self) -> MaintenanceProgram:
         """The maintenance program that serves the monitored views."""
-        return plan(self.program, self.monitored, self.strategy)
+        return plan(self.program, self.monitored, self.strategy, self.precision)
 
     # Data
 
@@ -106,6 +111,12 @@ class Database:
 
     def commit(self, operations: Sequence[Operation]) -> Result:
         """Apply the operations as one version, then tell the subscribers."""
+        result = self.apply(operations)
+        self.announce(result)
+        return result
+
+    def apply(self, operations: Sequence[Operation]) -> Result:
+        """Apply the operations as one version, as a whole or, where it fails, not at all."""
         started = time.perf_counter()
         net = self.engine.net(operations)
         propagation = self.engine.propagate(net)
@@ -113,9 +124,7 @@ class Database:
         self.version += 1
         changes = {view: Change(self.version, view, delta) for view, delta in propagation.views.items()}
         seconds = time.perf_counter() - started
-        result = Result(self.version, changes, self.engine.name, self.strategy, seconds, propagation.touched)
-        self._notify(result)
-        return result
+        return Result(self.version, changes, self.engine.name, self.strategy, seconds, propagation.touched)
 
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
@@ -127,7 +136,10 @@ class Database:
             if name not in columns:
                 raise UnknownColumn(relation, name, columns)
             position, type_ = columns[name]
-            wanted[position] = from_python(value, type_)
+            try:
+                wanted[position] = from_python(value, type_)
+            except ValueError as error:
+                raise IllTypedRow(f"relation '{relation}', column '{name}': {error}") from None
         return sorted(self.engine.rows(relation, wanted), key=sort_key)
 
     def query(self, text: str) -> list[Row]:
@@ -164,23 +176,35 @@ class Database:
         """
         if view not in self.program.views:
             raise UnknownRelation(view, (name for name in self.program.views if "." not in name))
-        if view not in self.monitored:
-            self._install(self.program, (*self._followed, view))
+        if view not in self._followed:
+            followed = (*self._followed, view)
+            if view not in self.monitored:
+                self._install(self.program, followed)
+            self._followed = followed
         subscription = Subscription(view, callback, self)
         self._subscriptions.append(subscription)
         return subscription
 
-    def _notify(self, result: Result) -> None:
-        """Every subscriber is told, also when another one's callback fails; the first failure is raised at the end."""
+    def announce(self, result: Result) -> None:
+        """Tell the subscribers, version by version: a transaction inside a callback is told after the one that caused it.
+
+        Every subscriber is told, also when another one's callback fails; the first failure is raised at the end.
+        """
+        self._untold.append(result)
+        if len(self._untold) > 1:
+            return
         failures: list[Exception] = []
-        for subscription in tuple(self._subscriptions):
-            if change := result.changes.get(subscription.view):
-                try:
-                    subscription.callback(change)
-                except Exception as error:  # the subscriber's own code may raise anything
-                    failures.append(error)
+        while self._untold:
+            failures += self._tell(self._untold[0])
+            self._untold.popleft()
         if failures:
             raise failures[0]
 
-
-__all__ = ["Callback", "Database", "Subscription", "ViewDelta"]
+    def _tell(self, result: Result) -> Iterator[Exception]:
+        for subscription in tuple(self._subscriptions):
+            change = result.changes.get(subscription.view)
+            if change is not None and subscription in self._subscriptions:
+                try:
+                    subscription.callback(change)
+                except Exception as error:  # the subscriber's own code may raise anything
+                    yield error

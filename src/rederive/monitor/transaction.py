@@ -41,6 +41,8 @@ class Transaction:
         self._add(Action.UPSERT, relation, rows)
 
     def _add(self, action: Action, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+        if self._result is not None:
+            raise RuntimeError("the transaction is committed; begin another one")
         declared = base_relation(self._database.program, relation)
         self._operations.append(Operation(action, relation, tuple(typed_row(declared, row) for row in rows)))
 
@@ -56,7 +58,8 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
-            self._result = self._database.commit(self._operations)
+            self._result = self._database.apply(self._operations)
+            self._database.announce(self._result)
 
 
 def base_relation(program: Program, name: str) -> Relation:
@@ -85,9 +88,8 @@ def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) ->
         if missing:
             raise IllTypedRow(f"relation '{relation.name}': the row {row!r} lacks column '{missing[0]}'")
         row = [row[name] for name in names]
-    if isinstance(row, str) or len(row) != len(names):
-        given = row if isinstance(row, str) else tuple(row)
-        raise IllTypedRow(f"relation '{relation.name}' has {len(names)} columns ({', '.join(names)}), not the row {given!r}")
+    if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != len(names):
+        raise IllTypedRow(f"relation '{relation.name}' has {len(names)} columns ({', '.join(names)}), not the row {row!r}")
     values = []
     for column, value in zip(relation.columns, row, strict=True):
         try:

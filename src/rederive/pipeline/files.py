@@ -10,14 +10,14 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from rederive.errors import MalformedInput, MissingFile, UnknownName, Unsupported
+from rederive.errors import DuplicateKey, MalformedInput, MissingFile, UnknownName, Unsupported
 from rederive.ir.rules import Input, Relation
 from rederive.ir.terms import Row
 from rederive.lang.values import from_python, from_text
@@ -86,6 +86,17 @@ def read_rows(path: Path, relation: Relation, layout: Layout | None = None) -> l
             return _json_rows(_decoded(data, path), relation, path)
         case Parquet():
             return _parquet_rows(data, relation, path)
+
+
+def check_keys(relation: Relation, rows: Iterable[Row], place: str) -> None:
+    """Refuse rows that share a key, naming the file or folder that they came from."""
+    if not relation.key:
+        return
+    seen: dict[Row, Row] = {}
+    for row in rows:
+        other = seen.setdefault(tuple(row[i] for i in relation.key), row)
+        if other != row:
+            raise DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], row, other).at(place)
 
 
 def layout_of(path: Path) -> Layout:

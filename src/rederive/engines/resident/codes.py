@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rederive.ir.terms import Kind, Row, Type, Value
 
 Code = int
 CodedRow = tuple[Code, ...]
 NULL: Code = 0
-_NAN = float("nan")
+
+
+class TooManyValues(Exception):
+    """A recursion has made more new values than it may."""
 
 
 class _Codes(dict[Value, Code]):
     """A value's code, made when it is first asked for."""
 
-    __slots__ = ("values_in_order",)
+    __slots__ = ("ceiling", "values_in_order")
 
     def __init__(self, values: list[Value]) -> None:
         super().__init__({None: NULL})
         self.values_in_order = values
+        self.ceiling = 2**32
 
     def __missing__(self, value: Value) -> Code:
-        code = self[value] = len(self.values_in_order)
+        code = len(self.values_in_order)
+        if code >= self.ceiling:
+            raise TooManyValues
+        self[value] = code
         self.values_in_order.append(value)
         return code
 
@@ -48,22 +56,13 @@ class Codec:
 
 
 class FloatCodec(Codec):
-    """NaN is identical to itself here, and -0.0 to 0.0, as in SQL's grouping."""
+    """-0.0 is identical to 0.0 here, as in SQL's grouping."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__()
-        self.encode = lambda value: self.codes[self._canonical(value)]
-
-    def find(self, value: Value) -> Code | None:
-        return super().find(self._canonical(value))
-
-    @staticmethod
-    def _canonical(value: Value) -> Value:
-        if not isinstance(value, float):
-            return value
-        return _NAN if value != value else value + 0.0
+        self.encode = lambda value: self.codes[value + 0.0 if isinstance(value, float) else value]
 
 
 class Codes:
@@ -76,6 +75,18 @@ class Codes:
         if type_ not in self._codecs:
             self._codecs[type_] = FloatCodec() if type_.kind is Kind.FLOAT else Codec()
         return self._codecs[type_]
+
+    @contextmanager
+    def at_most(self, more: int) -> Iterator[None]:
+        """While this lasts, no type may gain more than this many values."""
+        codecs = tuple(self._codecs.values())
+        for codec in codecs:
+            codec.codes.ceiling = len(codec.values) + more
+        try:
+            yield
+        finally:
+            for codec in codecs:
+                codec.codes.ceiling = 2**32
 
     def encode_rows(self, types: Sequence[Type], rows: Iterable[Row]) -> list[CodedRow]:
         columns = zip(*rows, strict=True)

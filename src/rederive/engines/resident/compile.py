@@ -60,9 +60,14 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Every binding of the body adds the function's third argument to its head row's count."""
+    """Every binding of the body adds the function's third argument to its head row's count.
+
+    `failures`: bindings that a functor fails for are noted there and left out. Rules that join both states need it: such a
+    binding may hold in neither, and then it is left out of what is added as well as of what is taken away.
+    """
 
     rows: dict[tuple[Code, ...], int]
+    failures: list[FunctorError] | None = None
 
 
 Target: TypeAlias = Pending | Keys | Counts
@@ -84,7 +89,7 @@ class _Writer:
         self.resolve = resolve
         self.codes = codes
         self.types = types
-        self.scope: dict[str, Any] = {"BitMap": BitMap, "EvaluationError": EvaluationError, "FunctorError": FunctorError}
+        self.scope: dict[str, Any] = {"BitMap": BitMap, "FunctorError": FunctorError}
         self.lines: list[str] = []
         self.depth = 0
         self.bound: set[str] = set()
@@ -111,11 +116,15 @@ class _Writer:
         with self.block("try:") if calls else self.here():
             self.body(plan)
         if calls:
-            failure = self.name("failed", lambda error: EvaluationError(f"{error}, in the rule {show_rule(self.rule)}"))
-            self.line(f"except FunctorError as error: raise {failure}(error) from None")
+            self.line(f"except FunctorError as error: raise {self.name('failed', self.failed)}(error) from None")
         exec("\n".join(self.lines), self.scope)
         function: Function = self.scope["rule"]
         return function
+
+    def failed(self, error: FunctorError) -> EvaluationError:
+        """The error in the words of the program: its rule and where that stands."""
+        span = self.rule.span
+        return EvaluationError(f"{error}, in the rule {span}: {span.text}" if span else f"{error}, in {show_rule(self.rule)}")
 
     def body(self, plan: Plan) -> None:
         with self.here():
@@ -371,13 +380,31 @@ class _Writer:
             self.assign(left, right)
         elif isinstance(right, Variable) and right.name not in self.bound:
             self.assign(right, left)
+        elif self.lenient is not None:
+            holds = f"holds{len(self.lines)}"
+            self.attempt(f"{holds} = {self.test(comparison.operator, left, right)}", f"{holds} = False")
+            self.enter(f"if {holds}:")
         else:
             self.enter(f"if {self.test(comparison.operator, left, right)}:")
+
+    @property
+    def lenient(self) -> list[FunctorError] | None:
+        return self.into.failures if isinstance(self.into, Counts) else None
+
+    def attempt(self, statement: str, otherwise: str) -> None:
+        """Write a statement that may fail for a binding that holds in no state."""
+        self.line(f"try: {statement}")
+        self.line(f"except FunctorError as error: {self.name('failures', self.lenient)}.append(error); {otherwise}")
 
     def assign(self, variable: Variable, term: Term) -> None:
         if isinstance(term, Call):
             encode = self.name("encode", self.codes.codec(self.types[variable.name]).encode)
-            self.line(f"{self.local(variable.name)} = {encode}({self.value(term)})")
+            statement = f"{self.local(variable.name)} = {encode}({self.value(term)})"
+            if self.lenient is None:
+                self.line(statement)
+            else:
+                self.attempt(statement, f"{self.local(variable.name)} = None")
+                self.enter(f"if {self.local(variable.name)} is not None:")
         else:
             self.line(f"{self.local(variable.name)} = {self.slot(term)}")
         self.bound.add(variable.name)

@@ -11,6 +11,7 @@ The compiled functions are the supplementary relations: what a rule has joined s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pyroaring import BitMap
@@ -102,7 +103,7 @@ class RuleAnswers(Answers):
         self.relations = dict(program.relations)
         self.targets: dict[str, Target] = {}
         self.questions: set[Question] = set()
-        self.fixpoint = Fixpoint([], [], inventing_rule(component))
+        self.fixpoint = Fixpoint((), (), codes, inventing_rule(component))
         for name in component.relations:
             self._target(name)
 
@@ -148,7 +149,7 @@ class RuleAnswers(Answers):
         if name not in self.targets:
             table = Table(name, self.relations[name].arity)
             self.targets[name] = Target(table, table.lookup(table.primary_columns))
-            self.fixpoint = Fixpoint([], tuple(self.targets.values()), self.fixpoint.endless)
+            self.fixpoint = replace(self.fixpoint, targets=tuple(self.targets.values()))
         return self.targets[name]
 
     def _question(self, question: Question) -> Target:

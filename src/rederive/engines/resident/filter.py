@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from rederive.engines.resident.compile import Function
-from rederive.engines.resident.fixpoint import Limits, Meter, Target
+from rederive.engines.resident.fixpoint import Limits, Meter, Target, endless
 from rederive.engines.resident.table import Key, Leaf, Probe, Readable, Table
-from rederive.errors import LimitExceeded
 from rederive.ir.rules import Rule
 
 Leaves = dict[Key, Leaf]
@@ -81,10 +81,11 @@ class FilterPhase:
     seeds: Sequence[tuple[Step, Readable]]
     steps: dict[str, list[Step]]
     views: dict[str, Filtered]
-    endless: str | None
+    inventing: Rule | None
     trace: list[Trace] = field(default_factory=list)
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        most = limits.rounds if self.inventing is not None else inf
         for step, driver in self.seeds:
             waiting = [(step, dict(driver.items()))]
             calls = 0
@@ -94,8 +95,8 @@ class FilterPhase:
                     actual = self._propagate(current, updates, meter)
                     waiting += [(following, actual) for following in reversed(self.steps.get(current.head, ()))]
                 calls += 1
-                if self.endless is not None and calls > limits.rounds:
-                    raise LimitExceeded(f"the propagation was stopped after {limits.rounds:,} calls at this rule: {self.endless}")
+                if calls > most and self.inventing is not None:
+                    raise endless(self.inventing, f"{limits.rounds:,} calls")
 
     def _propagate(self, step: Step, updates: Leaves, meter: Meter) -> Leaves:
         view = self.views[step.head]

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
+from rederive.engines.resident.codes import Codes, TooManyValues
 from rederive.engines.resident.compile import Function
 from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
 from rederive.errors import LimitExceeded
+from rederive.ir.rules import Rule
+from rederive.ir.text import show_rule
 
 ORDERED_FROM = 256
 
@@ -24,7 +28,18 @@ class Limits:
     """What stops a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves."""
 
     rounds: int = 100_000
-    tuples: int = 10_000_000
+    tuples: int = 5_000_000
+
+
+class TooManyRounds(Exception):
+    """A recursion has not come to an end in the rounds that it may take."""
+
+
+def endless(rule: Rule, after: str) -> LimitExceeded:
+    return LimitExceeded(
+        f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
+        hint="bound it by a comparison in the rule, or raise the limit",
+    ).at(str(rule.span or "<rule>"))
 
 
 @dataclass(slots=True)
@@ -70,11 +85,10 @@ class Target:
             return None
         return reverse_postorder(self.pending, self.flow)
 
-    def sweep(self, meter: Meter, order: list[Key] | None = None) -> int:
-        """Take in the leaves pending now; how many tuples were new."""
+    def sweep(self, meter: Meter, order: list[Key] | None = None) -> None:
+        """Take in the leaves pending now."""
         pending, known, add, variants = self.pending, self.known, self.table.add, self.variants
         disqualify = self.disqualify
-        found = 0
         for key in order or list(pending):
             leaf = pending.pop(key, None)
             if leaf is None:
@@ -89,41 +103,48 @@ class Target:
                 leaf -= idle
                 if not leaf:
                     continue
-            found += len(leaf)
             add(key, leaf)
             for variant in variants:
                 variant(key, leaf)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Fixpoint:
     """One phase: seeds, then sweeps over its targets until nothing is pending.
 
-    `endless` names the rule that may invent values without end, where there is one.
+    `inventing` is the rule that may make new values without end, where there is one.
     """
 
     seeds: Sequence[Seed]
     targets: Sequence[Target]
-    endless: str | None = None
+    codes: Codes
+    inventing: Rule | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        if self.inventing is None:
+            self._run(meter)
+            return
+        try:
+            with self.codes.at_most(limits.tuples):
+                self._run(meter, limits.rounds)
+        except TooManyValues:
+            raise endless(self.inventing, f"{limits.tuples:,} new values") from None
+        except TooManyRounds:
+            raise endless(self.inventing, f"{limits.rounds:,} rounds") from None
+
+    def _run(self, meter: Meter, most: float = inf) -> None:
         for seed in self.seeds:
             seed.run(meter)
-        rounds = tuples = 0
+        rounds = 0
         order: list[Key] | None = None
         while any(target.pending for target in self.targets):
             for target in self.targets:
                 if target.pending:
                     order = order or target.order()
-                    tuples += target.sweep(meter, order)
+                    target.sweep(meter, order)
             rounds += 1
-            if self.endless is not None and (rounds > limits.rounds or tuples > limits.tuples):
-                what = f"{limits.rounds:,} rounds" if rounds > limits.rounds else f"{limits.tuples:,} tuples"
-                raise LimitExceeded(
-                    f"the recursion was stopped after {what}; this rule makes new values: {self.endless}",
-                    hint="bound it by a comparison in the rule, or raise the limit",
-                )
+            if rounds > most:
+                raise TooManyRounds
 
     def clear(self) -> None:
         """Forget what is pending, after a failure."""

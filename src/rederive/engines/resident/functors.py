@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import math
 import operator
 import re
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
-from rederive.ir.terms import Kind, Type
+from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
+from rederive.lang.values import from_python, from_text
 
 RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
 
@@ -29,7 +31,7 @@ def implementation(name: str, first: Type, arity: int) -> Callable[..., Any]:
     if name == "-" and arity == 1:
         return operator.neg
     if first.kind is Kind.DECIMAL and name in _DECIMAL:
-        return _decimal(_DECIMAL[name], first)
+        return _decimal(name, first)
     if first.kind is Kind.FLOAT and name in _FLOAT:
         return _FLOAT[name]
     return _GENERAL[name]
@@ -96,35 +98,41 @@ _INTEGER: dict[str, Callable[..., int]] = {
 
 
 def _finite(function: Callable[[float, float], float], symbol: str) -> Callable[[float, float], float]:
+    """Floats stay finite: JSON has no other, and no view should turn on what infinity minus infinity is."""
+
     def checked(a: float, b: float) -> float:
         try:
             result = function(a, b)
         except (ZeroDivisionError, OverflowError) as error:
             raise FunctorError(f"{error}: {a} {symbol} {b}") from None
-        if isinstance(result, complex):
-            raise FunctorError(f"not a real number: {a} {symbol} {b}")
+        if isinstance(result, complex) or not math.isfinite(result):
+            raise FunctorError(f"no finite number: {a} {symbol} {b}")
         return result
 
     return checked
 
 
-_FLOAT: dict[str, Callable[..., float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": _finite(operator.truediv, "/"),
-    "^": _finite(operator.pow, "^"),
+_FLOAT = {
+    symbol: _finite(function, symbol)
+    for symbol, function in (
+        ("+", operator.add),
+        ("-", operator.sub),
+        ("*", operator.mul),
+        ("/", operator.truediv),
+        ("^", operator.pow),
+    )
 }
 
 
-def _decimal(function: Callable[[Decimal, Decimal], Decimal], type_: Type) -> Callable[[Decimal, Decimal], Decimal]:
+def _decimal(name: str, type_: Type) -> Callable[[Decimal, Decimal], Decimal]:
     """The result in the type of the arguments, rounded half up to its scale; too many digits are an error."""
     unit, limit = Decimal(1).scaleb(-type_.scale), Decimal(10) ** (type_.precision - type_.scale)
+    function = _DECIMAL[name]
 
     def checked(a: Decimal, b: Decimal) -> Decimal:
-        if b == 0 and function is operator.truediv:
+        if b == 0 and name == "/":
             raise FunctorError(f"division by zero: {a} / {b}")
-        result = function(a, b).quantize(unit, ROUND_HALF_UP)
+        result = _EXACT.quantize(function(a, b), unit)
         if abs(result) >= limit:
             raise FunctorError(f"{result} does not fit {type_}")
         return result
@@ -132,47 +140,38 @@ def _decimal(function: Callable[[Decimal, Decimal], Decimal], type_: Type) -> Ca
     return checked
 
 
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)  # twice the digits of any decimal, and some
 _DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
+    "+": _EXACT.add,
+    "-": _EXACT.subtract,
+    "*": _EXACT.multiply,
+    "/": _EXACT.divide,
 }
 
 
 def _substr(text: str, start: int, length: int) -> str:
-    return text[max(start, 0) : max(start, 0) + max(length, 0)]
+    """Empty where it starts outside of the text, shorter where it ends outside."""
+    return text[start : start + length] if start >= 0 and length > 0 else ""
 
 
-def _to_integer(value: Any, kind: Kind) -> int:
-    try:
-        number = int(value) if not isinstance(value, str) else int(value, 10)
-    except (ValueError, OverflowError):
-        raise FunctorError(f"not a {kind.value}: {value!r}") from None
-    low, high = RANGES[kind]
-    if not low <= number <= high:
-        raise FunctorError(f"out of range for {kind.value}: {value!r}")
-    return number
+def _converted(type_: Type) -> Callable[[Any], Value]:
+    """A conversion: text as in a facts file, numbers cut to whole ones where that is asked for, dates and timestamps."""
 
-
-def _convert(function: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
-    def converted(value: Any) -> Any:
+    def convert(value: Any) -> Value:
         try:
-            return function(value)
-        except (ValueError, KeyError):
-            raise FunctorError(f"not a {what}: {value!r}") from None
+            if isinstance(value, str):
+                return from_text(value, type_)
+            if type_.kind in RANGES:
+                return from_python(int(value), type_)
+            if type_.kind is Kind.DATE and isinstance(value, datetime.datetime):
+                return value.date()
+            if type_.kind is Kind.TIMESTAMP:
+                return datetime.datetime(value.year, value.month, value.day)
+            return from_python(float(value), type_)
+        except (ValueError, OverflowError) as error:
+            raise FunctorError(str(error)) from None
 
-    return converted
-
-
-def _to_date(value: str | datetime.datetime) -> datetime.date:
-    return value.date() if isinstance(value, datetime.datetime) else datetime.date.fromisoformat(value)
-
-
-def _to_timestamp(value: str | datetime.date) -> datetime.datetime:
-    if isinstance(value, str):
-        return datetime.datetime.fromisoformat(value)
-    return datetime.datetime(value.year, value.month, value.day)
+    return convert
 
 
 def to_string(value: Any) -> str:
@@ -188,12 +187,7 @@ _GENERAL: dict[str, Callable[..., Any]] = {
     "substr": _substr,
     "ord": lambda text: ord(text[0]) if text else 0,
     "to_string": to_string,
-    "to_number": lambda value: _to_integer(value, Kind.NUMBER),
-    "to_unsigned": lambda value: _to_integer(value, Kind.UNSIGNED),
-    "to_float": _convert(float, "float"),
-    "to_boolean": _convert({"true": True, "false": False}.__getitem__, "boolean"),
-    "to_date": _convert(_to_date, "date"),
-    "to_timestamp": _convert(_to_timestamp, "timestamp"),
+    **{f"to_{t.kind.value}": _converted(t) for t in (NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)},
 }
 
 

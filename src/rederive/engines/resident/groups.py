@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -25,34 +24,10 @@ class Total(NamedTuple):
     """The state of a group. Sums are exact, and so do not depend on the order of changes: whole numbers of a small unit."""
 
     rows: int = 0
-    finite: int = 0
-    undefined: int = 0
-    infinite: int = 0
-    negative_infinite: int = 0
+    sum: int = 0
 
     def moved(self, times: int, units: int) -> Total:
-        return Total(self.rows + times, self.finite + units * times, *self[2:])
-
-    def moved_special(self, times: int, value: float) -> Total:
-        undefined = self.undefined + times * math.isnan(value)
-        return Total(
-            self.rows + times,
-            self.finite,
-            undefined,
-            self.infinite + times * (value == math.inf),
-            self.negative_infinite + times * (value == -math.inf),
-        )
-
-    def real(self, unit: int) -> float:
-        """The sum in parts of `unit` as a float, correctly rounded."""
-        if self.undefined or (self.infinite and self.negative_infinite):
-            return math.nan
-        if self.infinite or self.negative_infinite:
-            return math.inf if self.infinite else -math.inf
-        try:
-            return self.finite / unit
-        except OverflowError:
-            return math.inf if self.finite > 0 else -math.inf
+        return Total(self.rows + times, self.sum + units * times)
 
 
 EMPTY = Total()
@@ -131,40 +106,43 @@ class Groups:
     def _move(self, rows: Iterable[CodedRow], times: int, moved: dict[CodedRow, Total]) -> None:
         totals, columns = self.totals, self.columns
         value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
-        counting = self.function is Function.COUNT or value_column is None
         for row in rows:
             group = tuple([row[i] for i in columns])
             total = moved.get(group) or totals.get(group, EMPTY)
-            if counting:
+            if value_column is None or self.function is Function.COUNT:
                 moved[group] = total.moved(times, 0)
                 continue
-            value: Any = values[row[value_column]]  # type: ignore[index]
-            exact = units(value)
-            moved[group] = total.moved_special(times, value) if exact is None else total.moved(times, exact)
+            moved[group] = total.moved(times, units(values[row[value_column]]))
 
     def _result(self, total: Total) -> Value:
         match self.function:
             case Function.COUNT:
                 return total.rows
             case Function.MEAN:
-                return total.real(_unit(self.value_type) * total.rows)
+                return self._float(total.sum, _unit(self.value_type) * total.rows)
             case _:
-                return self._sum(total)
+                return self._sum(total.sum)
 
-    def _sum(self, total: Total) -> Value:
+    def _sum(self, units: int) -> Value:
         assert self.value_type is not None
         match self.value_type.kind:
             case Kind.FLOAT:
-                return total.real(FLOAT_UNIT)
-            case Kind.DECIMAL:
-                fits = abs(total.finite) < 10**self.value_type.precision
-            case kind:
-                fits = RANGES[kind][0] <= total.finite <= RANGES[kind][1]
-        if not fits:
-            raise EvaluationError(f"the sum over '{self.aggregate.source}' does not fit {self.value_type}")
-        if self.value_type.kind is Kind.DECIMAL:
-            return Decimal(total.finite).scaleb(-self.value_type.scale)
-        return total.finite
+                return self._float(units, FLOAT_UNIT)
+            case Kind.DECIMAL if abs(units) < 10**self.value_type.precision:
+                return Decimal(units).scaleb(-self.value_type.scale)
+            case Kind.NUMBER | Kind.UNSIGNED as kind if RANGES[kind][0] <= units <= RANGES[kind][1]:
+                return units
+        raise self._too_large()
+
+    def _float(self, units: int, unit: int) -> float:
+        """A quotient of whole numbers, correctly rounded."""
+        try:
+            return units / unit
+        except OverflowError:
+            raise self._too_large() from None
+
+    def _too_large(self) -> EvaluationError:
+        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.value_type}")
 
     # Minima and maxima
 
@@ -207,12 +185,7 @@ class Groups:
         return [self.values[rest[position]] for rest in entry]
 
     def _best(self, values: Iterable[Value]) -> Value:
-        return (min if self.function is Function.MIN else max)(values, key=_order)
-
-
-def _order(value: Value) -> Any:
-    """NaN is larger than any number, as in SQL."""
-    return (value != value, value) if isinstance(value, float) else value
+        return (min if self.function is Function.MIN else max)(values)  # type: ignore[type-var]
 
 
 def _unit(type_: Type | None) -> int:
@@ -226,8 +199,8 @@ def _unit(type_: Type | None) -> int:
             return 1
 
 
-def _units(type_: Type | None) -> Callable[[Any], int | None]:
-    """A value in those parts; None for infinities and NaN."""
+def _units(type_: Type | None) -> Callable[[Any], int]:
+    """A value in those parts."""
     match type_:
         case Type(Kind.FLOAT):
             return _float_units
@@ -237,9 +210,7 @@ def _units(type_: Type | None) -> Callable[[Any], int | None]:
             return lambda value: int(value)
 
 
-def _float_units(value: float) -> int | None:
-    if not math.isfinite(value):
-        return None
+def _float_units(value: float) -> int:
     numerator, denominator = value.as_integer_ratio()
     return numerator * (FLOAT_UNIT // denominator)
 

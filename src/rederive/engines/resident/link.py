@@ -11,6 +11,7 @@ from rederive.engines.resident.codes import CodedRow, Codes
 from rederive.engines.resident.compile import Counts, Keys, Pending, compile_rule
 from rederive.engines.resident.filter import Filtered, FilterPhase, Step
 from rederive.engines.resident.fixpoint import Fixpoint, Seed, Target
+from rederive.engines.resident.functors import FunctorError
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.phases import (
     ComparePhase,
@@ -29,6 +30,7 @@ from rederive.engines.resident.table import Key, Readable, Table
 from rederive.engines.resident.tables import Tables
 from rederive.ir.rules import Aggregate, Atom, Rule, Variant
 from rederive.ir.terms import Type
+from rederive.maintain.materialized import insertion_rules
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, Strategy
 from rederive.maintain.recompute import evaluation
 
@@ -131,7 +133,7 @@ class Linker:
                     seeds.append(Seed(function, self.tables.resolve(atom) if atom is not None else None))
         if len(targets) == 1 and len(flows) == 1:
             (target,), (target.flow,) = targets.values(), flows
-        return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), inventing_rule(component)))
+        return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), self.codes, inventing_rule(component)))
 
     def _flow(self, rule: Rule, driver: int, types: Mapping[str, Type]) -> Flow | None:
         """Which keys a leaf of the driver flows to, where its key alone decides that."""
@@ -202,6 +204,7 @@ class Linker:
     def _count_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> CountPhase:
         (name,) = component.relations
         moved: dict[CodedRow, int] = {}
+        failures: list[FunctorError] = []
         compiled = []
         for m in rules:
             (driver,) = m.drivers
@@ -209,13 +212,17 @@ class Linker:
             atom = m.rule.body[driver]
             assert isinstance(atom, Atom)
             types = variable_types(m.rule, self.program.relations)
-            function = compile_rule(m.rule, driver, Counts(moved), self.tables.resolve, self.codes, types)
+            function = compile_rule(m.rule, driver, Counts(moved, failures), self.tables.resolve, self.codes, types)
             times = 1 if m.rule.head.variant is Variant.ADD else -1
             compiled.append((function, self.tables.table(atom.relation, atom.variant), times))
         counts = self._counts.setdefault(name, {})
-        return CountPhase(
-            tuple(compiled), moved, counts, self.tables.table(name, Variant.DEL), self.tables.table(name, Variant.INS)
-        )
+        gone, came = self.tables.table(name, Variant.DEL), self.tables.table(name, Variant.INS)
+        return CountPhase(tuple(compiled), moved, counts, gone, came, failures, lambda: self._strict_phase(component))
+
+    def _strict_phase(self, component: Component) -> SetPhase:
+        """The insertions of a counted view by the new state alone."""
+        rules = (definition for definition in component.definitions if isinstance(definition, Rule))
+        return self._set_phase(component, tuple(m for rule in rules for m in insertion_rules(rule)))
 
     def _count_initial(self, component: Component) -> Runnable:
         (name,) = component.relations

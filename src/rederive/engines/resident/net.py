@@ -10,7 +10,7 @@ from rederive.engines.resident.table import Table, rows_of, whole_rows
 from rederive.engines.resident.tables import Tables
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
-from rederive.ir.terms import Row, Value
+from rederive.ir.terms import Row
 
 
 def net_effect(
@@ -96,12 +96,4 @@ class Draft:
 
 def _duplicate(relation: Relation, codes: Codes, coded: CodedRow, other: CodedRow) -> DuplicateKey:
     one, two = codes.decode_rows(relation.types, [coded, other])
-    names = ", ".join(relation.columns[i].name for i in relation.key)
-    return DuplicateKey(
-        f"relation '{relation.name}' has the key ({names}), and two rows share it: {_show(one)} and {_show(two)}",
-        hint="delete the old row in the same transaction, or use upsert",
-    )
-
-
-def _show(row: tuple[Value, ...]) -> str:
-    return f"({', '.join(map(repr, row))})"
+    return DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], one, two)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from rederive.engines.resident.codes import CodedRow
 from rederive.engines.resident.compile import Function, Source
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter
+from rederive.engines.resident.functors import FunctorError
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.table import Readable, Table, rows_of
 
@@ -98,14 +100,26 @@ class CountPhase:
     counts: dict[CodedRow, int]
     gone: Table
     came: Table
+    failures: list[FunctorError]
+    strict: Callable[[], SetPhase]
 
     def run(self, meter: Meter, limits: Limits) -> None:
         for function, driver, times in self.rules:
             for key, leaf in driver.primary.items():
                 function(key, leaf, times)
-        self.net(meter)
+        if self.failures:
+            self._check(limits)
+        self._net(meter)
 
-    def net(self, meter: Meter) -> None:
+    def _check(self, limits: Limits) -> None:
+        """A functor failed for some binding. If it holds in the new state, its insertion rule fails too, and says so."""
+        self.failures.clear()
+        try:
+            self.strict().run(Meter(), limits)
+        finally:
+            self.came.clear()
+
+    def _net(self, meter: Meter) -> None:
         entered, left = [], []
         for row, change in self.moved.items():
             meter.touched += 1
@@ -128,6 +142,7 @@ class CountPhase:
 
     def rollback(self) -> None:
         self.moved.clear()
+        self.failures.clear()
 
 
 @dataclass(frozen=True, slots=True)
