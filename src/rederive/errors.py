@@ -10,6 +10,7 @@ RederiveError
 │   ├── TypeClash           type_clash        two types where one is needed
 │   ├── UnsafeVariable      unsafe            a variable that nothing binds
 │   ├── Unstratified        unstratified      negation or aggregation through recursion
+│   ├── StillNeeded         still_needed      a view that is to be dropped, but something else reads it
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
 ├── StrategyError           strategy          the view cannot be maintained that way
@@ -156,6 +157,10 @@ class Unstratified(ProgramError):
             span,
             hint="break the cycle: the relation under the " + through + " must not depend on the rule's head",
         )
+
+
+class StillNeeded(ProgramError):
+    code = "still_needed"
 
 
 class ProgramRefused(ProgramError):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
 
@@ -53,10 +52,31 @@ class ViewDelta:
 
 @dataclass(frozen=True, slots=True)
 class Propagation:
-    """What a net change does to the monitored views, worked out but not applied yet."""
+    """What a net change does to the monitored views, worked out but not applied yet.
+
+    `derived`: how many rows of a view that is not kept had to be derived. `skipped`: rules that path analysis left out.
+    """
 
     views: Mapping[str, ViewDelta]
     touched: int
+    derived: Mapping[str, int]
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One step of propagation and filtration: a rule run for a set of updates, as in HD94's Figure 3."""
+
+    rule: str
+    updated: str
+    updates: tuple[Row, ...]
+    view: str
+    approximation: tuple[Row, ...]
+    disqualified: tuple[Row, ...]
+    actual: tuple[Row, ...]
+
+
+Trace = Callable[[Call], None]
 
 
 class Engine(Protocol):
@@ -66,17 +86,23 @@ class Engine(Protocol):
     """
 
     name: str
+    traces: list[Trace]
 
     def install(
-        self, maintenance: MaintenanceProgram, monitored: Sequence[str], initial: Mapping[str, Iterable[Row]] | None = None
-    ) -> int:
-        """Take a new program: base relations keep their rows and gain the initial ones, views are evaluated.
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        initial: Mapping[str, Iterable[Row]] | None = None,
+        *,
+        announce: bool = False,
+    ) -> Propagation:
+        """Take a new program: base relations keep their rows and gain the initial ones, views are evaluated where they changed.
 
-        Returns the number of tuples touched. A failure leaves everything as it was.
+        With `announce`, the change of every monitored view is worked out. A failure leaves everything as it was.
         """
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """Install the present program again, with more initial rows."""
+        """Install the present program again, with more initial rows; the number of tuples touched."""
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """What is left of a transaction after opposite and idle changes cancel."""
@@ -92,5 +118,6 @@ class Engine(Protocol):
 
     def size(self, relation: str) -> int: ...
 
-
-__all__ = ["Action", "Delta", "Engine", "Operation", "Program", "Propagation", "Rows", "ViewDelta"]
+    @property
+    def touched(self) -> int:
+        """The tuples that the last question looked at."""

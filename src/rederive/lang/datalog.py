@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rederive.analysis.graph import check_stratified
 from rederive.errors import DuplicateKey, Source, Span, Unsupported
 from rederive.ir.rules import Atom, Program
 from rederive.ir.terms import Row
 from rederive.lang.lower import lower, lower_query
 from rederive.lang.parse import parse_program, parse_query
+from rederive.lang.syntax import Statement
 
 
 def compile_program(text: str, name: str = "<text>", known: Program | None = None) -> Program:
@@ -33,6 +36,22 @@ def compile_program(text: str, name: str = "<text>", known: Program | None = Non
         raise _too_deep(source) from None
     check_stratified(program)
     _check_keys(program)
+    return program
+
+
+def parse_statements(text: str, name: str = "<text>") -> tuple[Statement, ...]:
+    """The statements of a text, parsed but not checked."""
+    source = Source(name, text)
+    try:
+        return tuple(parse_program(source))
+    except RecursionError:
+        raise _too_deep(source) from None
+
+
+def compile_statements(statements: Sequence[Statement]) -> Program:
+    """The program that these statements make together."""
+    program = lower(statements, Program({}, ()))
+    check_stratified(program)
     return program
 
 

@@ -38,7 +38,7 @@ from rederive.lang.syntax import (
 )
 from rederive.lang.values import MAX_PRECISION
 
-INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format"})
+INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
 FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
 
 _S = TypeVar("_S", Clause, Declaration, InputDirective, OutputDirective, TypeDefinition)

@@ -35,7 +35,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A committed transaction: its version, the change of each monitored view that changed, and what it cost."""
+    """A committed transaction: its version, the change of each monitored view that changed, and what it cost.
+
+    `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
+    path analysis left out.
+    """
 
     version: int
     changes: Mapping[str, Change]
@@ -43,3 +47,5 @@ class Result:
     strategy: str
     seconds: float
     touched: int
+    derived: Mapping[str, int]
+    skipped: int

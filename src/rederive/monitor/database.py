@@ -119,12 +119,12 @@ class Database:
         """Apply the operations as one version, as a whole or, where it fails, not at all."""
         started = time.perf_counter()
         net = self.engine.net(operations)
-        propagation = self.engine.propagate(net)
+        p = self.engine.propagate(net)
         self.engine.commit()
         self.version += 1
-        changes = {view: Change(self.version, view, delta) for view, delta in propagation.views.items()}
+        changes = {view: Change(self.version, view, delta) for view, delta in p.views.items()}
         seconds = time.perf_counter() - started
-        return Result(self.version, changes, self.engine.name, self.strategy, seconds, propagation.touched)
+        return Result(self.version, changes, self.engine.name, self.strategy, seconds, p.touched, p.derived, p.skipped)
 
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""

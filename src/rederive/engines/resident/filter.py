@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from rederive.engines.resident.compile import Function
@@ -19,20 +19,7 @@ from rederive.ir.rules import Rule
 Leaves = dict[Key, Leaf]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One invocation of propagate_filter, for the trace."""
-
-    rule: Rule
-    updated: str
-    updates: Leaves
-    head: str
-    approximation: Leaves
-    disqualified: Leaves
-    actual: Leaves
-
-
-Trace = Callable[[Call], None]
+Watch = Callable[["Step", Leaves, Leaves, Leaves, Leaves], None]
 
 
 @dataclass(slots=True)
@@ -82,7 +69,7 @@ class FilterPhase:
     steps: dict[str, list[Step]]
     views: dict[str, Filtered]
     inventing: Rule | None
-    trace: list[Trace] = field(default_factory=list)
+    watch: Watch | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
         most = limits.rounds if self.inventing is not None else inf
@@ -106,9 +93,8 @@ class FilterPhase:
         view.target.pending.clear()
         meter.touched += sum(map(len, approximation.values()))
         disqualified, actual = view.split(approximation)
-        if approximation:
-            for trace in self.trace:
-                trace(Call(step.origin, step.updated, updates, step.head, approximation, disqualified, actual))
+        if approximation and self.watch is not None:
+            self.watch(step, updates, approximation, disqualified, actual)
         return actual
 
     def commit(self) -> None:

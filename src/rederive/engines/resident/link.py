@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.codes import CodedRow, Codes
 from rederive.engines.resident.compile import Counts, Keys, Pending, compile_rule
-from rederive.engines.resident.filter import Filtered, FilterPhase, Step
+from rederive.engines.resident.filter import Filtered, FilterPhase, Step, Watch
 from rederive.engines.resident.fixpoint import Fixpoint, Seed, Target
 from rederive.engines.resident.functors import FunctorError
 from rederive.engines.resident.groups import Groups
@@ -60,12 +60,18 @@ class Linker:
     First the initial evaluation of a section, then, when its views are filled, its phases: sizes guide the join orders.
     """
 
-    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes) -> None:
+    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes, watch: Watch | None = None) -> None:
         self.program = maintenance.program
+        self.watch = watch
         self.tables = tables
         self.codes = codes
         self._counts: dict[str, dict[CodedRow, int]] = {}
         self._groups: dict[str, Groups] = {}
+
+    def inherit(self, before: Linker, names: Collection[str]) -> None:
+        """Take over what another linker's views keep beside their rows: derivation counts and the state of groups."""
+        self._counts.update({name: counts for name, counts in before._counts.items() if name in names})
+        self._groups.update({name: groups for name, groups in before._groups.items() if name in names})
 
     def initial(self, section: Section) -> tuple[Runnable, ...]:
         """What fills the section's views for the first time; nothing where they are not kept."""
@@ -191,7 +197,7 @@ class Linker:
                 steps.setdefault(atom.relation, []).append(step)
             else:
                 seeds.append((step, self.tables.resolve(atom)))
-        return FilterPhase(seeds, steps, views, inventing_rule(component))
+        return FilterPhase(seeds, steps, views, inventing_rule(component), self.watch)
 
     def _filtered(self, head: Atom) -> Filtered:
         table = self.tables.table(head.relation, head.variant)

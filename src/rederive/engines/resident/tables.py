@@ -89,6 +89,15 @@ class Tables:
         answers = self._answers.get((self._components[relation], state))
         return answers.table(relation) if answers is not None else None
 
+    def derived_sizes(self) -> dict[str, int]:
+        """How many rows of each view were derived, in both states together."""
+        sizes: dict[str, int] = {}
+        for (component, _), answers in self._answers.items():
+            for name in component.relations:
+                if size := len(answers.table(name)):
+                    sizes[name] = sizes.get(name, 0) + size
+        return sizes
+
     def forget(self) -> None:
         """Drop all that was derived on demand."""
         for answers in self._answers.values():

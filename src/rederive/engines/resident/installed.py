@@ -1,0 +1,171 @@
+"""A program as an engine runs it: tables, compiled sections, and what is kept of the program before it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rederive.analysis.graph import edges
+from rederive.engines.base import ViewDelta
+from rederive.engines.resident.codes import Code, Codes
+from rederive.engines.resident.filter import Watch
+from rederive.engines.resident.fixpoint import Limits, Meter
+from rederive.engines.resident.link import LinkedSection, Linker
+from rederive.engines.resident.net import check_keys
+from rederive.engines.resident.table import Key, Leaf, Table, rows_of
+from rederive.engines.resident.tables import Tables
+from rederive.ir.rules import Program, Relation, Variant
+from rederive.ir.terms import Row
+from rederive.maintain.program import MaintenanceProgram, Strategy
+
+DERIVED = (Strategy.ON_DEMAND, Strategy.FILTRATION, Strategy.DIFFERENCING)
+
+Leaves = Mapping[Key, Leaf]
+
+
+@dataclass(frozen=True, slots=True)
+class CodedRows:
+    """Rows of a view at one version; decoded when asked for."""
+
+    relation: Relation
+    leaves: Leaves
+    codes: Codes
+
+    def __len__(self) -> int:
+        return sum(map(len, self.leaves.values()))
+
+    def decoded(self) -> list[Row]:
+        return self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity))
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A relation's rows, and what a transaction takes out of and puts into them."""
+
+    old: Table
+    gone: Table
+    came: Table
+
+    @classmethod
+    def of(cls, tables: Tables, name: str) -> Versions:
+        return cls(tables.table(name), tables.table(name, Variant.DEL), tables.table(name, Variant.INS))
+
+    def settle(self) -> None:
+        """The new state becomes the old one."""
+        if self.gone:
+            self.old.remove_all(self.gone)
+        if self.came:
+            self.old.add_all(self.came)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all programs of one engine share."""
+
+    codes: Codes
+    meter: Meter
+    limits: Limits
+    watch: Watch
+
+
+class Installed:
+    """One program. Built beside its predecessor, from which it takes base relations and the views that did not change."""
+
+    def __init__(self, maintenance: MaintenanceProgram, monitored: Sequence[str], around: Surroundings) -> None:
+        self.maintenance = maintenance
+        self.program = maintenance.program
+        self.monitored = tuple(monitored)
+        self.around = around
+        sections = maintenance.sections
+        derived = [name for section in sections if section.strategy in DERIVED for name in section.component.relations]
+        self.kept = [name for section in sections if section.strategy.stored for name in section.component.relations]
+        self.tables = self._new_tables(derived)
+        self.queries = self._new_tables(set(self.program.views).difference(self.kept))
+        self.linker = Linker(maintenance, self.tables, around.codes, around.watch)
+        self.sections: tuple[LinkedSection, ...] = ()
+        self.versions: dict[str, Versions] = {}
+        self.touched = 0
+        self._added: list[tuple[Table, dict[Key, list[Code]]]] = []
+
+    def _new_tables(self, on_demand: Collection[str]) -> Tables:
+        around = self.around
+        return Tables(self.program, self.maintenance.states, on_demand, around.codes, around.meter, around.limits)
+
+    def build(self, before: Installed | None, affected: Collection[str], initial: Mapping[str, Iterable[Row]]) -> None:
+        """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
+        reused = self._reuse(before, affected) if before is not None else frozenset[str]()
+        for name, rows in initial.items():
+            types, table = self.program.relations[name].types, self.tables.table(name)
+            self._added.append((table, table.load(self.around.codes.encode_rows(types, rows))))
+        check_keys(self.program.relations, self.tables, initial, self.around.codes)
+        self._evaluate(reused)
+        self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
+        for name in (*self.program.bases, *self.kept):
+            self.queries.adopt(name, self.tables.table(name))
+
+    def undo(self) -> None:
+        """Take the initial rows out of the base relations again, which the predecessor has too."""
+        for table, rows in self._added:
+            table.unload(rows)
+
+    def _reuse(self, before: Installed, affected: Collection[str]) -> frozenset[str]:
+        for name in set(self.program.bases).intersection(before.program.bases):
+            self.tables.adopt(name, before.tables.table(name))
+        strategies = {n: s.strategy for s in before.maintenance.sections for n in s.component.relations}
+        same = {n for s in self.maintenance.sections for n in s.component.relations if strategies.get(n) is s.strategy}
+        reused = same.intersection(self.kept).difference(affected)
+        for name in reused:
+            self.tables.adopt(name, before.tables.table(name))
+        self.linker.inherit(before.linker, reused)
+        return frozenset(reused)
+
+    def _evaluate(self, reused: Collection[str]) -> None:
+        meter, limits = self.around.meter, self.around.limits
+        meter.touched = 0
+        sections = []
+        for section in self.maintenance.sections:
+            if not reused or not all(name in reused for name in section.component.relations):
+                for phase in self.linker.initial(section):
+                    phase.run(meter, limits)
+                    phase.commit()
+            sections.append(self.linker.link(section))
+        self.tables.forget()
+        self.sections, self.touched = tuple(sections), meter.touched
+
+    def stored(self) -> Iterable[Versions]:
+        return (self.versions[name] for name in (*self.program.bases, *self.kept))
+
+    def extent(self, name: str) -> dict[Key, Leaf]:
+        """All rows of a relation, derived for this question alone where they are not kept."""
+        try:
+            return dict(self.queries.source(name, Variant.OLD).items())
+        finally:
+            self.queries.forget()
+
+
+def affected_relations(before: Program, after: Program, changed: Iterable[str]) -> set[str]:
+    """The relations whose rows may differ: changed bases, other definitions, and whatever reads one of these."""
+    affected = set(changed)
+    for name, relation in after.relations.items():
+        same = before.relations.get(name) == relation and before.definitions_of(name) == after.definitions_of(name)
+        if not same:
+            affected.add(name)
+    growing = True
+    while growing:
+        growing = False
+        for definition in after.definitions:
+            for edge in edges(definition):
+                if edge.source in affected and edge.target not in affected:
+                    affected.add(edge.target)
+                    growing = True
+    return affected
+
+
+def difference(relation: Relation, old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
+    """Both sides of a change, from two whole answers."""
+
+    def without(one: Leaves, other: Leaves) -> CodedRows:
+        left = {key: leaf - other[key] if key in other else leaf.copy() for key, leaf in one.items()}
+        return CodedRows(relation, {key: leaf for key, leaf in left.items() if leaf}, codes)
+
+    return ViewDelta(without(new, old), without(old, new))

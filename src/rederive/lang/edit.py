@@ -1,0 +1,63 @@
+"""Changes of a program, rule by rule: on statements, which then are compiled again as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rederive.errors import StillNeeded, SyntaxProblem, UnknownName
+from rederive.lang.datalog import parse_statements
+from rederive.lang.syntax import Clause, Declaration, OutputDirective, Statement, relations
+
+Statements = tuple[Statement, ...]
+
+
+def parse_rules(text: str) -> tuple[Clause, ...]:
+    """A text that holds rules and nothing else."""
+    rules = []
+    for statement in parse_statements(text, "<rule>"):
+        if not isinstance(statement, Clause) or statement.body is None:
+            raise SyntaxProblem("expected a rule", statement.span, hint="facts are changed by transactions, the rest by define")
+        rules.append(statement)
+    return tuple(rules)
+
+
+def without_rules(statements: Sequence[Statement], removed: Sequence[Clause]) -> Statements:
+    """The program without these rules; each must be there, written with the same variables."""
+    left = list(statements)
+    for rule in removed:
+        same = [i for i, statement in enumerate(left) if _form(statement) == _form(rule)]
+        if not same:
+            known = [s.span.text for s in left if isinstance(s, Clause) and s.body is not None]
+            raise UnknownName("rule", rule.span.text, known, rule.span)
+        del left[same[0]]
+    return tuple(left)
+
+
+def _form(statement: Statement) -> str:
+    """A statement without positions; each `_` is named after its own."""
+    return re.sub(r"Var\(name='\d+'\)", "_", repr(statement))
+
+
+def without_definition(statements: Sequence[Statement], view: str) -> Statements:
+    """The program without the rules of one view; its declaration stays."""
+    return tuple(s for s in statements if not (isinstance(s, Clause) and any(head.relation == view for head in s.heads)))
+
+
+def without_view(statements: Sequence[Statement], view: str) -> Statements:
+    """The program without a view at all; refused while a rule of another one still reads it."""
+    left: list[Statement] = []
+    for statement in without_definition(statements, view):
+        match statement:
+            case Clause(_, body, span) if body is not None and view in relations(body):
+                raise StillNeeded(f"'{view}' is still needed by this rule", span, hint="remove or replace that rule first")
+            case OutputDirective(relation) if relation.text == view:
+                continue
+            case Declaration(names) if any(name.text == view for name in names):
+                others = tuple(name for name in names if name.text != view)
+                if others:
+                    left.append(replace(statement, names=others))
+            case _:
+                left.append(statement)
+    return tuple(left)
