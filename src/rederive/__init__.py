@@ -13,7 +13,8 @@ from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
-from rederive.monitor.database import Database, Subscription
+from rederive.monitor.database import Database
+from rederive.monitor.subscriptions import Subscription
 from rederive.monitor.transaction import Transaction
 
 __all__ = ["Change", "Database", "Limits", "RederiveError", "Result", "Subscription", "Transaction", "open"]
@@ -22,13 +23,20 @@ __version__ = "0.1.0"
 ENGINES = ("resident",)
 
 
-def open(*, strategy: str = AUTO, precision: str = "exact", engine: str = "resident", limits: Limits | None = None) -> Database:
+def open(
+    *,
+    strategy: str = AUTO,
+    precision: str = "exact",
+    only: str | None = None,
+    engine: str = "resident",
+    limits: Limits | None = None,
+) -> Database:
     """A database in this process's memory.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `limits` stop a recursion that invents values without end.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end.
     """
     check_strategy(strategy, precision)
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
-    return Database(ResidentEngine(limits), strategy, precision)
+    return Database(ResidentEngine(limits), strategy, precision, only)

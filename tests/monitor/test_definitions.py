@@ -18,7 +18,7 @@ def test_a_second_text_adds_views_over_the_rows_that_are_there(strategy: str) ->
         tx.insert("edge", [("a", "b"), ("b", "c")])
     assert not tx.result.changes
     db.define(".decl closure(x: symbol, y: symbol) closure(x, y) :- edge(x, y) ; edge(x, z), closure(z, y).")
-    assert db.version == 1
+    assert db.version == 2  # the first rows of a new view are a version
     assert db.rows("closure") == [("a", "b"), ("a", "c"), ("b", "c")]
     db.define(".decl ends(y: symbol) ends(y) :- closure(_, y), !edge(y, _).")
     assert db.rows("ends") == [("c",)]

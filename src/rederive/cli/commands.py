@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,14 +17,16 @@ from rich.console import Console
 
 import rederive
 from rederive.analysis.graph import strata
+from rederive.engines.base import Call
 from rederive.errors import MalformedInput, MissingFile, RederiveError, UnknownOption, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
 from rederive.lang import compile_program
 from rederive.lang.values import to_json
-from rederive.maintain.choose import AUTO, plan
+from rederive.maintain.choose import plan
 from rederive.maintain.explain import FORMATS, explain
+from rederive.maintain.program import Strategy
 from rederive.monitor.database import Database
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
@@ -53,30 +56,40 @@ def explain_program(path: Path, view: str | None, strategy: str, form: str) -> N
     print(explain(plan(program, [view] if view else program.monitored, strategy), form))
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where initial rows come from: a folder of facts, and files for single relations."""
+
+    facts: Path | None
+    base: tuple[str, ...]
+
+
 def run(
-    path: Path,
-    facts: Path | None,
-    base: Iterable[str],
-    changes: Path | None,
-    strategy: str,
-    engine: str,
-    initial: bool,
-    stats: Path | None,
-    max_rounds: int,
-    max_tuples: int,
+    db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, stats: Path | None, trace: Path | None
 ) -> None:
-    db = rederive.open(strategy=strategy, engine=engine, limits=rederive.Limits(max_rounds, max_tuples))
     with progress(f"reading {path}"):
         db.define(_text(path), str(path))
-        rows = initial_rows(db.program, facts, base)
+        rows = initial_rows(db.program, sources)
         transactions = read_all_changes(changes, db.program) if changes else ()
+    calls: list[str] = []
+    if trace is not None:
+        db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
     with tempfile.SpooledTemporaryFile(max_size=2**26) as output:
         versions = list(_versions(db, rows, transactions, initial, output))
         if stats is not None:
-            _write_stats(stats, db, versions)
+            _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
+        if trace is not None:
+            _write(trace, "".join(calls))
         output.seek(0)
         for block in iter(lambda: output.read(2**20), b""):
             sys.stdout.buffer.write(block)
+
+
+def _trace_line(version: int, call: Call) -> str:
+    sets = {name: getattr(call, name) for name in ("updates", "approximation", "disqualified", "actual")}
+    fields = [f'"{name}": {_rows(rows)}' for name, rows in sets.items()]
+    head = f'"version": {version}, "rule": {json.dumps(call.rule)}, "updated": {json.dumps(call.updated)}'
+    return f'{{{head}, "view": {json.dumps(call.view)}, {", ".join(fields)}}}\n'
 
 
 def _versions(
@@ -96,7 +109,8 @@ def _versions(
             result = _commit(db, transaction)
             for view, change in result.changes.items():
                 output.write(change_line(result.version, view, change.plus, change.minus))
-            yield {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+            cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+            yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
 
 
 def _commit(db: Database, transaction: Transaction) -> rederive.Result:
@@ -107,11 +121,14 @@ def _commit(db: Database, transaction: Transaction) -> rederive.Result:
         raise error.at(transaction.place) from None
 
 
-def _write_stats(path: Path, db: Database, versions: list[dict[str, Any]]) -> None:
+def _stats(db: Database, versions: list[dict[str, Any]]) -> dict[str, Any]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    data = {"engine": db.engine.name, "strategy": db.strategy, "versions": versions, "peak_memory_bytes": peak}
+    return {"engine": db.engine.name, "strategy": db.strategy, "versions": versions, "peak_memory_bytes": peak}
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise MissingFile(f"cannot write: {error.strerror}").at(str(path)) from None
 
@@ -129,14 +146,18 @@ def _rows(rows: Iterable[Row]) -> str:
     return json.dumps([[to_json(value) for value in row] for row in rows], separators=(",", ":"), ensure_ascii=False)
 
 
-def query(path: Path, atom: str, facts: Path | None, base: Iterable[str]) -> None:
-    db = rederive.open(strategy=AUTO)
+def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
+    """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
+    db = rederive.open(strategy=Strategy.ON_DEMAND.value)
     with progress(f"reading {path}"):
         db.define(_text(path), str(path))
-        rows = initial_rows(db.program, facts, base)
-    with progress("evaluating"):
-        db.load_typed(rows)
+        db.load_typed(initial_rows(db.program, sources))
+    with progress("answering"):
+        started = time.perf_counter()
         found = db.query(atom)
+        seconds = time.perf_counter() - started
+    if stats is not None:
+        _write(stats, json.dumps({"rows": len(found), "seconds": seconds, "touched": db.engine.touched}, indent=2) + "\n")
     sys.stdout.buffer.writelines(f"{_rows([row])[1:-1]}\n".encode() for row in found)
 
 
@@ -153,10 +174,11 @@ def _text(path: Path) -> str:
         raise MissingFile(f"cannot read the program: {error.strerror}").at(str(path)) from None
 
 
-def initial_rows(program: Program, facts: Path | None, base: Iterable[str]) -> dict[str, list[Row]]:
+def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
     """The rows of `--base` files and, with `--facts`, of every other `.input` relation."""
     found: dict[str, list[Row]] = {}
-    for option in base:
+    facts = sources.facts
+    for option in sources.base:
         name, equals, file = option.partition("=")
         if not equals or not file:
             raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from rederive import __version__
+from rederive import Limits, __version__
+from rederive import open as open_database
 from rederive.cli import commands
 from rederive.errors import RederiveError
-from rederive.maintain.choose import AUTO, STRATEGIES
+from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
 
 app = typer.Typer(
@@ -31,6 +32,9 @@ Base = Annotated[
     typer.Option("--base", metavar="REL=FILE", help="Initial rows of a base relation: .facts, .csv, .jsonl or .parquet."),
 ]
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
+Precision = Annotated[str, typer.Option("--precision", help=f"One of {', '.join(PRECISIONS)}; nervous with differencing alone.")]
+Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
+Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
 Engine = Annotated[str, typer.Option("--engine", help="What runs the rules: resident.")]
 
 
@@ -73,17 +77,27 @@ def run(
         Path | None, typer.Option("--changes", help="JSON lines, a transaction each; - is standard input.", show_default=False)
     ] = None,
     strategy: StrategyOption = AUTO,
+    precision: Precision = "exact",
+    only: Only = None,
     engine: Engine = "resident",
     initial: Annotated[bool, typer.Option("--initial", help="Print the initial answers as version 0.")] = False,
-    stats: Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)] = None,
-    max_rounds: Annotated[int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")] = 100_000,
-    max_tuples: Annotated[int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")] = 10_000_000,
+    stats: Stats = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
+    ] = None,
+    max_rounds: Annotated[
+        int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")
+    ] = Limits().rounds,
+    max_tuples: Annotated[
+        int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")
+    ] = Limits().tuples,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
-    commands.run(program, facts, base or [], changes, strategy, engine, initial, stats, max_rounds, max_tuples)
+    db = open_database(strategy=strategy, precision=precision, only=only, engine=engine, limits=Limits(max_rounds, max_tuples))
+    commands.run(db, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 
 @app.command()
@@ -92,12 +106,13 @@ def query(
     atom: Annotated[str, typer.Argument(help="A relation with constants, variables or _, as in 'closure(\"a\", y)'.")],
     facts: Facts = None,
     base: Base = None,
+    stats: Stats = None,
 ) -> None:
     """Print the rows of a view or base relation that match, one JSON array a line.
 
     Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
     """
-    commands.query(program, atom, facts, base or [])
+    commands.query(program, atom, commands.Sources(facts, tuple(base or ())), stats)
 
 
 def main() -> None:

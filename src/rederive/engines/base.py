@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -51,6 +51,14 @@ class ViewDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """The rows of a view that have these values in these columns."""
+
+    view: str
+    bindings: tuple[tuple[int, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Propagation:
     """What a net change does to the monitored views, worked out but not applied yet.
 
@@ -61,6 +69,7 @@ class Propagation:
     touched: int
     derived: Mapping[str, int]
     skipped: int
+    bound: Mapping[Question, ViewDelta] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +103,13 @@ class Engine(Protocol):
         monitored: Sequence[str],
         initial: Mapping[str, Iterable[Row]] | None = None,
         *,
+        bound: Sequence[Question] = (),
         announce: bool = False,
     ) -> Propagation:
         """Take a new program: base relations keep their rows and gain the initial ones, views are evaluated where they changed.
 
-        With `announce`, the change of every monitored view is worked out. A failure leaves everything as it was.
+        `bound`: questions whose changes are wanted though their views are not maintained as a whole. With `announce`, the
+        change of every monitored view is worked out. A failure leaves everything as it was.
         """
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:

@@ -32,6 +32,9 @@ class Strategy(Enum):
         return self in (Strategy.COUNTING, Strategy.MATERIALIZED)
 
 
+DERIVED = (Strategy.ON_DEMAND, Strategy.FILTRATION, Strategy.DIFFERENCING)  # no state of the view is ever stored
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """`relation^new = (relation - relation^gone) + relation^came...`: an access path, printed as the rules N."""

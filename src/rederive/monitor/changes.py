@@ -6,31 +6,67 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from rederive.engines.base import ViewDelta
-from rederive.ir.terms import Row
+from rederive.analysis.polarity import BOTH, Sign
+from rederive.engines.base import Question, ViewDelta
+from rederive.ir.terms import Row, Value
 from rederive.lang.values import sort_key
 
 
 class Change:
-    """The exact change of one view at one version: `plus = new - old`, `minus = old - new`, rows in order."""
+    """The exact change of one view at one version: `plus = new - old`, `minus = old - new`, rows in order.
 
-    def __init__(self, version: int, view: str, delta: ViewDelta) -> None:
+    Where only one sign was asked for, the other is empty.
+    """
+
+    def __init__(self, version: int, view: str, delta: ViewDelta, signs: frozenset[Sign] = BOTH) -> None:
         self.version = version
         self.view = view
         self._delta = delta
+        self._signs = signs
 
     @cached_property
     def plus(self) -> list[Row]:
         """The rows that entered the view."""
-        return sorted(self._delta.plus.decoded(), key=sort_key)
+        return sorted(self._delta.plus.decoded(), key=sort_key) if Sign.PLUS in self._signs else []
 
     @cached_property
     def minus(self) -> list[Row]:
         """The rows that left the view."""
-        return sorted(self._delta.minus.decoded(), key=sort_key)
+        return sorted(self._delta.minus.decoded(), key=sort_key) if Sign.MINUS in self._signs else []
+
+    def __bool__(self) -> bool:
+        """Whether any row of a wanted sign is in it."""
+        sizes = {Sign.PLUS: len(self._delta.plus), Sign.MINUS: len(self._delta.minus)}
+        return any(sizes[sign] for sign in self._signs)
+
+    def only(self, signs: frozenset[Sign]) -> Change:
+        """The part of the change that has these signs."""
+        return Change(self.version, self.view, self._delta, self._signs & signs)
+
+    def where(self, bindings: Mapping[int, Value]) -> Change:
+        """The part of the change whose rows have these values."""
+        plus, minus = ([row for row in rows if _matches(row, bindings)] for rows in (self.plus, self.minus))
+        return Change(self.version, self.view, ViewDelta(Decoded(plus), Decoded(minus)), self._signs)
 
     def __repr__(self) -> str:
         return f"Change(version={self.version}, view={self.view!r}, +{len(self._delta.plus)}, -{len(self._delta.minus)})"
+
+
+def _matches(row: Row, bindings: Mapping[int, Value]) -> bool:
+    return all(row[i] == value for i, value in bindings.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows that are decoded already."""
+
+    rows: list[Row]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def decoded(self) -> list[Row]:
+        return self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +74,7 @@ class Result:
     """A committed transaction: its version, the change of each monitored view that changed, and what it cost.
 
     `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
-    path analysis left out.
+    path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
     """
 
     version: int
@@ -49,3 +85,4 @@ class Result:
     touched: int
     derived: Mapping[str, int]
     skipped: int
+    bound: Mapping[Question, Change]

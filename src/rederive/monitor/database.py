@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from rederive.engines.base import Engine, Operation
-from rederive.errors import IllTypedRow, UnknownColumn, UnknownRelation
+from rederive.analysis.polarity import Sign
+from rederive.engines.base import Engine, Operation, Propagation, Question, Trace
+from rederive.errors import IllTypedRow, Redefined, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Constant, Row, Value, Variable
 from rederive.lang import compile_program, compile_query
+from rederive.lang.datalog import compile_statements, parse_statements
+from rederive.lang.edit import Statements, parse_rules, without_definition, without_rules, without_view
 from rederive.lang.values import from_python, sort_key
 from rederive.maintain.choose import AUTO, plan
-from rederive.maintain.program import MaintenanceProgram
+from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.monitor.changes import Change, Result
+from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Transaction, base_relation, typed_row
-
-Callback = Callable[[Change], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Subscription:
-    """Calls back with every change of a view from now on, until it is cancelled."""
-
-    view: str
-    callback: Callback
-    _database: Database
-
-    def cancel(self) -> None:
-        """Call back no more, from this moment on."""
-        if self in self._database._subscriptions:
-            self._database._subscriptions.remove(self)
 
 
 class Database:
@@ -58,41 +44,119 @@ class Database:
     [('a', 'b')]
     """
 
-    def __init__(self, engine: Engine, strategy: str = AUTO, precision: str = "exact") -> None:
+    def __init__(self, engine: Engine, strategy: str = AUTO, precision: str = "exact", only: str | None = None) -> None:
         self.engine = engine
         self.strategy = strategy
         self.precision = precision
+        self.signs = signs(only)
         self.program = Program({}, ())
         self.version = 0
-        self._followed: tuple[str, ...] = ()
-        self._subscriptions: list[Subscription] = []
-        self._untold: deque[Result] = deque()
+        self._statements: Statements = ()
+        self._subscribers = Subscribers()
 
     # Definitions
 
-    def define(self, text: str, name: str = "<text>") -> None:
-        """Add relations and rules, in Datalog. Views are evaluated over the rows there; a refused text changes nothing."""
-        program = compile_program(text, name, self.program)
-        new = program.facts[len(self.program.facts) :]
-        facts: dict[str, list[Row]] = {}
-        for fact in new:
-            facts.setdefault(fact.relation, []).append(fact.row)
-        self._install(program, self._followed, facts)
+    def define(self, text: str, name: str = "<text>") -> Result | None:
+        """Add relations and rules, in Datalog. Views are evaluated over the rows there; a refused text changes nothing.
 
-    def _install(self, program: Program, followed: tuple[str, ...], initial: Mapping[str, Iterable[Row]] | None = None) -> None:
-        monitored = tuple(dict.fromkeys((*program.monitored, *followed)))
-        self.engine.install(plan(program, monitored, self.strategy, self.precision), monitored, initial)
-        self.program, self._followed = program, followed
+        On a database that has versions, what this does to monitored views, the first rows of new ones included, is a version too.
+        """
+        program = compile_program(text, name, self.program)
+        facts: dict[str, list[Row]] = {}
+        for fact in program.facts[len(self.program.facts) :]:
+            facts.setdefault(fact.relation, []).append(fact.row)
+        statements = (*self._statements, *parse_statements(text, name))
+        return self._redefine(statements, program, facts, always=False)
+
+    def add_rule(self, text: str) -> Result:
+        """Add rules to views, or to relations without rows of their own: one version, with the exact change of every view above.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> db.define('''
+        ...     .decl e(x: number)  .decl p(x: number)  .decl q(x: number)
+        ...     e(1). e(2).  p(x) :- e(x), x > 1.  q(x) :- p(x).
+        ... ''')
+        >>> db.add_rule("p(x) :- e(x), x < 2.").changes["q"].plus
+        [(1,)]
+        >>> db.remove_rule("p(x) :- e(x), x > 1.").changes["q"].minus
+        [(2,)]
+        """
+        return self._edit((*self._statements, *parse_rules(text)))
+
+    def remove_rule(self, text: str) -> Result:
+        """Take rules out of views; they must be written as they were defined."""
+        return self._edit(without_rules(self._statements, parse_rules(text)))
+
+    def replace_view(self, view: str, text: str) -> Result:
+        """Give a view other rules."""
+        self._check_view(view)
+        return self._edit((*without_definition(self._statements, view), *parse_rules(text)))
+
+    def drop_view(self, view: str) -> Result:
+        """Remove a view; its rows leave. Refused while something else needs it."""
+        self._check_view(view)
+        return self._edit(without_view(self._statements, view))
+
+    def _check_view(self, name: str) -> None:
+        if name not in self.program.views:
+            raise UnknownRelation(name, (view for view in self.program.views if not self.program.relations[view].auxiliary))
+
+    def _edit(self, statements: Statements) -> Result:
+        program = compile_statements(statements)
+        for base in self.program.bases:
+            if base in program.views and self.engine.size(base):
+                raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
+        result = self._redefine(statements, program, {}, always=True)
+        assert result is not None
+        return result
+
+    def _redefine(
+        self, statements: Statements, program: Program, facts: Mapping[str, list[Row]], *, always: bool
+    ) -> Result | None:
+        started = time.perf_counter()
+        before = self.program
+        self.program = program
+        try:
+            propagation = self._install(facts, announce=always or self.version > 0)
+        except BaseException:
+            self.program = before
+            raise
+        self._statements = statements
+        if not always and not propagation.views:
+            return None
+        return self._announced(propagation, started)
+
+    def _install(self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False) -> Propagation:
+        return self.engine.install(self.maintenance, self.monitored, initial, bound=self._questions(), announce=announce)
 
     @property
     def monitored(self) -> tuple[str, ...]:
         """The views whose changes are reported."""
-        return tuple(dict.fromkeys((*self.program.monitored, *self._followed)))
+        return tuple(self._wanted())
+
+    def _wanted(self) -> dict[str, frozenset[Sign]]:
+        """The signs wanted of each view that is followed as a whole."""
+        wanted = dict.fromkeys(self.program.monitored, self.signs)
+        for subscription in self._subscribers.subscriptions:
+            if subscription.view in self.program.views and not self._asked_apart(subscription):
+                wanted[subscription.view] = wanted.get(subscription.view, frozenset()) | subscription.signs
+        return wanted
+
+    def _asked_apart(self, subscription: Subscription) -> bool:
+        """Whether a bound subscription is answered by questions of its own: its view is not kept, and nobody wants all of it."""
+        unkept = self.strategy in (strategy.value for strategy in (*DERIVED, Strategy.RECOMPUTE))
+        return bool(subscription.bindings) and unkept and subscription.view not in self.program.monitored
+
+    def _questions(self) -> list[Question]:
+        apart = (s for s in self._subscribers.subscriptions if self._asked_apart(s) and s.view in self.program.views)
+        return list(dict.fromkeys(subscription.question for subscription in apart))
 
     @property
     def maintenance(self) -> MaintenanceProgram:
         """The maintenance program that serves the monitored views."""
-        return plan(self.program, self.monitored, self.strategy, self.precision)
+        wanted = self._wanted()
+        return plan(self.program, wanted, self.strategy, self.precision, wanted)
 
     # Data
 
@@ -118,29 +182,48 @@ class Database:
     def apply(self, operations: Sequence[Operation]) -> Result:
         """Apply the operations as one version, as a whole or, where it fails, not at all."""
         started = time.perf_counter()
-        net = self.engine.net(operations)
-        p = self.engine.propagate(net)
+        propagation = self.engine.propagate(self.engine.net(operations))
         self.engine.commit()
+        return self._version(propagation, started)
+
+    def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1
-        changes = {view: Change(self.version, view, delta) for view, delta in p.views.items()}
+        wanted = self._wanted()
+        changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in p.views.items()}
+        changes = {view: change for view, change in changes.items() if change}
+        bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
         seconds = time.perf_counter() - started
-        return Result(self.version, changes, self.engine.name, self.strategy, seconds, p.touched, p.derived, p.skipped)
+        return Result(self.version, changes, self.engine.name, self.strategy, seconds, p.touched, p.derived, p.skipped, bound)
+
+    def _announced(self, propagation: Propagation, started: float) -> Result:
+        result = self._version(propagation, started)
+        self.announce(result)
+        return result
+
+    def announce(self, result: Result) -> None:
+        """Tell the subscribers of a version."""
+        self._subscribers.tell(result)
 
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
         if relation not in self.program.relations:
             raise UnknownRelation(relation, (n for n, r in self.program.relations.items() if not r.auxiliary))
+        wanted = self._positions(relation, bindings)
+        return sorted(self.engine.rows(relation, wanted), key=sort_key)
+
+    def _positions(self, relation: str, bindings: Mapping[str, Value]) -> dict[int, Value]:
+        """Bindings by column name as typed values by position."""
         columns = {column.name: (i, column.type) for i, column in enumerate(self.program.relations[relation].columns)}
-        wanted = {}
+        found = {}
         for name, value in bindings.items():
             if name not in columns:
                 raise UnknownColumn(relation, name, columns)
             position, type_ = columns[name]
             try:
-                wanted[position] = from_python(value, type_)
+                found[position] = from_python(value, type_)
             except ValueError as error:
                 raise IllTypedRow(f"relation '{relation}', column '{name}': {error}") from None
-        return sorted(self.engine.rows(relation, wanted), key=sort_key)
+        return found
 
     def query(self, text: str) -> list[Row]:
         """The rows that match an atom, in order.
@@ -163,8 +246,11 @@ class Database:
 
     # Subscriptions
 
-    def subscribe(self, view: str, callback: Callback) -> Subscription:
+    def subscribe(self, view: str, callback: Callback, *, only: str | None = None, **bindings: Value) -> Subscription:
         """Call back with each `Change` of a view, after the transaction that made it is committed.
+
+        `only="plus"` or `"minus"` leaves the other sign out, and what only it needs is not evaluated where nothing is kept.
+        Bindings fix columns: `db.subscribe("closure", callback, x="a")`.
 
         >>> import rederive
         >>> db = rederive.open()
@@ -174,37 +260,19 @@ class Database:
         ...     tx.insert("n", [(7,), (11,)])
         1 [(11,)]
         """
-        if view not in self.program.views:
-            raise UnknownRelation(view, (name for name in self.program.views if "." not in name))
-        if view not in self._followed:
-            followed = (*self._followed, view)
-            if view not in self.monitored:
-                self._install(self.program, followed)
-            self._followed = followed
-        subscription = Subscription(view, callback, self)
-        self._subscriptions.append(subscription)
+        self._check_view(view)
+        subscription = Subscription(view, callback, signs(only), self._positions(view, bindings), self._subscribers)
+        before = (self._wanted(), self._questions())
+        self._subscribers.subscriptions.append(subscription)
+        if (self._wanted(), self._questions()) != before:
+            try:
+                self._install()
+            except BaseException:
+                subscription.cancel()
+                raise
         return subscription
 
-    def announce(self, result: Result) -> None:
-        """Tell the subscribers, version by version: a transaction inside a callback is told after the one that caused it.
-
-        Every subscriber is told, also when another one's callback fails; the first failure is raised at the end.
-        """
-        self._untold.append(result)
-        if len(self._untold) > 1:
-            return
-        failures: list[Exception] = []
-        while self._untold:
-            failures += self._tell(self._untold[0])
-            self._untold.popleft()
-        if failures:
-            raise failures[0]
-
-    def _tell(self, result: Result) -> Iterator[Exception]:
-        for subscription in tuple(self._subscriptions):
-            change = result.changes.get(subscription.view)
-            if change is not None and subscription in self._subscriptions:
-                try:
-                    subscription.callback(change)
-                except Exception as error:  # the subscriber's own code may raise anything
-                    yield error
+    def trace(self, callback: Trace) -> Callable[[], None]:
+        """Watch strategy `filtration` at work: call back with each of its steps. Returns a function that ends it."""
+        self.engine.traces.append(callback)
+        return lambda: self.engine.traces.remove(callback)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rederive.engines.base import Call, Delta, Operation, Propagation, Trace, ViewDelta
+from rederive.analysis.relevance import Patterns, relevant
+from rederive.engines.base import Call, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
@@ -29,7 +30,7 @@ class ResidentEngine:
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         self.around = Surroundings(self.codes, self.meter, self.limits, self._watch)
-        self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), self.around)
+        self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), (), self.around)
 
     @property
     def program(self) -> Program:
@@ -41,10 +42,11 @@ class ResidentEngine:
         monitored: Sequence[str],
         initial: Mapping[str, Iterable[Row]] | None = None,
         *,
+        bound: Sequence[Question] = (),
         announce: bool = False,
     ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
-        old, new = self.installed, Installed(maintenance, monitored, self.around)
+        old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
         affected = affected_relations(old.program, new.program, initial or ())
         told = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.relations]
         before = {name: old.extent(name) for name in told if announce and name in old.program.relations}
@@ -63,7 +65,9 @@ class ResidentEngine:
         return Propagation(changed, new.touched, {}, 0)
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        return self.install(self.installed.maintenance, self.installed.monitored, initial).touched
+        present = self.installed
+        bound = [view.question for view in present.bound]
+        return self.install(present.maintenance, present.monitored, initial, bound=bound).touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         tables = {operation.relation: self.installed.tables.table(operation.relation) for operation in operations}
@@ -76,16 +80,31 @@ class ResidentEngine:
                 types, versions = self.program.relations[name].types, self.installed.versions[name]
                 versions.came.load(self.codes.encode_rows(types, delta.plus))
                 versions.gone.load(self.codes.encode_rows(types, delta.minus))
-            if net:
+            if self._matters(self.installed.patterns, net):
                 for section in self.installed.sections:
                     if section.affected():
                         for phase in section.phases:
                             phase.run(self.meter, self.limits)
             skipped = sum(s.section.skipped_paths for s in self.installed.sections)
-            return Propagation(self._changes(), self.meter.touched, self.installed.tables.derived_sizes(), skipped)
+            derived = self.installed.tables.derived_sizes
+            return Propagation(self._changes(), self.meter.touched, derived(), skipped, self._bound_changes(net))
         except BaseException:
             self.rollback()
             raise
+
+    @staticmethod
+    def _matters(patterns: Patterns, net: Mapping[str, Delta]) -> bool:
+        """Whether a net change can matter at all to what reads these patterns; no rule is evaluated to know it."""
+        return any(relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
+
+    def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Question, ViewDelta]:
+        present = self.installed
+        changes = {
+            view.question: view.change(present.tables, present.program, self.codes)
+            for view in present.bound
+            if self._matters(view.patterns, net)
+        }
+        return {question: delta for question, delta in changes.items() if len(delta.plus) or len(delta.minus)}
 
     def _changes(self) -> dict[str, ViewDelta]:
         changes = {}

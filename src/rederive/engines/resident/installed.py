@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyroaring import BitMap
+
 from rederive.analysis.graph import edges
-from rederive.engines.base import ViewDelta
-from rederive.engines.resident.codes import Code, Codes
+from rederive.analysis.relevance import Pattern, base_patterns
+from rederive.engines.base import Question, ViewDelta
+from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Watch
 from rederive.engines.resident.fixpoint import Limits, Meter
 from rederive.engines.resident.link import LinkedSection, Linker
 from rederive.engines.resident.net import check_keys
-from rederive.engines.resident.table import Key, Leaf, Table, rows_of
+from rederive.engines.resident.table import Key, Leaf, Readable, Table, rows_of, whole_rows
 from rederive.engines.resident.tables import Tables
 from rederive.ir.rules import Program, Relation, Variant
 from rederive.ir.terms import Row
-from rederive.maintain.program import MaintenanceProgram, Strategy
-
-DERIVED = (Strategy.ON_DEMAND, Strategy.FILTRATION, Strategy.DIFFERENCING)
+from rederive.maintain.program import DERIVED, MaintenanceProgram
 
 Leaves = Mapping[Key, Leaf]
 
@@ -68,17 +69,66 @@ class Surroundings:
     watch: Watch
 
 
+class BoundView:
+    """A part of a view that somebody follows, and what of the base relations can matter to it."""
+
+    def __init__(self, question: Question, program: Program) -> None:
+        self.question = question
+        self.patterns = base_patterns(program, question.view, question.bindings)
+
+    def change(self, tables: Tables, program: Program, codes: Codes) -> ViewDelta:
+        """Ask for it in both states."""
+        relation = program.relations[self.question.view]
+        wanted = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.question.bindings]
+        bound, key = tuple(i for i, _ in wanted), tuple(code for _, code in wanted)
+        single: Key = key[0] if len(key) == 1 else key
+        old, new = (self._rows(tables.source(relation.name, state), bound, single) for state in (Variant.OLD, Variant.NEW))
+        return ViewDelta(
+            Decodable(relation, tuple(new - old), codes),
+            Decodable(relation, tuple(old - new), codes),
+        )
+
+    @staticmethod
+    def _rows(source: Readable, bound: tuple[int, ...], key: Key) -> set[CodedRow]:
+        if len(bound) == source.arity:
+            first, last = (key[:-1], key[-1]) if isinstance(key, tuple) else ((), key)
+            holds = source.probe()(first[0] if len(first) == 1 else first, BitMap((last,)))
+            return {key if isinstance(key, tuple) else (key,)} if holds else set()
+        return set(whole_rows(bound, key, source.lookup(bound)(key) or (), source.arity))
+
+
+@dataclass(frozen=True, slots=True)
+class Decodable:
+    """Coded rows of a part of a view."""
+
+    relation: Relation
+    rows: tuple[CodedRow, ...]
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def decoded(self) -> list[Row]:
+        return self.codes.decode_rows(self.relation.types, self.rows)
+
+
 class Installed:
     """One program. Built beside its predecessor, from which it takes base relations and the views that did not change."""
 
-    def __init__(self, maintenance: MaintenanceProgram, monitored: Sequence[str], around: Surroundings) -> None:
+    def __init__(
+        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Question], around: Surroundings
+    ) -> None:
         self.maintenance = maintenance
         self.program = maintenance.program
         self.monitored = tuple(monitored)
+        self.bound = tuple(BoundView(question, self.program) for question in bound)
         self.around = around
         sections = maintenance.sections
-        derived = [name for section in sections if section.strategy in DERIVED for name in section.component.relations]
+        planned = {name: section.strategy for section in sections for name in section.component.relations}
+        derived = [name for name in self.program.views if planned.get(name, DERIVED[0]) in DERIVED]
         self.kept = [name for section in sections if section.strategy.stored for name in section.component.relations]
+        read = [base_patterns(self.program, name) for name in (*self.monitored, *self.kept)]
+        self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
         self.tables = self._new_tables(derived)
         self.queries = self._new_tables(set(self.program.views).difference(self.kept))
         self.linker = Linker(maintenance, self.tables, around.codes, around.watch)
