@@ -18,14 +18,13 @@ from rich.console import Console
 import rederive
 from rederive.analysis.graph import strata
 from rederive.engines.base import Call
-from rederive.errors import MalformedInput, MissingFile, RederiveError, UnknownOption, UnknownRelation
+from rederive.errors import MalformedInput, MissingFile, RederiveError
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
 from rederive.lang import compile_program
 from rederive.lang.values import to_json
-from rederive.maintain.choose import plan
-from rederive.maintain.explain import FORMATS, explain
+from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
 from rederive.monitor.database import Database
 from rederive.monitor.transaction import base_relation
@@ -47,13 +46,12 @@ def check(path: Path) -> None:
     print("\n".join(lines))
 
 
-def explain_program(path: Path, view: str | None, strategy: str, form: str) -> None:
-    if form not in FORMATS:
-        raise UnknownOption("format", form, FORMATS)
-    program = read_program(path)
-    if view is not None and view not in program.views:
-        raise UnknownRelation(view, [name for name in program.views if not program.relations[name].auxiliary])
-    print(explain(plan(program, [view] if view else program.monitored, strategy), form))
+def explain_program(path: Path, view: str | None, strategy: str, form: str, sources: Sources) -> None:
+    db = rederive.open(strategy=strategy)
+    db.define(_text(path), str(path))
+    if rows := initial_rows(db.program, sources):
+        db.load_typed(rows)
+    print(db.explain(view, form))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +108,7 @@ def _versions(
             for view, change in result.changes.items():
                 output.write(change_line(result.version, view, change.plus, change.minus))
             cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+            cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
             yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
 
 

@@ -60,12 +60,16 @@ def explain(
     view: Annotated[str | None, typer.Option("--view", help="Only this view and what it needs.", show_default=False)] = None,
     strategy: StrategyOption = AUTO,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
+    facts: Facts = None,
+    base: Base = None,
 ) -> None:
     """Print how each view is maintained: the maintenance program and the propagation network.
 
+    With base rows given, also what strategy auto expects a change to cost.
+
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
-    commands.explain_program(program, view, strategy, form)
+    commands.explain_program(program, view, strategy, form, commands.Sources(facts, tuple(base or ())))
 
 
 @app.command()

@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from rederive.analysis.cost import Estimate
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
+
+
+class DoesNotFit(Exception):
+    """Views that cannot be kept in the memory there is; the caller plans again without keeping them."""
+
+    def __init__(self, views: Sequence[str]) -> None:
+        super().__init__(", ".join(views))
+        self.views = tuple(views)
 
 
 class Action(Enum):
@@ -63,6 +72,7 @@ class Propagation:
     """What a net change does to the monitored views, worked out but not applied yet.
 
     `derived`: how many rows of a view that is not kept had to be derived. `skipped`: rules that path analysis left out.
+    `estimated`: the tuples that strategy auto expected to touch. `anew`: the views that it evaluated from scratch.
     """
 
     views: Mapping[str, ViewDelta]
@@ -70,6 +80,8 @@ class Propagation:
     derived: Mapping[str, int]
     skipped: int
     bound: Mapping[Question, ViewDelta] = field(default_factory=dict)
+    estimated: int = 0
+    anew: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,9 @@ class Engine(Protocol):
         """The rows of a base relation or view whose columns have the bound values, in no order."""
 
     def size(self, relation: str) -> int: ...
+
+    def estimates(self) -> Mapping[tuple[str, ...], Estimate]:
+        """What strategy auto expects of each component that it has a choice for."""
 
     @property
     def touched(self) -> int:

@@ -23,6 +23,7 @@ class Variant(Enum):
     MINUS = "minus"
     TOUCHED = "touched"
     FOLD = "fold"
+    FRESH = "fresh"
     ADD = "add"
     SUB = "sub"
 

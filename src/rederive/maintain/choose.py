@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from rederive.analysis.graph import Component, components, needed
@@ -22,6 +23,7 @@ AUTO = "auto"
 NERVOUS = "nervous"
 STRATEGIES = (AUTO, *(strategy.value for strategy in Strategy))
 PRECISIONS = ("exact", NERVOUS)
+NO_ROOM = "the view does not fit the memory it may take, so it is derived on demand"
 _VARIANTS = {Sign.PLUS: Variant.INS, Sign.MINUS: Variant.DEL}
 
 
@@ -43,10 +45,11 @@ def plan(
     strategy: str = AUTO,
     precision: str = "exact",
     only: Mapping[str, frozenset[Sign]] | None = None,
+    unkept: Collection[str] = (),
 ) -> MaintenanceProgram:
     """The sections for the targets and for all that they need, lowest first. A view that nobody needs has none.
 
-    `only`: the signs wanted of a target, where not both are.
+    `only`: the signs wanted of a target, where not both are. `unkept`: views that strategy auto has no room to keep.
     """
     check_strategy(strategy, precision)
     names = tuple(targets)
@@ -54,6 +57,8 @@ def plan(
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
     sections = tuple(
         _section(component, program, strategy, precision, frozenset().union(*(signs.get(n, BOTH) for n in component.relations)))
+        if strategy != AUTO or not set(unkept).intersection(component.relations)
+        else replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
         for component in components(program)
         if wanted.intersection(component.relations)
     )
@@ -72,7 +77,7 @@ def _section(component: Component, program: Program, strategy: str, precision: s
         case Strategy.COUNTING:
             return counting(component)
         case Strategy.MATERIALIZED:
-            return materialized(component, program)
+            return replace(materialized(component, program), adaptive=strategy == AUTO)
         case Strategy.ON_DEMAND:
             return on_demand(component, program)
         case Strategy.FILTRATION:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rederive.analysis.cost import Estimate
 from rederive.analysis.graph import edges, strata
+from rederive.errors import UnknownOption
 from rederive.ir.rules import Aggregate, Definition, Program
 from rederive.ir.text import show_aggregate, show_definition, show_relation, show_rule
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, state_rules
@@ -14,39 +16,53 @@ from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase
 FORMATS = ("text", "json", "dot")
 
 
-def explain(maintenance: MaintenanceProgram, form: str = "text") -> str:
-    """The whole maintenance program in one of the formats."""
+Estimates = Mapping[tuple[str, ...], Estimate]
+
+
+def explain(maintenance: MaintenanceProgram, form: str = "text", estimates: Estimates | None = None) -> str:
+    """The whole maintenance program in one of the formats, with estimates of its cost where they are known."""
+    if form not in FORMATS:
+        raise UnknownOption("format", form, FORMATS)
     match form:
         case "json":
-            return json.dumps(as_data(maintenance), indent=2, ensure_ascii=False)
+            return json.dumps(as_data(maintenance, estimates or {}), indent=2, ensure_ascii=False)
         case "dot":
             return as_dot(maintenance)
         case _:
-            return as_text(maintenance)
+            return as_text(maintenance, estimates or {})
 
 
-def as_data(maintenance: MaintenanceProgram) -> dict[str, Any]:
+def as_data(maintenance: MaintenanceProgram, estimates: Estimates) -> dict[str, Any]:
     """Plain data: sections with their phases and rules, strata, nodes and edges of the network."""
     program = maintenance.program
     return {
-        "sections": [_section_data(section, program) for section in maintenance.sections],
+        "sections": [_section_data(section, program, estimates) for section in maintenance.sections],
         "states": [_rule_data(rule) for rule in _state_rules(maintenance)],
         "strata": _strata(maintenance),
         "network": _network(maintenance),
     }
 
 
-def _section_data(section: Section, program: Program) -> dict[str, Any]:
+def _section_data(section: Section, program: Program, estimates: Estimates) -> dict[str, Any]:
+    estimate = estimates.get(section.component.relations) if section.adaptive else None
     return {
         "views": [show_relation(program.relations[name]) for name in section.component.relations],
         "recursive": section.component.recursive,
         "strategy": section.strategy.value,
         "reason": section.reason,
         "keeps": section.strategy.keeps,
+        "skipped_paths": section.skipped_paths,
+        "estimates": _estimate_data(estimate) if estimate is not None else None,
         "rules": [show_definition(definition, program) for definition in section.component.definitions],
         "phases": [_phase_data(phase, section, program) for phase in section.phases],
         "magic": [_rule_data(rule) for rule in section.rewritten],
     }
+
+
+def _estimate_data(estimate: Estimate) -> dict[str, Any]:
+    """In tuples touched."""
+    per_row = {name: round(tuples, 1) for name, tuples in sorted(estimate.per_row.items())}
+    return {"per_deleted_row": per_row, "from_scratch": round(estimate.whole)}
 
 
 def _phase_data(phase: Phase, section: Section, program: Program) -> dict[str, Any]:
@@ -99,12 +115,19 @@ def _network(maintenance: MaintenanceProgram) -> dict[str, Any]:
     }
 
 
-def as_text(maintenance: MaintenanceProgram) -> str:
-    data = as_data(maintenance)
+def as_text(maintenance: MaintenanceProgram, estimates: Estimates) -> str:
+    data = as_data(maintenance, estimates)
     lines: list[str] = []
     for section in data["sections"]:
         lines += section["views"]
         lines.append(f"  strategy: {section['strategy']} ({section['reason']}); keeps {section['keeps']}")
+        if section["estimates"] is not None:
+            costs = section["estimates"]
+            per_row = ", ".join(f"{tuples:,} for a deleted row of {name}" for name, tuples in costs["per_deleted_row"].items())
+            lines.append(f"  estimated tuples touched: {per_row}; {costs['from_scratch']:,} from scratch")
+            lines.append("  evaluated from scratch instead where a transaction is estimated to touch more")
+        if section["skipped_paths"]:
+            lines.append(f"  path analysis: {section['skipped_paths']} rules cannot contribute and are left out")
         lines += [f"    {rule}" for rule in section["rules"]]
         for phase in section["phases"]:
             lines.append(f"  {phase['name']}: {phase['runs']}")

@@ -83,7 +83,7 @@ class Section:
     """How one component is maintained. Afterwards p^del and p^ins hold the exact minus and plus of each p in it.
 
     `rewritten`: the same in magic form, where the engine is to derive what is not kept. `skipped_paths`: how many rules path
-    analysis left out.
+    analysis left out. `adaptive`: for each transaction the engine may evaluate the view anew instead, where that costs less.
     """
 
     component: Component
@@ -93,6 +93,7 @@ class Section:
     states: tuple[State, ...]
     rewritten: tuple[MaintenanceRule, ...] = ()
     skipped_paths: int = 0
+    adaptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ p :- r1, ..., rn.        p^new :- r1^new, ..., rn^new.        p^plus :- p^new, !
 from __future__ import annotations
 
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Negation, Program, Rule, Variant
+from rederive.ir.rules import Atom, Literal, Negation, Program, Rule, Variant
 from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy, canonical, in_state, positions_in
 
 
@@ -29,6 +29,20 @@ def evaluation(component: Component, state: Variant) -> tuple[MaintenanceRule, .
             rule = Rule(definition.head.as_variant(state), body, definition.span)
             found.append(MaintenanceRule("O" if state is Variant.OLD else "O'", rule, positions_in(component, body) or (None,)))
     return tuple(found)
+
+
+def anew(component: Component) -> tuple[MaintenanceRule, ...]:
+    """The component's own rules over the new state, into p^fresh: what a view that is kept is compared with when it is redone."""
+    found = []
+    for m in evaluation(component, Variant.NEW):
+        body = tuple(_fresh(literal, component) for literal in m.rule.body)
+        found.append(MaintenanceRule(m.label, Rule(m.rule.head.as_variant(Variant.FRESH), body, m.rule.span), m.drivers))
+    return tuple(found)
+
+
+def _fresh(literal: Literal, component: Component) -> Literal:
+    inside = isinstance(literal, Atom) and literal.relation in component.relations
+    return literal.as_variant(Variant.FRESH) if inside and isinstance(literal, Atom) else literal
 
 
 def _difference(program: Program, name: str) -> tuple[MaintenanceRule, ...]:

@@ -75,6 +75,7 @@ class Result:
 
     `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
+    `estimated` and `anew`: with strategy auto, the tuples it expected to touch, and the views it evaluated from scratch instead.
     """
 
     version: int
@@ -86,3 +87,5 @@ class Result:
     derived: Mapping[str, int]
     skipped: int
     bound: Mapping[Question, Change]
+    estimated: int
+    anew: int

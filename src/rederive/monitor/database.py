@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rederive.analysis.polarity import Sign
-from rederive.engines.base import Engine, Operation, Propagation, Question, Trace
+from rederive.engines.base import DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import IllTypedRow, Redefined, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Constant, Row, Value, Variable
@@ -15,6 +15,7 @@ from rederive.lang.datalog import compile_statements, parse_statements
 from rederive.lang.edit import Statements, parse_rules, without_definition, without_rules, without_view
 from rederive.lang.values import from_python, sort_key
 from rederive.maintain.choose import AUTO, plan
+from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
@@ -53,6 +54,7 @@ class Database:
         self.version = 0
         self._statements: Statements = ()
         self._subscribers = Subscribers()
+        self._unkept: frozenset[str] = frozenset()
 
     # Definitions
 
@@ -128,7 +130,13 @@ class Database:
         return self._announced(propagation, started)
 
     def _install(self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False) -> Propagation:
-        return self.engine.install(self.maintenance, self.monitored, initial, bound=self._questions(), announce=announce)
+        """Install the program; views that do not fit the memory there is are derived on demand."""
+        rows = {name: list(given) for name, given in (initial or {}).items()}
+        while True:
+            try:
+                return self.engine.install(self.maintenance, self.monitored, rows, bound=self._questions(), announce=announce)
+            except DoesNotFit as error:
+                self._unkept = self._unkept.union(error.views)
 
     @property
     def monitored(self) -> tuple[str, ...]:
@@ -156,7 +164,16 @@ class Database:
     def maintenance(self) -> MaintenanceProgram:
         """The maintenance program that serves the monitored views."""
         wanted = self._wanted()
-        return plan(self.program, wanted, self.strategy, self.precision, wanted)
+        return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
+
+    def explain(self, view: str | None = None, form: str = "text") -> str:
+        """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by."""
+        if view is not None:
+            self._check_view(view)
+        wanted = {view: self.signs} if view is not None else self._wanted()
+        maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
+        estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
+        return explain(maintenance, form, estimates)
 
     # Data
 
@@ -167,7 +184,7 @@ class Database:
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> int:
         """`load` for several relations at once, of rows that readers have checked already. Returns the tuples touched."""
-        return self.engine.load(initial)
+        return self._install(initial).touched
 
     def transaction(self) -> Transaction:
         """Changes that are applied together when the `with` block ends; an exception inside it discards them."""
@@ -193,7 +210,8 @@ class Database:
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
         seconds = time.perf_counter() - started
-        return Result(self.version, changes, self.engine.name, self.strategy, seconds, p.touched, p.derived, p.skipped, bound)
+        engine, costs = self.engine.name, (p.touched, p.derived, p.skipped)
+        return Result(self.version, changes, engine, self.strategy, seconds, *costs, bound, p.estimated, p.anew)
 
     def _announced(self, propagation: Propagation, started: float) -> Result:
         result = self._version(propagation, started)

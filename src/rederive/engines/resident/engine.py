@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
 from rederive.engines.base import Call, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.codes import Code, CodedRow, Codes
@@ -80,17 +81,28 @@ class ResidentEngine:
                 types, versions = self.program.relations[name].types, self.installed.versions[name]
                 versions.came.load(self.codes.encode_rows(types, delta.plus))
                 versions.gone.load(self.codes.encode_rows(types, delta.minus))
-            if self._matters(self.installed.patterns, net):
-                for section in self.installed.sections:
-                    if section.affected():
-                        for phase in section.phases:
-                            phase.run(self.meter, self.limits)
+            estimated, anew = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
             skipped = sum(s.section.skipped_paths for s in self.installed.sections)
-            derived = self.installed.tables.derived_sizes
-            return Propagation(self._changes(), self.meter.touched, derived(), skipped, self._bound_changes(net))
+            bound = self._bound_changes(net)
+            derived = self.installed.tables.derived_sizes()
+            return Propagation(self._changes(), self.meter.touched, derived, skipped, bound, round(estimated), anew)
         except BaseException:
             self.rollback()
             raise
+
+    def _run_sections(self) -> tuple[float, int]:
+        """Run what is affected, lowest first; the tuples it was estimated to touch, and how many views were evaluated anew."""
+        estimated, anew = 0.0, 0
+        for position, section in enumerate(self.installed.sections):
+            if section.affected():
+                phases, expected = section.chosen()
+                estimated += expected
+                anew += phases is section.anew
+                for phase in phases:
+                    phase.run(self.meter, self.limits)
+            for versions in self.installed.passed(position):
+                versions.drop()
+        return estimated, anew
 
     @staticmethod
     def _matters(patterns: Patterns, net: Mapping[str, Delta]) -> bool:
@@ -128,6 +140,10 @@ class ResidentEngine:
         relation = self.program.relations[name]
         return tuple(sorted(CodedRows(relation, leaves, self.codes).decoded(), key=sort_key))
 
+    def estimates(self) -> dict[tuple[str, ...], Estimate]:
+        sections = self.installed.sections
+        return {s.section.component.relations: s.estimate for s in sections if s.estimate is not None}
+
     @property
     def touched(self) -> int:
         return self.meter.touched
@@ -142,7 +158,7 @@ class ResidentEngine:
 
     def rollback(self) -> None:
         for section in self.installed.sections:
-            for phase in section.phases:
+            for phase in (*section.phases, *section.anew):
                 phase.rollback()
         self._clear()
 

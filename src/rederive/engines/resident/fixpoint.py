@@ -25,10 +25,18 @@ ORDERED_FROM = 256
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What stops a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves."""
+    """`rounds` and `tuples` stop a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves.
+
+    `memory`: the bytes that views kept by strategy auto may take, about; one that does not fit is derived on demand.
+    """
 
     rounds: int = 100_000
     tuples: int = 5_000_000
+    memory: int = 8 * 2**30
+
+
+class OverBudget(Exception):
+    """A view takes more room than it may."""
 
 
 class TooManyRounds(Exception):
@@ -44,9 +52,10 @@ def endless(rule: Rule, after: str) -> LimitExceeded:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts the tuples that a transaction looked at as possible changes or answers."""
+    """Counts the tuples that a transaction looked at as possible changes or answers; `most` is how many it may."""
 
     touched: int = 0
+    most: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,8 @@ class Target:
             if leaf is None:
                 continue
             meter.touched += len(leaf)
+            if meter.touched > meter.most:
+                raise OverBudget
             have = known(key)
             if have is not None:
                 leaf -= have

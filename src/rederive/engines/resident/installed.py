@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from pyroaring import BitMap
 
 from rederive.analysis.graph import edges
 from rederive.analysis.relevance import Pattern, base_patterns
-from rederive.engines.base import Question, ViewDelta
+from rederive.engines.base import DoesNotFit, Question, ViewDelta
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Watch
-from rederive.engines.resident.fixpoint import Limits, Meter
+from rederive.engines.resident.fixpoint import Limits, Meter, OverBudget
 from rederive.engines.resident.link import LinkedSection, Linker
 from rederive.engines.resident.net import check_keys
 from rederive.engines.resident.table import Key, Leaf, Readable, Table, rows_of, whole_rows
 from rederive.engines.resident.tables import Tables
 from rederive.ir.rules import Program, Relation, Variant
 from rederive.ir.terms import Row
-from rederive.maintain.program import DERIVED, MaintenanceProgram
+from rederive.maintain.program import DERIVED, MaintenanceProgram, Section, Strategy
 
 Leaves = Mapping[Key, Leaf]
+BYTES_PER_ROW = 16  # of a view that is kept, about: bitmaps, keys and indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ class Versions:
     @classmethod
     def of(cls, tables: Tables, name: str) -> Versions:
         return cls(tables.table(name), tables.table(name, Variant.DEL), tables.table(name, Variant.INS))
+
+    def drop(self) -> None:
+        """Forget the change."""
+        self.gone.clear()
+        self.came.clear()
 
     def settle(self) -> None:
         """The new state becomes the old one."""
@@ -135,6 +142,7 @@ class Installed:
         self.sections: tuple[LinkedSection, ...] = ()
         self.versions: dict[str, Versions] = {}
         self.touched = 0
+        self._passed: dict[int, list[Versions]] = {}
         self._added: list[tuple[Table, dict[Key, list[Code]]]] = []
 
     def _new_tables(self, on_demand: Collection[str]) -> Tables:
@@ -150,6 +158,7 @@ class Installed:
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
         self._evaluate(reused)
         self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
+        self._passed = self._last_readers()
         for name in (*self.program.bases, *self.kept):
             self.queries.adopt(name, self.tables.table(name))
 
@@ -170,17 +179,45 @@ class Installed:
         return frozenset(reused)
 
     def _evaluate(self, reused: Collection[str]) -> None:
-        meter, limits = self.around.meter, self.around.limits
+        meter = self.around.meter
         meter.touched = 0
         sections = []
         for section in self.maintenance.sections:
             if not reused or not all(name in reused for name in section.component.relations):
-                for phase in self.linker.initial(section):
-                    phase.run(meter, limits)
-                    phase.commit()
+                self._fill(section)
             sections.append(self.linker.link(section))
         self.tables.forget()
         self.sections, self.touched = tuple(sections), meter.touched
+
+    def _fill(self, section: Section) -> None:
+        """The first evaluation of a section's views; under strategy auto, within what memory is left."""
+        meter, limits = self.around.meter, self.around.limits
+        kept = sum(len(self.tables.table(name)) for name in self.kept) if section.adaptive else 0
+        room = limits.memory // BYTES_PER_ROW - kept
+        meter.most = meter.touched + room if section.adaptive else inf
+        try:
+            for phase in self.linker.initial(section):
+                phase.run(meter, limits)
+                phase.commit()
+        except OverBudget:
+            raise DoesNotFit(section.component.relations) from None
+        finally:
+            meter.most = inf
+
+    def passed(self, position: int) -> Iterable[Versions]:
+        """The change sets that nothing reads after this section: under differencing they are dropped as the wave passes."""
+        return self._passed.get(position, ())
+
+    def _last_readers(self) -> dict[int, list[Versions]]:
+        last: dict[str, int] = {}
+        for i, section in enumerate(self.maintenance.sections):
+            last.update({edge.source: i for definition in section.component.definitions for edge in edges(definition)})
+        waves = (s for s in self.maintenance.sections if s.strategy is Strategy.DIFFERENCING)
+        names = (name for s in waves for name in s.component.relations if name not in self.monitored and name in last)
+        found: dict[int, list[Versions]] = {}
+        for name in names:
+            found.setdefault(last[name], []).append(self.versions[name])
+        return found
 
     def stored(self) -> Iterable[Versions]:
         return (self.versions[name] for name in (*self.program.bases, *self.kept))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from rederive.analysis.cost import Estimate, estimate
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.codes import CodedRow, Codes
@@ -32,18 +33,24 @@ from rederive.ir.rules import Aggregate, Atom, Rule, Variant
 from rederive.ir.terms import Type
 from rederive.maintain.materialized import insertion_rules
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, Strategy
-from rederive.maintain.recompute import evaluation
+from rederive.maintain.recompute import anew, evaluation
 
 Flow = Callable[[Key], list[Key]]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedSection:
-    """A section that runs. `influents`: it has nothing to do where none of them changed."""
+    """A section that runs. `influents`: it has nothing to do where none of them changed.
+
+    `anew` are the phases that evaluate the view from scratch, and `estimate` what that and the incremental way cost; None where
+    there is no choice.
+    """
 
     section: Section
-    influents: tuple[tuple[Table, Table], ...]
+    influents: Mapping[str, tuple[Table, Table]]
     phases: tuple[Runnable, ...]
+    anew: tuple[Runnable, ...] = ()
+    estimate: Estimate | None = None
 
     @property
     def always(self) -> bool:
@@ -51,7 +58,15 @@ class LinkedSection:
         return self.section.strategy is Strategy.RECOMPUTE
 
     def affected(self) -> bool:
-        return self.always or any(gone or came for gone, came in self.influents)
+        return self.always or any(gone or came for gone, came in self.influents.values())
+
+    def chosen(self) -> tuple[tuple[Runnable, ...], float]:
+        """The phases to run for the changes at hand, and the tuples that they will touch, about."""
+        if self.estimate is None:
+            return self.phases, 0.0
+        changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
+        incremental = self.estimate.incremental(changed)
+        return (self.phases, incremental) if incremental <= self.estimate.whole else (self.anew, self.estimate.whole)
 
 
 class Linker:
@@ -90,11 +105,22 @@ class Linker:
         component = section.component
         aggregate = _aggregate_of(section)
         names = {edge.source for definition in component.definitions for edge in edges(definition)}
-        influents = tuple((self.tables.table(n, Variant.DEL), self.tables.table(n, Variant.INS)) for n in sorted(names))
+        influents = {n: (self.tables.table(n, Variant.DEL), self.tables.table(n, Variant.INS)) for n in sorted(names)}
         if aggregate is not None:
             return LinkedSection(section, influents, self._aggregate(section, aggregate))
         phases = tuple(runnable for phase in section.phases for runnable in self._phase(section, phase))
-        return LinkedSection(section, influents, phases)
+        if not section.adaptive:
+            return LinkedSection(section, influents, phases)
+        outside = {name: tables for name, tables in influents.items() if name not in component.relations}
+        return LinkedSection(section, outside, phases, self._anew(component), estimate(component, self.tables))
+
+    def _anew(self, component: Component) -> tuple[Runnable, ...]:
+        t = self.tables.table
+        compare = (
+            DiffPhase(t(name), t(name, Variant.FRESH), t(name, Variant.DEL), t(name, Variant.INS), kept=True)
+            for name in component.relations
+        )
+        return (self._set_phase(component, anew(component)), *compare)
 
     def _phase(self, section: Section, phase: Phase) -> tuple[Runnable, ...]:
         t = self.tables.table

@@ -70,12 +70,13 @@ class NetPhase:
 
 @dataclass(frozen=True, slots=True)
 class DiffPhase:
-    """plus = new - old, minus = old - new, where both states were evaluated."""
+    """plus = new - old, minus = old - new, where both states are at hand; the old one is dropped unless it is kept."""
 
     old: Table
     new: Table
     gone: Table
     came: Table
+    kept: bool = False
 
     def run(self, meter: Meter, limits: Limits) -> None:
         for one, other, into in ((self.old, self.new, self.gone), (self.new, self.old, self.came)):
@@ -85,10 +86,11 @@ class DiffPhase:
                     into.add(key, missing)
 
     def commit(self) -> None:
-        self.old.clear()
+        if not self.kept:
+            self.old.clear()
 
     def rollback(self) -> None:
-        self.old.clear()
+        self.commit()
 
 
 @dataclass(frozen=True, slots=True)

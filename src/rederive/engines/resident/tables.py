@@ -84,6 +84,14 @@ class Tables:
         source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
         return Groups(aggregate, source, view.columns[-1].type, self.codes)
 
+    def rows(self, relation: str) -> float:
+        """For `analysis.cost`: the rows of a relation, a guess where it is not stored."""
+        return float(len(self.table(relation))) if relation not in self.on_demand else 1000.0
+
+    def fanout(self, relation: str, bound: tuple[int, ...]) -> float:
+        """For `analysis.cost`: about how many rows match a key of these columns."""
+        return self.source(relation, Variant.OLD).fanout(bound) if self.rows(relation) else 0.0
+
     def derived(self, relation: str, state: Variant = Variant.OLD) -> Table | None:
         """What has been derived on demand of a view so far."""
         answers = self._answers.get((self._components[relation], state))
