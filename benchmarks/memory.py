@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.closure import DATA, evaluated, loaded, read_edges
 from benchmarks.peers import DuckDB
@@ -43,10 +46,13 @@ def run() -> Iterator[Section]:
 
 
 def measured(engine: str) -> Growth:
-    """`python -m benchmarks.memory ENGINE` in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.memory", engine]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return Growth(**json.loads(done.stdout))
+    return Growth(**in_process("benchmarks.memory", engine))
+
+
+def in_process(module: str, *arguments: object) -> Any:
+    """`python -m MODULE ARGUMENTS` in a process of its own: the JSON that it prints."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def _hold_rederive() -> Callable[[], int]:
@@ -63,16 +69,23 @@ def _hold_duckdb() -> Callable[[], int]:
 HOLDERS = {"rederive": _hold_rederive, "duckdb": _hold_duckdb}
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
     """A field of this process's status, in bytes, as Linux tells it."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
+def resident() -> int:
+    """This process's resident set when garbage is collected and the allocator has given back what it does not use."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return status("VmRSS")
+
+
 def _measure(engine: str) -> Growth:
-    before = _status("VmRSS")
+    before = status("VmRSS")
     rows = HOLDERS[engine]()
-    return Growth(before, _status("VmRSS"), _status("VmHWM"), rows())
+    return Growth(before, status("VmRSS"), status("VmHWM"), rows())
 
 
 if __name__ == "__main__":

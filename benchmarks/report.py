@@ -24,6 +24,7 @@ class Unit(Enum):
     SECONDS = "seconds"
     BYTES = "bytes"
     RATIO = "ratio"
+    COUNT = "count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ def shown(value: float, unit: Unit) -> str:
 
     >>> shown(1.8709, Unit.SECONDS), shown(0.0000353, Unit.SECONDS), shown(183_400_000, Unit.BYTES), shown(1.333, Unit.RATIO)
     ('1.87 s', '35.3 µs', '183 MB', '1.33x')
+    >>> shown(3453579, Unit.COUNT)
+    '3,453,579'
     """
     match unit:
         case Unit.SECONDS:
@@ -118,6 +121,8 @@ def shown(value: float, unit: Unit) -> str:
             return f"{_digits(value / 1e6)} MB"
         case Unit.RATIO:
             return f"{_digits(value)}x"
+        case Unit.COUNT:
+            return f"{value:,.0f}"
         case _:
             assert_never(unit)
 

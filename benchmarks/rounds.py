@@ -23,11 +23,15 @@ def timed(step: Callable[[], T]) -> tuple[float, T]:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One edge deleted and inserted. The times end with the exact change in hand, coded; `decode` is what its rows cost more."""
+    """One row deleted and inserted. The times end with the exact change in hand, coded; `decode` is what its rows cost more.
+
+    `touched`: the tuples that the delete and the insert looked at.
+    """
 
     delete: float
     insert: float
     decode: float
+    touched: tuple[int, int]
     rows: tuple[Edge, ...]
     verified: bool
 
@@ -49,24 +53,38 @@ class Spread:
         return cls(median(times), min(quantiles(times, n=20)[-1], max(times)), max(times))
 
 
-def one_round(db: Database, edge: Edge, view: str = "closure") -> Round:
-    """Delete an edge and insert it again, each as a transaction of its own."""
-    deleting, deleted = timed(lambda: _delete(db, edge))
-    inserting, inserted = timed(lambda: _insert(db, edge))
+def one_round(
+    db: Database,
+    edge: Edge,
+    view: str = "closure",
+    relation: str = "edge",
+    *,
+    monotone: bool = True,
+    after: Callable[[], object] = lambda: None,
+) -> Round:
+    """Delete an edge, or another row, and insert it again, each as a transaction of its own; `after` runs after each, untimed.
+
+    A monotone view gains nothing by a delete; under negation or an aggregate, what it gains the insert must take back.
+    """
+    deleting, deleted = timed(lambda: delete(db, relation, edge))
+    after()
+    inserting, inserted = timed(lambda: insert(db, relation, edge))
+    after()
     lost, won = deleted.changes.get(view), inserted.changes.get(view)
     decoding, rows = timed(lambda: _minus(lost))
-    return Round(deleting, inserting, decoding, tuple(rows), rows == _plus(won) and not _plus(lost) and not _minus(won))
+    verified = rows == _plus(won) and _plus(lost) == _minus(won) and not (monotone and _plus(lost))
+    return Round(deleting, inserting, decoding, (deleted.touched, inserted.touched), tuple(rows), verified)
 
 
-def _delete(db: Database, edge: Edge) -> Result:
+def delete(db: Database, relation: str, row: Edge) -> Result:
     with db.transaction() as tx:
-        tx.delete("edge", [edge])
+        tx.delete(relation, [row])
     return tx.result
 
 
-def _insert(db: Database, edge: Edge) -> Result:
+def insert(db: Database, relation: str, row: Edge) -> Result:
     with db.transaction() as tx:
-        tx.insert("edge", [edge])
+        tx.insert(relation, [row])
     return tx.result
 
 
