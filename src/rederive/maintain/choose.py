@@ -18,6 +18,7 @@ from rederive.maintain.materialized import materialized
 from rederive.maintain.on_demand import on_demand
 from rederive.maintain.program import MaintenanceProgram, Section, State, Strategy
 from rederive.maintain.recompute import recompute
+from rederive.maintain.specialise import push_constants
 
 AUTO = "auto"
 NERVOUS = "nervous"
@@ -53,6 +54,7 @@ def plan(
     """
     check_strategy(strategy, precision)
     names = tuple(targets)
+    program = push_constants(program, names)
     wanted = needed(program, names)
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
     sections = tuple(
