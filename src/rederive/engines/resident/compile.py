@@ -22,15 +22,15 @@ not looked for again. And a variable that only joins two atoms is not looped ove
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pyroaring import BitMap
 
 from rederive.analysis.types import term_type
 from rederive.engines.resident.codes import Code, Codes
+from rederive.engines.resident.function_text import FunctionText
 from rederive.engines.resident.functors import FunctorError, contains, implementation, matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
@@ -80,7 +80,7 @@ def compile_rule(
     return _Writer(rule, into, resolve, codes, types).write(driver)
 
 
-class _Writer:
+class _Writer(FunctionText):
     """Writes the text of one function and collects the objects it refers to."""
 
     def __init__(self, rule: Rule, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]) -> None:
@@ -89,9 +89,7 @@ class _Writer:
         self.resolve = resolve
         self.codes = codes
         self.types = types
-        self.scope: dict[str, Any] = {"BitMap": BitMap, "FunctorError": FunctorError}
-        self.lines: list[str] = []
-        self.depth = 0
+        super().__init__({"BitMap": BitMap, "FunctorError": FunctorError})
         self.bound: set[str] = set()
         self.locals: dict[str, int] = {}
         occurrences = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
@@ -101,7 +99,6 @@ class _Writer:
         self.fresh = False
         self.gather: tuple[int, int] | None = None
         self.rest = ""
-        self.loops = 0
         self.waiting: list[Literal] = []
 
     # The function as a whole
@@ -152,39 +149,6 @@ class _Writer:
 
     def _fanout(self, atom: Atom, bound: tuple[int, ...]) -> float:
         return self.resolve(atom).fanout(bound)
-
-    # Text
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    @contextmanager
-    def block(self, opening: str) -> Iterator[None]:
-        self.line(opening)
-        self.depth += 1
-        yield
-        self.depth -= 1
-
-    @contextmanager
-    def here(self) -> Iterator[None]:
-        """Come back to this depth, however deep the loops and tests inside went."""
-        depth = self.depth
-        yield
-        self.depth = depth
-
-    def enter(self, opening: str) -> None:
-        self.line(opening)
-        self.depth += 1
-        self.loops += opening.startswith("for ")
-
-    def name(self, stem: str, value: Any) -> str:
-        """A name in the function's scope for an object."""
-        for name, known in self.scope.items():
-            if known is value and name.startswith(stem):
-                return name
-        name = f"{stem}{len(self.scope)}"
-        self.scope[name] = value
-        return name
 
     # Terms
 
