@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -49,10 +50,11 @@ def measured(engine: str) -> Growth:
     return Growth(**in_process("benchmarks.memory", engine))
 
 
-def in_process(module: str, *arguments: object) -> Any:
+def in_process(module: str, *arguments: object, **environment: str) -> Any:
     """`python -m MODULE ARGUMENTS` in a process of its own: the JSON that it prints."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    variables = {**os.environ, **environment}
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=variables).stdout)
 
 
 def _hold_rederive() -> Callable[[], int]:
@@ -80,6 +82,21 @@ def resident() -> int:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return status("VmRSS")
+
+
+class _Heap(ctypes.Structure):
+    """What glibc's `mallinfo2` returns."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in "arena free_n fast_n mapped_n mapped _ fast used free top".split())
+
+
+def allocated() -> int:
+    """The bytes that are allocated and not freed: all of them where Python runs with `PYTHONMALLOC=malloc`."""
+    gc.collect()
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Heap
+    heap = mallinfo()
+    return int(heap.used) + int(heap.mapped)
 
 
 def _measure(engine: str) -> Growth:

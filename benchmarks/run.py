@@ -17,10 +17,10 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
 
-from benchmarks import closure, growth, memory
+from benchmarks import closure, growth, memory, modules, on_demand, tradeoff
 from benchmarks.report import Machine, Section, data, markdown, tables
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class Options:
     growth_edges: int
     sizes: tuple[int, ...]
     repeats: int
+    changes: int
     seed: int
+    docs: Path | None
 
 
 # Name, and how its `run` is called. A new benchmark is a file and a line here.
@@ -37,6 +39,9 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
     "closure": lambda o: closure.run(o.edges, o.repeats, o.seed),
     "memory": lambda o: memory.run(),
     "growth": lambda o: growth.run(o.sizes, o.growth_edges, o.repeats, o.seed),
+    "on_demand": lambda o: on_demand.run(o.changes, o.repeats, o.seed),
+    "modules": lambda o: modules.run(o.changes, o.seed),
+    "tradeoff": lambda o: tradeoff.run(o.changes // 2, o.seed, o.docs),
 }
 
 
@@ -53,26 +58,29 @@ def _sizes(text: str, least: int) -> tuple[int, ...]:
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"Which: {', '.join(BENCHMARKS)}. All, if none is named.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure as JSON.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write docs/benchmarks.md.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write docs/benchmarks.md, when all are run, and docs/tradeoff.md with its picture.")
+    ] = False,
     edges: Annotated[int, typer.Option(min=2, help="Random edges of the Debian graph to change.")] = 500,
     growth_edges: Annotated[int, typer.Option(min=2, help="Random edges of each growth graph to change.")] = 300,
     sizes: Annotated[str, typer.Option(help="Edges of the growth graphs.")] = "10000,100000,1000000",
     repeats: Annotated[int, typer.Option(min=1, help="How often to evaluate from scratch.")] = 3,
+    changes: Annotated[int, typer.Option(min=4, help="Random changes where no view is stored; half of them for tradeoff.")] = 200,
     seed: Annotated[int, typer.Option(help="What the random choices follow from.")] = 1,
 ) -> None:
     """Measure rederive beside DuckDB, in one run."""
     chosen = names or list(BENCHMARKS)
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         raise typer.BadParameter(f"unknown benchmark '{unknown[0]}'; known: {', '.join(BENCHMARKS)}")
-    options = Options(edges, growth_edges, _sizes(sizes, growth_edges), repeats, seed)
+    options = Options(edges, growth_edges, _sizes(sizes, growth_edges), repeats, changes, seed, DOCS if write else None)
     console, machine = Console(), Machine.this()
     console.print(f"{machine}\n", highlight=False, soft_wrap=True)
     sections = [section for name in chosen for section in measured(name, options, console)]
     if json_file is not None:
         json_file.write_text(json.dumps(data(machine, sections), indent=2) + "\n", encoding="utf-8")
-    if write:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(markdown(machine, sections), encoding="utf-8")
+    if write and set(chosen) == set(BENCHMARKS):  # a page of some of them would lose the others
+        DOCS.mkdir(exist_ok=True)
+        (DOCS / "benchmarks.md").write_text(markdown(machine, sections), encoding="utf-8")
     finish(sections, console)
 
 

@@ -103,7 +103,7 @@ def test_updates_of_the_other_sign_are_ignored(only: str, idle: str) -> None:
 
 def test_through_negation_the_other_half_is_left_out() -> None:
     db = rederive.open(strategy="filtration", only="plus")
-    db.define(CLOSURE + ".decl node(x: symbol) .decl off(x: symbol) off(x) :- node(x), !closure(\"r\", x). .output off")
+    db.define(CLOSURE + '.decl node(x: symbol) .decl off(x: symbol) off(x) :- node(x), !closure("r", x). .output off')
     db.load("node", [("a",), ("b",)])
     db.load("edge", [("r", "a"), ("a", "b")])
     with db.transaction() as tx:

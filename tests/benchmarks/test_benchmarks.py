@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import doctest
 import json
+from pathlib import Path
 
 import pytest
 
-from benchmarks import closure, growth, memory, peers, report, rounds
+import rederive
+from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, tradeoff
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
+from rederive.engines.base import Delta
+
+MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, tradeoff)
 
 
-@pytest.mark.parametrize("module", [closure, growth, memory, peers, report, rounds], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples_of(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -37,6 +42,87 @@ def test_a_round_that_does_not_come_back_is_noticed() -> None:
     assert (there.rows, there.verified) == ((("a", "b"), ("a", "c")), True)
     absent = rounds.one_round(db, ("c", "d"))  # deleting it changes nothing, inserting it does
     assert not absent.verified
+
+
+def test_a_delete_that_a_monotone_view_gains_by_is_noticed() -> None:
+    db = rederive.open()
+    db.define(".decl edge(x: number, y: number)  .decl rest(x: number)  rest(x) :- edge(x, _), !edge(_, x).  .output rest")
+    db.load_typed({"edge": [(1, 2), (2, 3)]})
+    assert not rounds.one_round(db, (1, 2), "rest").verified
+    assert rounds.one_round(db, (1, 2), "rest", monotone=False).verified
+
+
+@pytest.mark.parametrize("strategy", on_demand.STRATEGIES)
+def test_rows_left_sees_what_a_transaction_derives(strategy: str) -> None:
+    db = rederive.open(strategy=strategy)
+    db.define(closure.BASE + closure.RULES)
+    db.load_typed({"edge": [("a", "b"), ("b", "c"), ("a", "c")]})
+    assert on_demand.rows_left(db) == 0
+    db.engine.propagate({"edge": Delta(minus=(("b", "c"),))})
+    assert on_demand.rows_left(db) > 1  # the base relation's own change is one row
+    db.engine.commit()
+    assert on_demand.rows_left(db) == 0
+
+
+def test_on_demand_reports_rows_left() -> None:
+    round_ = rounds.Round(0.1, 0.1, 0.0, (3, 4), (("a", "b"),), True)
+    run = on_demand.Run([round_] * 2, [0, 7, 0, 0], 10, 20, 30, 40)
+    section = on_demand.section("filtration", run, 1.0, [(("a", "b"),), (("a", "c"),)])
+    assert [check.ok for check in section.checks] == [True, False]
+    assert next(figure for figure in section.figures if figure.name.startswith("rows left")).goal == Goal("0", False)
+
+
+def test_the_modules_are_layered() -> None:
+    library = modules.generate(seed=3)
+    homes = {p: home for p, home, _, _ in library.procedures}
+    upwards = [(m, p) for m, p in library.links if homes[p] >= m]
+    assert 0 < len(upwards) < len(library.links) / 50
+    assert not set(library.links).intersection(modules.new_links(library, library.modules, 50, seed=3))
+
+
+def test_the_modules_table_checks_its_answers() -> None:
+    every, one = modules.run(links=3, seed=1)
+    assert [figure.goal.text for figure in every.figures if figure.goal and "on_demand" in figure.name] == [
+        "5.5x",
+        "1.2x",
+        "15x",
+        "8.8x",
+    ]
+    assert len(one.figures) == len(every.figures) == 16
+    assert all(check.ok for section in (every, one) for check in section.checks)
+
+
+def test_strategies_that_lose_different_rows_are_noticed() -> None:
+    one, other = (tradeoff.Point(1.0, 0, 0, True, [[("a", x)], [("b", "c")]]) for x in "bc")
+    assert tradeoff.agree([one, one])
+    assert not tradeoff.agree([one, other])
+    shorter = tradeoff.Point(1.0, 0, 0, True, one.changes[:1])
+    assert tradeoff.agree([shorter, one])
+
+
+def test_the_page_and_the_picture_of_the_trade_off(tmp_path: Path) -> None:
+    points = {
+        name: {strategy: tradeoff.Point(10.0**-i, i * 1_000_000, i, True, []) for i, strategy in enumerate(case.strategies)}
+        for name, case in tradeoff.CASES.items()
+    }
+    tradeoff.write(points, tmp_path)
+    assert (tmp_path / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+    assert "| Star join with a sum | counting | 100 µs | 4 MB | 4 |" in (tmp_path / "tradeoff.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", tradeoff.CASES)
+def test_all_strategies_agree_on(name: str) -> None:
+    case = tradeoff.CASES[name]
+    points = {strategy: tradeoff.measured(name, strategy, 4, 2) for strategy in case.strategies}
+    assert all(check.ok for check in tradeoff.section(case, points, 4).checks)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_the_debian_closure() -> None:
+    for section in on_demand.run(edges=10, repeats=1, seed=2):
+        assert all(check.ok for check in section.checks)
+        assert all(figure.goal.met for figure in section.figures if figure.goal and figure.name.startswith("rows left"))
 
 
 def test_forms_of_a_report() -> None:

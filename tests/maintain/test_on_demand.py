@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import rederive
-from rederive.engines.base import Action, Operation
+from rederive.engines.base import Action, Operation, Propagation
 from rederive.ir.rules import Variant
 from rederive.ir.text import show_rule
 from rederive.lang import compile_program
@@ -17,10 +19,10 @@ CLOSURE = """
 closure(x, y) :- edge(x, y).
 closure(x, y) :- edge(x, z), closure(z, y).
 """
-SMALL = [tuple(pair) for pair in "fe ed ea ab dc bc cg".split()]
+SMALL: list[tuple[str, ...]] = [tuple(pair) for pair in "fe ed ea ab dc bc cg".split()]
 FAR = 500
 # G', "the rest of relation edge": a cycle with chords, and edges from it to g, but none into it
-REST = [edge for i in range(FAR) for edge in ((f"G{i}", f"G{(i + 1) % FAR}"), (f"G{i}", f"G{(i * 7 + 3) % FAR}"))]
+REST: list[tuple[str, ...]] = [(f"G{i}", f"G{j % FAR}") for i in range(FAR) for j in (i + 1, i * 7 + 3)]
 REST += [(f"G{i}", "g") for i in range(0, FAR, 50)]
 
 
@@ -44,7 +46,7 @@ def derived(db: rederive.Database, view: str) -> set[tuple[str, ...]]:
     return found
 
 
-def propagate(db: rederive.Database, *operations: Operation) -> rederive.engines.base.Propagation:
+def propagate(db: rederive.Database, *operations: Operation) -> Propagation:
     return db.engine.propagate(db.engine.net(operations))
 
 
@@ -153,14 +155,14 @@ def rewritten(rule: str) -> list[str]:
 
 
 def test_bindings_pass_from_the_changed_literal_to_the_others() -> None:
-    rules = rewritten("p(x, u) :- v(x, y), b(y, z), w(z, u).")
-    assert "D1 sup1_D1_p(x, z) :- v^del(x, y), b(y, z)." in rules
-    assert "M m_w^bf(z) :- sup1_D1_p(x, z)." in rules
-    assert "D1 p^del(x, u) :- sup1_D1_p(x, z), w(z, u)." in rules
-    assert "D3 sup1_D3_p(u, y) :- w^del(z, u), b(y, z)." in rules
-    assert "M m_v^fb(y) :- sup1_D3_p(u, y)." in rules
-    assert "I1 sup1_I1_p(x, z) :- v^ins(x, y), b^new(y, z)." in rules
-    assert "I1 p^ins(x, u) :- sup1_I1_p(x, z), w^new(z, u)." in rules
+    rules = [re.sub(r"sup\d+_", "sup_", rule) for rule in rewritten("p(x, u) :- v(x, y), b(y, z), w(z, u).")]
+    assert "D1 sup_D1_p(x, z) :- v^del(x, y), b(y, z)." in rules
+    assert "M m_w^bf(z) :- sup_D1_p(x, z)." in rules
+    assert "D1 p^del(x, u) :- sup_D1_p(x, z), w(z, u)." in rules
+    assert "D3 sup_D3_p(u, y) :- w^del(z, u), b(y, z)." in rules
+    assert "M m_v^fb(y) :- sup_D3_p(u, y)." in rules
+    assert "I1 sup_I1_p(x, z) :- v^ins(x, y), b^new(y, z)." in rules
+    assert "I1 p^ins(x, u) :- sup_I1_p(x, z), w^new(z, u)." in rules
 
 
 def test_base_relations_are_not_asked_for() -> None:
@@ -172,7 +174,7 @@ def test_negated_literals_come_last_and_are_asked_with_all_columns() -> None:
     rules = rewritten("p(x, y) :- !n(x), v(x, y), !w(x, y).")
     assert "M m_n^b(x) :- v^del(x, y)." in rules
     assert any(rule.startswith("M m_w^bb(x, y) :- sup") for rule in rules)
-    assert any(rule.startswith("D2 p^del(x, y) :- ") or rule.startswith("D1 p^del(x, y) :- ") for rule in rules)
+    assert any(rule.startswith("D2 p^del(x, y) :- ") for rule in rules)
     for rule in rules:
         body = rule.partition(" :- ")[2]
         positives = [i for i, literal in enumerate(body.split("), ")) if not literal.startswith("!")]
@@ -185,7 +187,6 @@ def test_idle_insertions_are_checked_by_a_question() -> None:
     assert "M m_p^bb(x, y) :- p^ins(x, y)." in rewritten("p(x, y) :- v(x, y), b(y, x).")
 
 
-@pytest.mark.xfail(reason="the rules of a view share the names of their supplementary relations")
 def test_a_supplementary_relation_belongs_to_one_rule() -> None:
     """Two rules under one name would be a union: the printed program would mean something else."""
     rules = rewritten("p(x, z) :- v(x, y), b(y, u), w(u, z). p(x, z) :- v(x, y), b(u, y), w(u, z).")

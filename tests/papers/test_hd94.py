@@ -135,7 +135,7 @@ def test_figure_4_a_disqualified_update_goes_no_further() -> None:
 def test_section_3_5_rules_come_and_go(strategy: str, view: str) -> None:
     """A rule's body is a query over one state, filtered in the other; what is actual is propagated."""
     db = rederive.open(strategy=strategy)
-    db.define(TC + ".decl from_a(y: symbol) from_a(y) :- tc(\"a\", y). .decl off(x: symbol) off(x) :- edge(_, x), !from_a(x).")
+    db.define(TC + '.decl from_a(y: symbol) from_a(y) :- tc("a", y). .decl off(x: symbol) off(x) :- edge(_, x), !from_a(x).')
     db.load("edge", [("a", "b"), ("b", "c"), ("x", "c"), ("x", "y")])
     gone = db.remove_rule(RULE_2)
     assert gone.changes[view].minus == [("a", "c")]

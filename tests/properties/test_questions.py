@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,20 +16,21 @@ from tests.properties.test_maintained_equals_recomputed import Scenario, apply, 
 
 
 @st.composite
-def bindings(draw: Draw, view: Signature) -> dict[int, object]:
+def bindings(draw: Draw, view: Signature) -> dict[int, Any]:
     """Values for some of a view's columns; seldom one that no row has."""
     columns = draw(st.sets(st.sampled_from(range(len(view.types))))) if view.types else set()
     absent = {"symbol": "never", "number": 77, "float": 7.5}
     return {i: draw(st.sampled_from([*DOMAIN[view.types[i]], absent[view.types[i]]])) for i in sorted(columns)}
 
 
-def matching(rows: set[Row], bound: dict[int, object]) -> list[Row]:
+def matching(rows: set[Row], bound: dict[int, Any]) -> list[Row]:
     return sorted(row for row in rows if all(row[i] == value for i, value in bound.items()))
 
 
-def atom(draw: Draw, view: Signature, bound: dict[int, object]) -> tuple[str, list[list[int]]]:
+def atom(draw: Draw, view: Signature, bound: dict[int, Any]) -> tuple[str, list[list[int]]]:
     """A query's text, and the columns that share a variable."""
-    terms, shared = [], {}
+    terms: list[str] = []
+    shared: dict[str, list[int]] = {}
     for i, kind in enumerate(view.types):
         if i in bound:
             terms.append(constant(bound[i]))

@@ -95,12 +95,16 @@ def run(
     max_tuples: Annotated[
         int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")
     ] = Limits().tuples,
+    memory: Annotated[
+        int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")
+    ] = Limits().memory // 2**20,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
-    db = open_database(strategy=strategy, precision=precision, only=only, engine=engine, limits=Limits(max_rounds, max_tuples))
+    limits = Limits(max_rounds, max_tuples, memory * 2**20)
+    db = open_database(strategy=strategy, precision=precision, only=only, engine=engine, limits=limits)
     commands.run(db, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 

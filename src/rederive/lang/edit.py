@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rederive.errors import StillNeeded, SyntaxProblem, UnknownName
@@ -43,6 +43,15 @@ def _form(statement: Statement) -> str:
 def without_definition(statements: Sequence[Statement], view: str) -> Statements:
     """The program without the rules of one view; its declaration stays."""
     return tuple(s for s in statements if not (isinstance(s, Clause) and any(head.relation == view for head in s.heads)))
+
+
+def without_facts(statements: Sequence[Statement], names: Collection[str]) -> Statements:
+    """The program without the facts of these relations."""
+
+    def fact(statement: Statement) -> bool:
+        return isinstance(statement, Clause) and statement.body is None and statement.heads[0].relation in names
+
+    return tuple(statement for statement in statements if not fact(statement))
 
 
 def without_view(statements: Sequence[Statement], view: str) -> Statements:

@@ -7,7 +7,7 @@ For a rule  p :- r1, ..., rn  and each influent ri, the partial differentials ar
 
 evaluated from the base relations upwards, breadth first; a change set is dropped when the wave has passed the views above it.
 *Strict* filters each set against the other state, so that it is exact; *nervous* does not, and may report a row that was there
-before, or one that stays.
+before, or one that stays. Still a nervous plus is in the new state, and a nervous minus was in the old one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from rederive.analysis.graph import Component
 from rederive.errors import StrategyError
-from rederive.ir.rules import Rule, Variant
+from rederive.ir.rules import Negation, Rule, Variant
 from rederive.maintain.filtration import ALL, filtration
 from rederive.maintain.materialized import deletion_rules, insertion_rules
-from rederive.maintain.program import Phase, Section, Semantics, Strategy
+from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
 
 
 def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nervous: bool = False) -> Section:
@@ -36,10 +36,22 @@ def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nerv
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     makers = (("deletions", Variant.DEL, deletion_rules), ("insertions", Variant.INS, insertion_rules))
     phases = tuple(
-        Phase(name, Semantics.SET, tuple(m for rule in rules for m in maker(rule)))
+        Phase(name, Semantics.SET, tuple(_guarded(m) for rule in rules for m in maker(rule)))
         for name, sign, maker in makers
         if sign in wanted
     )
     return replace(
         strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, not filtered", phases=phases
     )
+
+
+def _guarded(m: MaintenanceRule) -> MaintenanceRule:
+    """A nervous change of a negated relation may be none; the literal is tested in the rule's own state as well."""
+    (driver,) = m.drivers
+    assert driver is not None
+    assert m.origin is not None
+    negated = m.origin.body[driver]
+    if not isinstance(negated, Negation):
+        return m
+    state = Variant.OLD if m.rule.head.variant is Variant.DEL else Variant.NEW
+    return replace(m, rule=replace(m.rule, body=(*m.rule.body, Negation(negated.atom.as_variant(state)))))

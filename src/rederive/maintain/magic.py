@@ -80,6 +80,8 @@ def query_rules(
     for definition in definitions:
         if isinstance(definition, Aggregate):
             asks.append(_aggregate_question(question, definition))
+            if asks[-1].relation in inside:
+                rules.append(_aggregate_rule(question, definition, relations))
             continue
         one = _Rewriting(question, definition, relations, inside, names if supplementary else None)
         rules += one.rules()
@@ -104,6 +106,15 @@ def _aggregate_question(question: Question, aggregate: Aggregate) -> Question:
     """An aggregate asks for the rows of the groups that are bound; a bound result only restricts the answers."""
     group = tuple(sorted(aggregate.group[i] for i in question.bound if i < len(aggregate.group)))
     return Question(aggregate.source, group)
+
+
+def _aggregate_rule(question: Question, aggregate: Aggregate, relations: Mapping[str, Relation]) -> MaintenanceRule:
+    """The rule by which the groups asked for ask for their rows."""
+    view, source = relations[aggregate.relation], relations[aggregate.source]
+    groups = {column: Variable(view.columns[i].name) for i, column in enumerate(aggregate.group)}
+    asked = Atom(source.name, tuple(groups.get(i, Variable(c.name)) for i, c in enumerate(source.columns)))
+    asking = magic_atom(question, Atom(view.name, tuple(Variable(c.name) for c in view.columns)), view)
+    return MaintenanceRule("M", Rule(magic_atom(_aggregate_question(question, aggregate), asked, source), (asking,)), (0,))
 
 
 class _Rewriting:

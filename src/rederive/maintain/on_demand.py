@@ -14,8 +14,9 @@ rules. An engine that derives the old state behind its lookups runs Algorithm 1'
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from rederive.analysis.bindings import binding_pattern, join_order
 from rederive.analysis.graph import Component
@@ -29,15 +30,19 @@ from rederive.maintain.program import MaintenanceRule, Section, Strategy
 def on_demand(component: Component, program: Program) -> Section:
     """Algorithm 1's phases over a view that is not kept, and Algorithm 2's rules for `explain`."""
     kept = materialized(component, program)
-    rewritten = [demand_rules(m, program) for phase in kept.phases for m in phase.rules]
+    numbers = count(1)
+    rewritten = [demand_rules(m, program, numbers) for phase in kept.phases for m in phase.rules]
     rules = tuple(rule for one in rewritten for rule in one.rules)
     asked = dict.fromkeys(question for one in rewritten for question in one.asks)
     reason = "nothing is kept: the old state is derived where rules ask for it"
     return replace(kept, strategy=Strategy.ON_DEMAND, reason=reason, rewritten=rules + answering_rules(asked, program))
 
 
-def demand_rules(m: MaintenanceRule, program: Program) -> QueryRules:
-    """One maintenance rule in supplementary form, with the magic rules for its literals over views."""
+def demand_rules(m: MaintenanceRule, program: Program, numbers: Iterator[int]) -> QueryRules:
+    """One maintenance rule in supplementary form, with the magic rules for its literals over views.
+
+    `numbers` tell the supplementary relations of different rules apart.
+    """
     (driver, *_) = m.drivers
     assert driver is not None
     rest = [literal for i, literal in enumerate(m.rule.body) if i != driver]
@@ -49,7 +54,7 @@ def demand_rules(m: MaintenanceRule, program: Program) -> QueryRules:
         atom = literal.atom if isinstance(literal, Negation) else literal
         if isinstance(atom, Atom) and atom.variant in (Variant.OLD, Variant.NEW) and atom.relation in program.views:
             if len(before) > 1:
-                sup = _supplementary(m, len(rules) + 1, before, steps[i:])
+                sup = _supplementary(m, next(numbers), before, steps[i:])
                 rules.append(MaintenanceRule(m.label, Rule(sup, tuple(before)), (0,)))
                 before = [sup]
             asks.append(Question(atom.relation, binding_pattern(atom, _names(before))))

@@ -12,7 +12,7 @@ from rederive.ir.rules import Program
 from rederive.ir.terms import Constant, Row, Value, Variable
 from rederive.lang import compile_program, compile_query
 from rederive.lang.datalog import compile_statements, parse_statements
-from rederive.lang.edit import Statements, parse_rules, without_definition, without_rules, without_view
+from rederive.lang.edit import Statements, parse_rules, without_definition, without_facts, without_rules, without_view
 from rederive.lang.values import from_python, sort_key
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
@@ -105,11 +105,18 @@ class Database:
             raise UnknownRelation(name, (view for view in self.program.views if not self.program.relations[view].auxiliary))
 
     def _edit(self, statements: Statements) -> Result:
+        """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
         program = compile_statements(statements)
-        for base in self.program.bases:
-            if base in program.views and self.engine.size(base):
+        ruled = [name for name in self.program.bases if name in program.views]
+        for base in ruled:
+            if self.engine.size(base):
                 raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
-        result = self._redefine(statements, program, {}, always=True)
+        if ruled:  # facts that transactions took out of a base relation are not facts of the view
+            statements = without_facts(statements, ruled)
+            program = compile_statements(statements)
+        left = [fact for fact in program.facts if fact.relation in self.program.views]
+        facts = {name: [fact.row for fact in left if fact.relation == name] for name in {fact.relation for fact in left}}
+        result = self._redefine(statements, program, facts, always=True)
         assert result is not None
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
@@ -49,11 +50,16 @@ class ResidentEngine:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
         old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
         affected = affected_relations(old.program, new.program, initial or ())
-        told = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.relations]
+        told = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.views]
         before = {name: old.extent(name) for name in told if announce and name in old.program.relations}
+        parts = [view for view in new.bound if announce and view.question.view in affected]
+        parts_before = [view.rows(old) for view in parts]
         changes = {}
+        bound_changes = {}
         try:
             new.build(old, affected, initial or {})
+            for view, rows in zip(parts, parts_before, strict=True):
+                bound_changes[view.question] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in told if announce else ():
                 relation = new.program.relations.get(name) or old.program.relations[name]
                 after = new.extent(name) if name in new.program.relations else {}
@@ -62,8 +68,7 @@ class ResidentEngine:
             new.undo()
             raise
         self.installed = new
-        changed = {name: delta for name, delta in changes.items() if len(delta.plus) or len(delta.minus)}
-        return Propagation(changed, new.touched, {}, 0)
+        return Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
@@ -111,12 +116,8 @@ class ResidentEngine:
 
     def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Question, ViewDelta]:
         present = self.installed
-        changes = {
-            view.question: view.change(present.tables, present.program, self.codes)
-            for view in present.bound
-            if self._matters(view.patterns, net)
-        }
-        return {question: delta for question, delta in changes.items() if len(delta.plus) or len(delta.minus)}
+        views = [view for view in present.bound if self._matters(view.patterns, net)]
+        return _nonempty({view.question: view.change(present.tables, present.program, self.codes) for view in views})
 
     def _changes(self) -> dict[str, ViewDelta]:
         changes = {}
@@ -168,6 +169,7 @@ class ResidentEngine:
         self.installed.tables.forget()
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+        self.meter.touched = 0
         declared = self.program.relations[relation]
         wanted = {}
         for column, value in sorted(bindings.items()):
@@ -175,7 +177,6 @@ class ResidentEngine:
             if code is None:
                 return []
             wanted[column] = code
-        self.meter.touched = 0
         try:
             found = self._matching(self.installed.queries.source(relation, Variant.OLD), wanted)
             return self.codes.decode_rows(declared.types, found if declared.columns else (() for _ in found))
@@ -198,3 +199,10 @@ class ResidentEngine:
             return sum(len(leaf) for _, leaf in self.installed.queries.source(relation, Variant.OLD).items())
         finally:
             self.installed.queries.forget()
+
+
+_Name = TypeVar("_Name")
+
+
+def _nonempty(changes: Mapping[_Name, ViewDelta]) -> dict[_Name, ViewDelta]:
+    return {name: delta for name, delta in changes.items() if len(delta.plus) or len(delta.minus)}

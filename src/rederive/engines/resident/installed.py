@@ -85,15 +85,27 @@ class BoundView:
 
     def change(self, tables: Tables, program: Program, codes: Codes) -> ViewDelta:
         """Ask for it in both states."""
+        old, new = (self._rows_in(tables, state, codes) for state in (Variant.OLD, Variant.NEW))
+        return self.difference(old, new, program, codes)
+
+    def rows(self, installed: Installed) -> set[CodedRow]:
+        """Its rows in a program, where that has the view at all."""
+        if self.question.view not in installed.program.relations:
+            return set()
+        try:
+            return self._rows_in(installed.queries, Variant.OLD, installed.around.codes)
+        finally:
+            installed.queries.forget()
+
+    def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> ViewDelta:
         relation = program.relations[self.question.view]
+        return ViewDelta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
+
+    def _rows_in(self, tables: Tables, state: Variant, codes: Codes) -> set[CodedRow]:
+        relation = tables.program.relations[self.question.view]
         wanted = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.question.bindings]
         bound, key = tuple(i for i, _ in wanted), tuple(code for _, code in wanted)
-        single: Key = key[0] if len(key) == 1 else key
-        old, new = (self._rows(tables.source(relation.name, state), bound, single) for state in (Variant.OLD, Variant.NEW))
-        return ViewDelta(
-            Decodable(relation, tuple(new - old), codes),
-            Decodable(relation, tuple(old - new), codes),
-        )
+        return self._rows(tables.source(relation.name, state), bound, key[0] if len(key) == 1 else key)
 
     @staticmethod
     def _rows(source: Readable, bound: tuple[int, ...], key: Key) -> set[CodedRow]:
