@@ -100,7 +100,7 @@ def test_initial_rows(
 def test_duplicate_keys(db: rederive.Database, rows: list[tuple[str, int]]) -> None:
     before = state(db)
 
-    def refused(act: Callable[[], None]) -> None:
+    def refused(act: Callable[[], object]) -> None:
         with pytest.raises(DuplicateKey) as caught:
             act()
         assert caught.value.code == "duplicate_key"
