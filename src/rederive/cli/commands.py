@@ -87,7 +87,7 @@ def _trace_line(version: int, call: Call) -> str:
     sets = {name: getattr(call, name) for name in ("updates", "approximation", "disqualified", "actual")}
     fields = [f'"{name}": {_rows(rows)}' for name, rows in sets.items()]
     head = f'"version": {version}, "rule": {json.dumps(call.rule)}, "updated": {json.dumps(call.updated)}'
-    return f'{{{head}, "view": {json.dumps(call.view)}, {", ".join(fields)}}}\n'
+    return f'{{{head}, "view": {json.dumps(call.view)}, "sign": "{call.sign}", {", ".join(fields)}}}\n'
 
 
 def _versions(

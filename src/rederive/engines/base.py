@@ -86,12 +86,16 @@ class Propagation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One step of propagation and filtration: a rule run for a set of updates, as in HD94's Figure 3."""
+    """One step of propagation and filtration: a rule run for a set of updates, as in HD94's Figure 3.
+
+    `sign`: whether the rows found enter the view (plus) or leave it (minus).
+    """
 
     rule: str
     updated: str
     updates: tuple[Row, ...]
     view: str
+    sign: str
     approximation: tuple[Row, ...]
     disqualified: tuple[Row, ...]
     actual: tuple[Row, ...]

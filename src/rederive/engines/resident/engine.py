@@ -67,6 +67,7 @@ class ResidentEngine:
         except BaseException:
             new.undo()
             raise
+        new.accept()
         self.installed = new
         return Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
 
@@ -133,7 +134,7 @@ class ResidentEngine:
     def _watch(self, step: Step, updates: Leaves, *outcome: Leaves) -> None:
         if self.traces:
             sets = [self._rows_in(name, leaves) for name, leaves in ((step.updated, updates), *((step.head, o) for o in outcome))]
-            call = Call(show_rule(step.origin), step.updated, sets[0], step.head, *sets[1:])
+            call = Call(show_rule(step.origin), step.updated, sets[0], step.head, step.sign, *sets[1:])
             for trace in self.traces:
                 trace(call)
 

@@ -59,6 +59,7 @@ class Step:
     origin: Rule
     updated: str
     head: str
+    sign: str
 
 
 @dataclass(slots=True)

@@ -174,6 +174,10 @@ class Installed:
         for name in (*self.program.bases, *self.kept):
             self.queries.adopt(name, self.tables.table(name))
 
+    def accept(self) -> None:
+        """The program stands: what could be undone need not be remembered."""
+        self._added.clear()
+
     def undo(self) -> None:
         """Take the initial rows out of the base relations again, which the predecessor has too."""
         for table, rows in self._added:

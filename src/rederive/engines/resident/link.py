@@ -218,7 +218,8 @@ class Linker:
             types = variable_types(propagated, self.program.relations)
             into = Pending(views[m.rule.head.relation].target.pending)
             function = compile_rule(propagated, driver, into, self.tables.resolve, self.codes, types)
-            step = Step(function, m.origin, atom.relation, m.rule.head.relation)
+            sign = "minus" if m.rule.head.variant is Variant.DEL else "plus"
+            step = Step(function, m.origin, atom.relation, m.rule.head.relation, sign)
             if atom.relation in views and atom.variant is m.rule.head.variant:
                 steps.setdefault(atom.relation, []).append(step)
             else:
