@@ -29,11 +29,15 @@ def compile_program(text: str, name: str = "<text>", known: Program | None = Non
     closure(x, y) :- edge(x, y).
     closure(x, y) :- edge(x, z), closure(z, y).
     """
-    source = Source(name, text)
+    return extended(known if known is not None else Program({}, ()), parse_statements(text, name))
+
+
+def extended(known: Program, statements: Sequence[Statement]) -> Program:
+    """A program with more statements, as `compile_program` describes it."""
     try:
-        program = lower(parse_program(source), known if known is not None else Program({}, ()))
+        program = lower(statements, known)
     except RecursionError:
-        raise _too_deep(source) from None
+        raise _too_deep(statements[0].span.source) from None
     check_stratified(program)
     _check_keys(program)
     return program
@@ -50,9 +54,7 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[Statement, ...]:
 
 def compile_statements(statements: Sequence[Statement]) -> Program:
     """The program that these statements make together."""
-    program = lower(statements, Program({}, ()))
-    check_stratified(program)
-    return program
+    return extended(Program({}, ()), statements)
 
 
 def compile_query(text: str, program: Program) -> Atom:

@@ -10,8 +10,8 @@ from rederive.engines.base import DoesNotFit, Engine, Operation, Propagation, Qu
 from rederive.errors import IllTypedRow, Redefined, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Constant, Row, Value, Variable
-from rederive.lang import compile_program, compile_query
-from rederive.lang.datalog import compile_statements, parse_statements
+from rederive.lang import compile_query
+from rederive.lang.datalog import compile_statements, extended, parse_statements
 from rederive.lang.edit import Statements, parse_rules, without_definition, without_facts, without_rules, without_view
 from rederive.lang.values import from_python, sort_key
 from rederive.maintain.choose import AUTO, plan
@@ -63,12 +63,12 @@ class Database:
 
         On a database that has versions, what this does to monitored views, the first rows of new ones included, is a version too.
         """
-        program = compile_program(text, name, self.program)
+        added = parse_statements(text, name)
+        program = extended(self.program, added)
         facts: dict[str, list[Row]] = {}
         for fact in program.facts[len(self.program.facts) :]:
             facts.setdefault(fact.relation, []).append(fact.row)
-        statements = (*self._statements, *parse_statements(text, name))
-        return self._redefine(statements, program, facts, always=False)
+        return self._redefine((*self._statements, *added), program, facts, always=False)
 
     def add_rule(self, text: str) -> Result:
         """Add rules to views, or to relations without rows of their own: one version, with the exact change of every view above.

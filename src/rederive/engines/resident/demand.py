@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from pyroaring import BitMap
 
@@ -72,25 +72,21 @@ class Demand:
         return self.answers.table(self.relation.name).items()
 
 
-class Answers:
+class Answers(Protocol):
     """What is known so far about the views of one component, in one state of the database."""
 
-    def table(self, relation: str) -> Table:
-        raise NotImplementedError
+    def table(self, relation: str) -> Table: ...
 
     def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         """A function that makes the answers complete for a key of the bound columns."""
-        raise NotImplementedError
 
     def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
         """A function that settles which rows of a leaf hold."""
-        raise NotImplementedError
 
-    def clear(self) -> None:
-        raise NotImplementedError
+    def clear(self) -> None: ...
 
 
-class RuleAnswers(Answers):
+class RuleAnswers:
     """Answers by rules: one fixpoint over magic tables and views, which goes on where it stopped when more is asked."""
 
     def __init__(self, component: Component, program: Program, lower: Lower, codes: Codes, meter: Meter, limits: Limits) -> None:
@@ -185,7 +181,7 @@ class RuleAnswers(Answers):
         return self.targets[atom.relation].table if atom.relation in self.targets else self.lower(atom.relation)
 
 
-class GroupAnswers(Answers):
+class GroupAnswers:
     """Answers of an aggregate: the groups asked for are folded from their source rows."""
 
     def __init__(self, aggregate: Aggregate, groups: Groups, view: Relation, source: Readable, meter: Meter) -> None:
