@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
 from rederive.engines.base import Call, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
-from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, affected_relations, difference
+from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, difference
 from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Readable, Table, rows_of, whole_rows
 from rederive.ir.rules import Program, Variant

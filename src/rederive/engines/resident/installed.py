@@ -246,24 +246,6 @@ class Installed:
             self.queries.forget()
 
 
-def affected_relations(before: Program, after: Program, changed: Iterable[str]) -> set[str]:
-    """The relations whose rows may differ: changed bases, other definitions, and whatever reads one of these."""
-    affected = set(changed)
-    for name, relation in after.relations.items():
-        same = before.relations.get(name) == relation and before.definitions_of(name) == after.definitions_of(name)
-        if not same:
-            affected.add(name)
-    growing = True
-    while growing:
-        growing = False
-        for definition in after.definitions:
-            for edge in edges(definition):
-                if edge.source in affected and edge.target not in affected:
-                    affected.add(edge.target)
-                    growing = True
-    return affected
-
-
 def difference(relation: Relation, old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
     """Both sides of a change, from two whole answers."""
 

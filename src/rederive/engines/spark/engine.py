@@ -1,0 +1,203 @@
+"""The Spark engine: relations and views as data frames, transactions of any size as Spark jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rederive.analysis.affected import affected_relations
+from rederive.analysis.cost import Estimate
+from rederive.analysis.relevance import relevant
+from rederive.engines.base import Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.resident.fixpoint import Limits
+from rederive.engines.spark.installed import Installed
+from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.kept import Kept, KeptInSession
+from rederive.engines.spark.net import difference, net_frames, net_rows
+from rederive.engines.spark.relations import Growing
+from rederive.engines.spark.sources import Frame, Local, Source
+from rederive.ir.rules import Program, Variant
+from rederive.ir.terms import Row, Value
+from rederive.maintain.program import MaintenanceProgram
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRows:
+    """Rows of a change, wherever they are; they stay readable after the transaction."""
+
+    frames: tuple[Frame, ...]
+    jobs: Jobs
+
+    def __len__(self) -> int:
+        return sum(map(len, self.frames))
+
+    def decoded(self) -> list[Row]:
+        return [row for frame in self.frames for row in self.jobs.rows(frame)]
+
+
+class SparkEngine:
+    """See `engines.base.Engine`. Runs in a session of its own on the context of the one given."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession, limits: Limits | None = None, kept: Kept | None = None) -> None:
+        self.jobs = Jobs(spark)
+        self.limits = limits or Limits()
+        self.traces: list[Trace] = []
+        nothing = MaintenanceProgram(Program({}, ()), (), ())
+        self.installed = Installed(nothing, (), (), kept or KeptInSession(self.jobs), self.jobs, self.limits)
+
+    @property
+    def program(self) -> Program:
+        return self.installed.program
+
+    def install(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        initial: Mapping[str, Iterable[Row]] | None = None,
+        *,
+        bound: Sequence[Question] = (),
+        announce: bool = False,
+    ) -> Propagation:
+        frames = {n: self.jobs.frame(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
+        return self.install_frames(maintenance, monitored, frames, bound=bound, announce=announce)
+
+    def install_frames(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        initial: Mapping[str, Frame],
+        *,
+        bound: Sequence[Question] = (),
+        announce: bool = False,
+    ) -> Propagation:
+        """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
+        self.jobs.touched = 0
+        old = self.installed
+        affected = affected_relations(old.program, maintenance.program, initial)
+        new = old.successor(maintenance, monitored, bound, affected)
+        try:
+            new.build(affected, initial)
+            changes = self._announced(old, new, affected) if announce else {}
+            parts = self._announced_parts(old, new, affected) if announce else {}
+        finally:
+            old.forget()
+            new.forget()
+        self.installed = new
+        self.jobs.forget(new.kept.names)
+        return Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts))
+
+    def _announced(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, ViewDelta]:
+        touched = set(affected)
+        told = [n for n in new.monitored if n in touched] + [n for n in old.monitored if n not in new.program.views]
+        return {name: self._compared(old.extent(name), new.extent(name)) for name in told}
+
+    def _announced_parts(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Question, ViewDelta]:
+        touched = set(affected)
+        parts = [view.question for view in new.bound if view.question.view in touched]
+        return {part: self._compared(old.matching(part), new.matching(part)) for part in parts}
+
+    def _compared(self, before: Source | None, after: Source | None) -> ViewDelta:
+        """Both sides of a change, from two whole answers."""
+        known = before or after
+        assert known is not None
+        nothing = Local(known.types, frozenset())
+        one, other = before or nothing, after or nothing
+        return self._delta([difference(one, other, self.jobs)], [difference(other, one, self.jobs)])
+
+    def _delta(self, gone: Iterable[Frame], came: Iterable[Frame]) -> ViewDelta:
+        return ViewDelta(FrameRows(tuple(came), self.jobs), FrameRows(tuple(gone), self.jobs))
+
+    def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
+        present = self.installed
+        bound = [view.question for view in present.bound]
+        return self.install(present.maintenance, present.monitored, initial, bound=bound).touched
+
+    def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        return net_rows(operations, self.program.relations, self.installed.kept, self.jobs)
+
+    def net_frames(self, relation: str, inserts: DataFrame | None, deletes: DataFrame | None) -> tuple[Frame, Frame]:
+        """Of data frames of any size: the rows that leave a base relation and those that enter it."""
+        declared = self.program.relations[relation]
+        given = [
+            self.jobs.adopt(data, declared.types) if data is not None else Local(declared.types, frozenset())
+            for data in (inserts, deletes)
+        ]
+        return net_frames(declared, given[0], given[1], self.installed.kept.source(relation), self.jobs)
+
+    def propagate(self, net: Mapping[str, Delta]) -> Propagation:
+        relations = self.program.relations
+        patterns = self.installed.patterns
+        frames = {
+            name: (self.jobs.frame(delta.minus, relations[name].types), self.jobs.frame(delta.plus, relations[name].types))
+            for name, delta in net.items()
+        }
+        matters = any(relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
+        return self.propagate_frames(frames, matters=matters)
+
+    def propagate_frames(self, net: Mapping[str, tuple[Frame, Frame]], *, matters: bool = True) -> Propagation:
+        """`propagate` for rows that leave and rows that enter, of any size. Without `matters`, no view can be concerned."""
+        self.jobs.touched = 0
+        present = self.installed
+        try:
+            for name, (gone, came) in net.items():
+                present.relations.found(name, Variant.DEL).put([gone])
+                present.relations.found(name, Variant.INS).put([came])
+            if matters:
+                present.run()
+            skipped = sum(section.skipped_paths for section in present.maintenance.sections)
+            parts = {q: self._compared(*present.both_states(q)) for q in present.questions(net)}
+            return Propagation(self._changes(), self.jobs.touched, present.derived_sizes(), skipped, _nonempty(parts))
+        except BaseException:
+            self.rollback()
+            raise
+
+    def _changes(self) -> dict[str, ViewDelta]:
+        found = {name: [self._change(name, v).known for v in (Variant.DEL, Variant.INS)] for name in self.installed.monitored}
+        return _nonempty({name: self._delta(gone, came) for name, (gone, came) in found.items()})
+
+    def _change(self, name: str, variant: Variant) -> Growing:
+        return self.installed.relations.found(name, variant)
+
+    def commit(self) -> None:
+        self.installed.settle()
+        self._end()
+
+    def rollback(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self.installed.forget()
+        self.jobs.forget(self.installed.kept.names)
+
+    def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+        self.jobs.touched = 0
+        try:
+            return self.jobs.rows(self.installed.matching(Question(relation, tuple(sorted(bindings.items())))))
+        finally:
+            self._end()
+
+    def size(self, relation: str) -> int:
+        try:
+            found = self.installed.extent(relation)
+            return self.jobs.size(found) if found is not None else 0
+        finally:
+            self._end()
+
+    def estimates(self) -> Mapping[tuple[str, ...], Estimate]:
+        return {}
+
+    @property
+    def touched(self) -> int:
+        return self.jobs.touched
+
+
+_Name = TypeVar("_Name")
+
+
+def _nonempty(changes: Mapping[_Name, ViewDelta]) -> dict[_Name, ViewDelta]:
+    return {name: delta for name, delta in changes.items() if len(delta.plus) or len(delta.minus)}

@@ -1,0 +1,116 @@
+"""What rules derive, gathered: all rules of a round in one query, the errors of functors among the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rederive.engines.spark.jobs import SMALL, Jobs
+from rederive.engines.spark.sources import Frame, Local, Types, listed, shown
+from rederive.engines.spark.types import columns, from_spark, sql_type
+from rederive.errors import EvaluationError
+from rederive.ir.rules import Rule
+from rederive.ir.terms import Row
+from rederive.ir.text import show_rule
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A rule's SELECT. Where a functor may fail, its last column `e` says how. `rows`: its answer, where no query is needed."""
+
+    text: str
+    rule: Rule
+    fails: bool = False
+    rows: frozenset[Row] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The derivations of one relation. `large`: many rows are expected, which stay in Spark."""
+
+    types: Types
+    derivations: Sequence[Derivation]
+    large: bool = False
+
+    @property
+    def asked(self) -> list[Derivation]:
+        return [derivation for derivation in self.derivations if derivation.rows is None]
+
+    @property
+    def here(self) -> frozenset[Row]:
+        return frozenset[Row]().union(*(d.rows for d in self.derivations if d.rows is not None))
+
+
+def gather(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
+    """The distinct rows of several derivations; where one of them fails, its error is raised."""
+    return gather_all({"": Wanted(types, derivations)}, jobs)[""]
+
+
+def gather_all(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame]:
+    """The same for several relations: one query for all that may be small, one more for each that is not."""
+    small = {name: one for name, one in wanted.items() if not one.large}
+    found = _collected(small, jobs)
+    if found is None:
+        return {name: _kept(one, jobs) for name, one in wanted.items()}
+    return found | {name: _kept(one, jobs) for name, one in wanted.items() if one.large}
+
+
+def _collected(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame] | None:
+    """The rows of all of them in the driver, or None where these are too many."""
+    found = {name: set(one.here) for name, one in wanted.items()}
+    if any(one.asked for one in wanted.values()):
+        rows = jobs.session.sql(_tagged(wanted)).limit(SMALL + 1).collect()
+        if len(rows) > SMALL:
+            return None
+        _sort_out(rows, wanted, found)
+    if any(len(rows) > SMALL for rows in found.values()):
+        return None
+    jobs.touched += sum(map(len, found.values()))
+    return {name: Local(wanted[name].types, frozenset(rows)) for name, rows in found.items()}
+
+
+def _tagged(wanted: Mapping[str, Wanted]) -> str:
+    """All rows with the number of their relation and of their rule, an error, and columns of their relation's own."""
+    slots = [(name, type) for name, one in wanted.items() for type in shown(one.types)]
+    selects = []
+    for tag, (name, one) in enumerate(wanted.items()):
+        for number, derivation in enumerate(one.asked):
+            own = iter(columns(one.types))
+            values = [next(own) if owner == name else f"CAST(NULL AS {sql_type(type)})" for owner, type in slots]
+            aliased = (f"{value} AS k{i}" for i, value in enumerate(values))
+            error = "e" if derivation.fails else "CAST(NULL AS STRING)"
+            selects.append(f"SELECT {tag} AS t, {number} AS n, {error} AS e, {', '.join(aliased)} FROM ({derivation.text})")
+    return " UNION ALL ".join(selects)
+
+
+def _sort_out(rows: Sequence[Any], wanted: Mapping[str, Wanted], found: dict[str, set[Row]]) -> None:
+    """Give each relation its rows; raise the first error."""
+    start = 3
+    for tag, (name, one) in enumerate(wanted.items()):
+        end = start + len(shown(one.types))
+        mine = [row for row in rows if row[0] == tag]
+        for row in mine:
+            if row[2] is not None:
+                raise failed(row[2], one.asked[row[1]].rule)
+        found[name].update(from_spark((row[start:end] for row in mine), one.types))
+        start = end
+
+
+def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
+    """Many rows, kept by Spark."""
+    if not wanted.derivations:
+        return Local(wanted.types, frozenset())
+    for derivation in wanted.derivations:
+        if derivation.fails:
+            for (error,) in jobs.few(f"SELECT e FROM ({derivation.text}) WHERE e IS NOT NULL LIMIT 1"):
+                raise failed(error, derivation.rule)
+    chosen = listed(wanted.types)
+    text = " UNION ALL ".join(f"SELECT {chosen} FROM ({derivation.text})" for derivation in wanted.derivations)
+    return jobs.materialise(f"SELECT DISTINCT {chosen} FROM ({text})", wanted.types)
+
+
+def failed(message: str, rule: Rule) -> EvaluationError:
+    """A functor's error in the words of the program: its rule and where that stands."""
+    place = f"the rule {rule.span}: {rule.span.text}" if rule.span else show_rule(rule)
+    return EvaluationError(f"{message}, in {place}")

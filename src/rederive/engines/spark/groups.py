@@ -1,0 +1,175 @@
+"""Aggregates by affected group.
+
+Counts and sums of whole numbers are kept beside the view, for each group, and moved by the changed rows alone. A minimum or
+maximum looks at its group again only when the row that held it leaves. What Spark does not sum exactly is folded anew, for the
+affected groups.
+"""
+
+from __future__ import annotations
+
+from rederive.engines.resident.functors import RANGES
+from rederive.engines.spark.folds import SUM, check_sums, exactly_native, folded, value_type
+from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.kept import Kept
+from rederive.engines.spark.relations import Relations
+from rederive.engines.spark.sources import Frame, Local, Source, Types, listed
+from rederive.engines.spark.types import column, columns, sql_type
+from rederive.ir.rules import Aggregate, Function, Variant
+from rederive.ir.terms import NUMBER, Kind, Type
+
+TOTAL = Type(Kind.DECIMAL, 38, 0)
+
+
+def beside(name: str) -> str:
+    """What an aggregate keeps beside its view: for each group the number of rows and their sum."""
+    return f"{name}.totals"
+
+
+def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> None:
+    """The first evaluation."""
+    source = _source(aggregate, relations, Variant.OLD)
+    types = relations.types(aggregate.relation)
+    if source.empty:
+        kept.write(aggregate.relation, Local(types, frozenset()))
+        if _moved_by_rows(aggregate, relations):
+            kept.write(beside(aggregate.relation), Local(_totals_types(types), frozenset()))
+        return
+    rows = f"SELECT {listed(source.types)} FROM {source.text()}"
+    if not _moved_by_rows(aggregate, relations):
+        kept.write(aggregate.relation, folded(aggregate, relations.program, rows, jobs))
+        return
+    totals = jobs.materialise(_totals(aggregate, [(rows, 1)]), _totals_types(types))
+    kept.write(beside(aggregate.relation), totals)
+    kept.write(aggregate.relation, jobs.materialise(_results(aggregate, relations, totals, jobs), types))
+
+
+def change(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> dict[str, tuple[Source, Source]]:
+    """The exact change of the view, and of what is kept beside it."""
+    if _moved_by_rows(aggregate, relations):
+        return _move(aggregate, relations, kept, jobs)
+    touched = _touched(aggregate, relations, jobs)
+    old = _of_groups(kept.source(aggregate.relation), touched, range(len(aggregate.group)))
+    before = jobs.materialise(old, relations.types(aggregate.relation))
+    _replace(aggregate, relations, before, _again(aggregate, relations, touched, jobs), jobs)
+    return {}
+
+
+def compare(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> None:
+    """An aggregate that is not kept: the affected groups in both states."""
+    touched = _touched(aggregate, relations, jobs)
+    bound = tuple(range(len(aggregate.group)))
+    states = []
+    for state in (Variant.OLD, Variant.NEW):
+        lazy = relations.state(aggregate.relation, state)
+        assert not isinstance(lazy, Source)
+        lazy.ask(bound, touched)
+        rows = lazy.source()
+        text = _of_groups(rows, touched, bound)
+        states.append(Local(rows.types, frozenset()) if rows.empty else jobs.materialise(text, rows.types))
+    _replace(aggregate, relations, states[0], states[1], jobs)
+
+
+def _replace(aggregate: Aggregate, relations: Relations, before: Frame, after: Frame, jobs: Jobs) -> None:
+    """A group whose result stays the same appears in neither change."""
+    relations.found(aggregate.relation, Variant.DEL).put([jobs.minus(before, [after])])
+    relations.found(aggregate.relation, Variant.INS).put([jobs.minus(after, [before])])
+
+
+def _source(aggregate: Aggregate, relations: Relations, state: Variant) -> Source:
+    found = relations.state(aggregate.source, state)
+    assert isinstance(found, Source)
+    return found
+
+
+def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[str, int]]:
+    """The source's changed rows as queries, and how often each counts."""
+    tables = ((relations.found(aggregate.source, v).source, times) for v, times in ((Variant.DEL, -1), (Variant.INS, 1)))
+    return [(f"SELECT {listed(table.types)} FROM {table.text()}", times) for table, times in tables if not table.empty]
+
+
+def _touched(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
+    groups = ", ".join(f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)) or "TRUE AS c0"
+    texts = [f"SELECT {groups} FROM ({text})" for text, _ in _changes(aggregate, relations)]
+    types = relations.types(aggregate.relation)[:-1]
+    return jobs.materialise(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(texts)})", types)
+
+
+def _of_groups(source: Source, groups: Frame, positions: range | tuple[int, ...]) -> str:
+    """The rows of a source that belong to some groups; `positions` are the group's columns in it."""
+    same = " AND ".join(f"s.{column(p)} <=> g.{column(i)}" for i, p in enumerate(positions)) or "TRUE"
+    hint = "/*+ BROADCAST(g) */ " if groups.small else ""
+    return f"SELECT {hint}s.* FROM {source.text()} s LEFT SEMI JOIN {groups.text()} g ON {same}"
+
+
+def _again(aggregate: Aggregate, relations: Relations, touched: Frame, jobs: Jobs) -> Frame:
+    """Fold the affected groups in the new state."""
+    source = _source(aggregate, relations, Variant.NEW)
+    if source.empty:
+        return Local(relations.types(aggregate.relation), frozenset())
+    return folded(aggregate, relations.program, _of_groups(source, touched, aggregate.group), jobs)
+
+
+# Totals that are moved by the changed rows
+
+
+def _moved_by_rows(aggregate: Aggregate, relations: Relations) -> bool:
+    summable = aggregate.function in (Function.COUNT, Function.SUM)
+    return summable and exactly_native(aggregate, value_type(aggregate, relations.program))
+
+
+def _totals_types(types: Types) -> Types:
+    return (*types[:-1], NUMBER, TOTAL)
+
+
+def _totals(aggregate: Aggregate, rows: list[tuple[str, int]]) -> str:
+    """For each group of the rows: how many there are, and their sum; each row counted so many times."""
+    summed = aggregate.function is Function.SUM
+    parts = (f"SELECT *, {times}L AS times FROM ({text})" for text, times in rows)
+    groups = [f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)]
+    number, total = column(len(groups)), column(len(groups) + 1)
+    value = f"sum(CAST({column(aggregate.value or 0)} AS {SUM}) * times)" if summed else "0"
+    by = f"GROUP BY {', '.join(column(c) for c in aggregate.group)}" if aggregate.group else "HAVING count(*) > 0"
+    chosen = [*groups, f"sum(times) AS {number}", f"CAST({value} AS {SUM}) AS {total}"]
+    return f"SELECT {', '.join(chosen)} FROM ({' UNION ALL '.join(parts)}) {by}"
+
+
+def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> str:
+    """The view's rows from the totals of groups that have rows; a sum must fit its type."""
+    number, total = column(len(aggregate.group)), column(len(aggregate.group) + 1)
+    groups = columns(totals.types)[:-2]
+    if aggregate.function is Function.COUNT:
+        return f"SELECT {', '.join([*groups, number])} FROM {totals.text()} WHERE {number} > 0"
+    value = value_type(aggregate, relations.program)
+    assert value is not None
+    low, high = RANGES[value.kind]
+    text = f"SELECT 1 FROM {totals.text()} WHERE {number} > 0 AND ({total} < {low} OR {total} > {high}) LIMIT 1"
+    check_sums(aggregate, value, text, jobs)
+    result = f"CAST({total} AS {sql_type(value)}) AS {number}"
+    return f"SELECT {', '.join([*groups, result])} FROM {totals.text()} WHERE {number} > 0"
+
+
+def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> dict[str, tuple[Source, Source]]:
+    """Totals of the affected groups before and after, and the view's rows that follow from them."""
+    name, types = aggregate.relation, relations.types(aggregate.relation)
+    all_types = _totals_types(types)
+    moved = jobs.materialise(_totals(aggregate, _changes(aggregate, relations)), all_types)
+    width = len(aggregate.group)
+    before = jobs.materialise(_of_groups(kept.source(beside(name)), moved, range(width)), all_types)
+    groups = columns(types)[:-1]
+    number, total = column(width), column(width + 1)
+    both = union_all(before, moved)
+    by = f"GROUP BY {', '.join(groups)}" if groups else ""
+    chosen = ", ".join([*groups, f"sum({number}) AS {number}", f"CAST(sum({total}) AS {SUM}) AS {total}"])
+    after = jobs.materialise(f"SELECT * FROM (SELECT {chosen} FROM ({both}) {by}) WHERE {number} > 0", all_types)
+    rows = [_rows(aggregate, relations, totals, jobs) for totals in (before, after)]
+    _replace(aggregate, relations, rows[0], rows[1], jobs)
+    return {beside(name): (before, after)}
+
+
+def _rows(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> Frame:
+    types = relations.types(aggregate.relation)
+    return Local(types, frozenset()) if totals.empty else jobs.materialise(_results(aggregate, relations, totals, jobs), types)
+
+
+def union_all(*frames: Frame) -> str:
+    return " UNION ALL ".join(f"SELECT {listed(frame.types)} FROM {frame.text()}" for frame in frames)

@@ -1,0 +1,168 @@
+"""Queries as Spark jobs. What they find comes to the driver where it is little, and is cut off from its lineage otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+from pyspark.sql import DataFrame, SparkSession
+
+from rederive.engines.spark.functions import Functions
+from rederive.engines.spark.sources import Distributed, Frame, Local, Source, Types, listed, same
+from rederive.engines.spark.types import columns, from_arrow, from_spark, schema, to_arrow
+from rederive.ir.terms import Row
+
+SMALL = 2_000  # rows that are kept in the driver
+_BY_FILE = 100_000  # rows from which on Spark reads a file sooner than it takes them from the driver
+
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.limit.initialNumPartitions": "100000",  # a small answer is collected in one job
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+
+
+class Jobs:
+    """A session of our own on the given one's context: its configuration and its temporary views stay as they were."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.session = spark.newSession()
+        for key, value in _SETTINGS.items():
+            self.session.conf.set(key, value)
+        self.functions = Functions(self.session)
+        self.touched = 0
+        self._numbers = count(1)
+        self._named: set[str] = set()
+        self._what = ""
+
+    # Names
+
+    @contextmanager
+    def described(self, what: str) -> Iterator[None]:
+        """Jobs run inside say in Spark's pages what they are for."""
+        before, self._what = self._what, what
+        self.session.sparkContext.setJobDescription(what)
+        try:
+            yield
+        finally:
+            self._what = before
+            self.session.sparkContext.setJobDescription(before or None)  # type: ignore[arg-type]
+
+    def named(self, data: DataFrame, types: Types, rows: int) -> Distributed:
+        """Give data a name that queries can use."""
+        name = f"rederive_{next(self._numbers)}"
+        data.createOrReplaceTempView(name)
+        self._named.add(name)
+        return Distributed(types, name, data, rows)
+
+    def forget(self, keep: Iterable[str]) -> None:
+        """Drop all names but these."""
+        for name in self._named.difference(keep):
+            self.session.catalog.dropTempView(name)
+        self._named.intersection_update(keep)
+
+    # Rows in
+
+    def frame(self, rows: Iterable[Row], types: Types) -> Frame:
+        """Rows of the driver."""
+        found = frozenset(rows)
+        return Local(types, found) if len(found) <= SMALL else self.distribute(found, types)
+
+    def distribute(self, rows: Iterable[Row], types: Types) -> Distributed:
+        table = to_arrow(rows, types)
+        if table.num_rows < _BY_FILE:
+            data = self.session.createDataFrame(table, schema=schema(types))
+        else:
+            path = Path(mkdtemp(prefix="rederive-")) / "rows.parquet"
+            pyarrow.parquet.write_table(table, path)
+            data = self.session.read.schema(schema(types)).parquet(str(path))
+        return self.named(data, types, table.num_rows)
+
+    def adopt(self, data: DataFrame, types: Types) -> Frame:
+        """The distinct rows of a data frame of any session, its columns in our order."""
+        session = self.session
+        assert session._jvm is not None
+        dataset = session._jvm.org.apache.spark.sql.classic.Dataset
+        ours = DataFrame(dataset.ofRows(session._jsparkSession, data._jdf.logicalPlan()), session)
+        return self.settled(ours.toDF(*columns(types)).distinct(), types)
+
+    # Rows out
+
+    def few(self, text: str) -> list[Any]:
+        """All rows of an answer that is known to be small."""
+        return self.session.sql(text).collect()
+
+    def rows(self, source: Source) -> list[Row]:
+        """All rows of a source, however many."""
+        return list(source.rows) if isinstance(source, Local) else from_arrow(self.table(source), source.types)
+
+    def table(self, source: Source) -> pa.Table:
+        """The same as an Arrow table."""
+        match source:
+            case Local(types, rows):
+                return to_arrow(rows, types)
+            case Distributed():
+                return source.data.toArrow()  # the data outlives its name
+            case _:
+                return self.session.sql(f"SELECT {listed(source.types)} FROM {source.text()}").toArrow()
+
+    def size(self, source: Source) -> int:
+        match source:
+            case Local() | Distributed():
+                return len(source)
+            case _:
+                (row,) = self.few(f"SELECT count(*) FROM {source.text()}")
+                return int(row[0])
+
+    # Sets
+
+    def materialise(self, text: str, types: Types) -> Frame:
+        """The rows of a query that gives no two alike."""
+        return self.settled(self.session.sql(text), types)
+
+    def minus(self, frame: Frame, known: Iterable[Source]) -> Frame:
+        """The rows of a frame that are in none of the sources. A small frame asks a large source for its own rows only."""
+        for source in known:
+            if frame.empty or source.empty:
+                continue
+            match frame, source:
+                case Local(), Local():
+                    frame = Local(frame.types, frame.rows - source.rows)
+                case Local(), _:
+                    frame = Local(frame.types, frame.rows.difference(self.common(frame, source).rows))
+                case _:
+                    text = f"SELECT f.* FROM {frame.text()} f LEFT ANTI JOIN {source.text()} k ON {same(frame.types, 'f', 'k')}"
+                    frame = self.settled(self.session.sql(text), frame.types)
+        return frame
+
+    def common(self, few: Local, source: Source) -> Local:
+        """The rows of a small frame that a source has as well."""
+        if isinstance(source, Local):
+            return Local(few.types, few.rows & source.rows)
+        hint = "/*+ BROADCAST(f) */ " if few.rows else ""
+        text = f"SELECT {hint}k.* FROM {source.text()} k LEFT SEMI JOIN {few.text()} f ON {same(few.types, 'k', 'f')}"
+        return Local(few.types, frozenset(from_spark(self.few(text), few.types)))
+
+    def both(self, frame: Frame, source: Source) -> Frame:
+        """The rows of a frame that a source has as well."""
+        if isinstance(frame, Local):
+            return self.common(frame, source)
+        text = f"SELECT f.* FROM {frame.text()} f LEFT SEMI JOIN {source.text()} k ON {same(frame.types, 'f', 'k')}"
+        return self.settled(self.session.sql(text), frame.types)
+
+    def settled(self, data: DataFrame, types: Types) -> Frame:
+        """Run a query once: its rows come to the driver where they are few, and are else kept by Spark without their lineage."""
+        kept = data.localCheckpoint(eager=False)
+        number = kept.count()
+        self.touched += number
+        if number <= SMALL:
+            return Local(types, frozenset(from_spark(kept.collect() if number else (), types)))
+        return self.named(kept, types, number)

@@ -1,0 +1,73 @@
+"""The net effect of a transaction: what is left when opposite and idle changes cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rederive.engines.base import Delta, Operation
+from rederive.engines.resident.codes import Codes
+from rederive.engines.resident.net import net_effect
+from rederive.engines.resident.table import Table
+from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.kept import Kept
+from rederive.engines.spark.sources import Frame, Local, Source, listed, overlay, same
+from rederive.engines.spark.types import column, columns, from_spark
+from rederive.errors import DuplicateKey
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+
+
+def net_rows(operations: Sequence[Operation], relations: Mapping[str, Relation], kept: Kept, jobs: Jobs) -> Mapping[str, Delta]:
+    """Of operations in order: the rows that they are about, or that share a key with one of them, are fetched in one query for
+    each relation; the rest is the resident engine's."""
+    codes = Codes()
+    tables = {}
+    for name in dict.fromkeys(operation.relation for operation in operations):
+        relation = relations[name]
+        rows = (row for operation in operations if operation.relation == name for row in operation.rows)
+        tables[name] = Table(name, relation.arity)
+        tables[name].load(codes.encode_rows(relation.types, _concerned(relation, frozenset(rows), kept.source(name), jobs)))
+    return net_effect(operations, relations, tables, codes)
+
+
+def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: Jobs) -> list[Row]:
+    """The rows of a base relation that a transaction speaks of."""
+    if isinstance(source, Local):
+        return list(source.rows)
+    given = jobs.frame(rows, relation.types)
+    on = [column(i) for i in relation.key] or columns(relation.types)
+    matching = " AND ".join(f"s.{c} <=> f.{c}" for c in on)
+    text = f"SELECT /*+ BROADCAST(f) */ s.* FROM {source.text()} s LEFT SEMI JOIN {given.text()} f ON {matching}"
+    return from_spark(jobs.few(text), relation.types)
+
+
+def net_frames(relation: Relation, inserts: Frame, deletes: Frame, source: Source, jobs: Jobs) -> tuple[Frame, Frame]:
+    """Of deletes, then inserts, of any size: the rows that leave and those that enter."""
+    gone = jobs.both(jobs.minus(deletes, [inserts]), source)
+    came = jobs.minus(inserts, [source])
+    check_keys(relation, overlay(source, gone, [came]), came, jobs)
+    return gone, came
+
+
+def check_keys(relation: Relation, state: Source, came: Source, jobs: Jobs) -> None:
+    """Refuse a state in which two rows share the key of a row that entered."""
+    if not relation.key or came.empty:
+        return
+    key = [column(i) for i in relation.key]
+    near = " AND ".join(f"s.{c} <=> k.{c}" for c in key)
+    rows = f"SELECT s.* FROM {state.text()} s LEFT SEMI JOIN {came.text()} k ON {near}"
+    shared = f"SELECT {', '.join(key)} FROM ({rows}) GROUP BY {', '.join(key)} HAVING count(*) > 1 LIMIT 1"
+    pairs = f"SELECT s.* FROM {state.text()} s LEFT SEMI JOIN ({shared}) k ON {near} LIMIT 2"
+    found = from_spark(jobs.few(pairs), relation.types)
+    if found:
+        raise DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], found[0], found[1])
+
+
+def difference(one: Source, other: Source, jobs: Jobs) -> Frame:
+    """The rows of one source that another has not."""
+    types = one.types
+    if isinstance(one, Local):
+        return jobs.minus(one, [other])
+    if other.empty:
+        return jobs.materialise(f"SELECT {listed(types)} FROM {one.text()}", types)
+    return jobs.materialise(f"SELECT o.* FROM {one.text()} o LEFT ANTI JOIN {other.text()} k ON {same(types, 'o', 'k')}", types)

@@ -1,0 +1,65 @@
+"""Rules run as queries: literal by literal in join order, asking for the rows that are derived on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rederive.analysis.bindings import join_order
+from rederive.analysis.types import variable_types
+from rederive.engines.spark.gather import Derivation, gather
+from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.relations import Bound, Lazy
+from rederive.engines.spark.select import Select
+from rederive.engines.spark.sources import Frame, Source
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Relation, Rule
+
+Find = Callable[[Atom], Source | Lazy]
+
+
+def derivation(
+    rule: Rule, driver: int | None, delta: Frame | None, find: Find, jobs: Jobs, relations: Mapping[str, Relation]
+) -> Derivation | None:
+    """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing."""
+    select = Select(jobs.functions, variable_types(rule, relations))
+    rest = list(rule.body)
+    if driver is not None:
+        atom = rest.pop(driver)
+        assert isinstance(atom, Atom)
+        source = delta if delta is not None else find(atom)
+        if not isinstance(source, Source) or source.empty:
+            return None
+        select.join(atom, source)
+    for step in join_order(rest, frozenset(select.columns)):
+        if not _joined(step.literal, step.bound, select, find, jobs, rule, relations):
+            return None
+    return Derivation(select.head(rule.head), rule, bool(select.errors), select.projected(rule.head.terms))
+
+
+def _joined(
+    literal: Literal, bound: Bound, select: Select, find: Find, jobs: Jobs, rule: Rule, relations: Mapping[str, Relation]
+) -> bool:
+    """Add a literal to the query; False where nothing can be left of it."""
+    match literal:
+        case Comparison():
+            select.compare(literal)
+        case Negation(atom):
+            source = _rows(find(atom), atom, tuple(range(len(atom.terms))), select, jobs, rule, relations)
+            select.exclude(atom, source)
+        case Atom():
+            source = _rows(find(literal), literal, bound, select, jobs, rule, relations)
+            if source.empty:
+                return False
+            select.join(literal, source)
+    return True
+
+
+def _rows(
+    found: Source | Lazy, atom: Atom, bound: Bound, select: Select, jobs: Jobs, rule: Rule, relations: Mapping[str, Relation]
+) -> Source:
+    """The rows of an atom. Where they are derived on demand, they are asked for with the bindings at hand."""
+    if isinstance(found, Source):
+        return found
+    terms = tuple(atom.terms[i] for i in bound)
+    types = tuple(relations[atom.relation].columns[i].type for i in bound)
+    found.ask(bound, gather([Derivation(select.bindings(terms), rule, rows=select.projected(terms))], types, jobs))
+    return found.source()

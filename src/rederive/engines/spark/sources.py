@@ -1,0 +1,149 @@
+"""Where the rows of a relation are: few in the driver, many in Spark, or a combination of both.
+
+Every source knows its column types; whether it is `empty` for certain, so that nothing needs to be asked; whether it is `small`
+enough to be sent to every worker; and its `text`, an item of a FROM clause without an alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame
+
+from rederive.engines.spark.types import columns, literal, sql_type
+from rederive.ir.terms import BOOLEAN, Row, Type
+
+Types = tuple[Type, ...]
+BROADCAST_ROWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Rows in the driver, written into the query that reads them."""
+
+    types: Types
+    rows: frozenset[Row]
+
+    @property
+    def empty(self) -> bool:
+        return not self.rows
+
+    @property
+    def small(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def text(self) -> str:
+        if not self.rows:
+            typed = zip(shown(self.types), columns(self.types), strict=True)
+            nothing = ", ".join(f"CAST(NULL AS {sql_type(t)}) AS {c}" for t, c in typed)
+            return f"(SELECT {nothing} WHERE FALSE)"
+        types = shown(self.types)
+        rows = (", ".join(literal(v, t) for v, t in zip(row or (True,), types, strict=True)) for row in self.rows)
+        return f"(SELECT * FROM VALUES {', '.join(f'({row})' for row in rows)} AS v({', '.join(columns(self.types))}))"
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """Rows in Spark, under the name of a temporary view."""
+
+    types: Types
+    name: str
+    data: DataFrame
+    count: int
+
+    @property
+    def empty(self) -> bool:
+        return not self.count
+
+    @property
+    def small(self) -> bool:
+        return self.count <= BROADCAST_ROWS
+
+    def __len__(self) -> int:
+        return self.count
+
+    def text(self) -> str:
+        return self.name
+
+
+Frame: TypeAlias = Local | Distributed  # rows that are at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of parts that have none in common."""
+
+    types: Types
+    parts: tuple[Source, ...]
+
+    @property
+    def empty(self) -> bool:
+        return all(part.empty for part in self.parts)
+
+    @property
+    def small(self) -> bool:
+        return all(part.small for part in self.parts)
+
+    def text(self) -> str:
+        parts = [part for part in self.parts if not part.empty] or list(self.parts[:1])
+        if len(parts) == 1:
+            return parts[0].text()
+        return f"({' UNION ALL '.join(f'SELECT {listed(self.types)} FROM {part.text()}' for part in parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """The rows of one source that another one has not."""
+
+    one: Source
+    other: Source
+
+    @property
+    def types(self) -> Types:
+        return self.one.types
+
+    @property
+    def empty(self) -> bool:
+        return self.one.empty
+
+    @property
+    def small(self) -> bool:
+        return self.one.small
+
+    def text(self) -> str:
+        if self.other.empty:
+            return self.one.text()
+        hint = " /*+ BROADCAST(g) */" if self.other.small else ""
+        return f"(SELECT{hint} o.* FROM {self.one.text()} o LEFT ANTI JOIN {self.other.text()} g ON {same(self.types, 'o', 'g')})"
+
+
+Source: TypeAlias = Local | Distributed | Union | Without
+
+
+def union(types: Types, parts: Iterable[Source]) -> Source:
+    found = tuple(part for part in parts if not part.empty)
+    return found[0] if len(found) == 1 else Union(types, found) if found else Local(types, frozenset())
+
+
+def overlay(old: Source, gone: Source, came: Sequence[Source]) -> Source:
+    """`new = (old - gone) + came`, as an access path."""
+    kept = old if gone.empty else Without(old, gone)
+    return union(old.types, (kept, *came))
+
+
+def shown(types: Types) -> Types:
+    return types or (BOOLEAN,)
+
+
+def listed(types: Types) -> str:
+    return ", ".join(columns(types))
+
+
+def same(types: Types, one: str, other: str) -> str:
+    """The condition under which two aliases stand for the same row; NULL is identical to NULL."""
+    return " AND ".join(f"{one}.{c} <=> {other}.{c}" for c in columns(types))
