@@ -21,7 +21,15 @@ RederiveError
 │   ├── UnknownRelation     unknown_relation  no such relation or view
 │   ├── UnknownColumn       unknown_column
 │   ├── NotABase            not_a_base        a change to a view
+│   ├── SchemaMismatch      schema_mismatch   a table whose columns are not those of the relation
+│   ├── NullInKey           null_in_key       a row without a value in a column of its key
+│   ├── NotATable           not_a_table       a path that holds no table, or none of the expected format
 │   └── DuplicateKey        duplicate_key     two rows with one key and different values
+├── MissingDependency       missing_dependency  Spark, Java or its libraries are not installed
+├── LakeError               lake              the tables of a lake are not in a state to be used
+│   ├── NewerFormat         newer_format      written by a later version of rederive
+│   ├── VersionGone         version_gone      a version whose rows are kept no longer
+│   └── WriteConflict       write_conflict    another writer changed the table again and again
 ├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
 │   └── LimitExceeded       limit             recursion that invents values without end
 └── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
@@ -252,6 +260,40 @@ class DuplicateKey(DataError):
             f"relation '{relation}' has the key ({', '.join(key)}), and two rows share it: {rows}",
             hint="delete the old row in the same transaction, or use upsert",
         )
+
+
+class SchemaMismatch(DataError):
+    code = "schema_mismatch"
+
+
+class NullInKey(DataError):
+    code = "null_in_key"
+
+
+class NotATable(DataError):
+    code = "not_a_table"
+
+
+class MissingDependency(RederiveError):
+    code = "missing_dependency"
+
+
+class LakeError(RederiveError):
+    """A table of the lake cannot be used; `place` is its path."""
+
+    code = "lake"
+
+
+class NewerFormat(LakeError):
+    code = "newer_format"
+
+
+class VersionGone(LakeError):
+    code = "version_gone"
+
+
+class WriteConflict(LakeError):
+    code = "write_conflict"
 
 
 class EvaluationError(RederiveError):
