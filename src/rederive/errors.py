@@ -317,6 +317,9 @@ class NotAStore(StoreError):
 class CorruptStore(StoreError):
     code = "corrupt"
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="restore the folder from a backup")
+
 
 class NewerStore(StoreError):
     code = "newer_store"

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -80,7 +80,8 @@ def run(
         transactions = read_all_changes(changes, program) if changes else ()
     calls: list[str] = []
     with opened() as db, _told_of_commits(db), _printed_at_the_end() as output:
-        db.ensure(_text(path), str(path))
+        if (extended := db.ensure(_text(path), str(path))) is not None:
+            _write_changes(extended, output)
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
         versions = list(_versions(db, rows, transactions, initial, output))
@@ -115,7 +116,7 @@ def _told_of_commits(db: Database) -> Iterator[None]:
 
 def log(folder: Path, since: int | None, view: str | None) -> None:
     """The changes of committed versions, as `run` has printed them."""
-    with closing(JournalReader.read(folder)) as journal, _printed_at_the_end() as output:
+    with JournalReader.read(folder) as journal, _printed_at_the_end() as output:
         for entry in journal.since(journal.reach(view) if since is None else since, view):
             for change in changes_of(entry):
                 output.write(change_line(change.version, change.view, change.plus, change.minus))
@@ -143,11 +144,15 @@ def _versions(
     with progress("applying transactions"):
         for transaction in transactions:
             result = _commit(db, transaction)
-            for view, change in result.changes.items():
-                output.write(change_line(result.version, view, change.plus, change.minus))
+            _write_changes(result, output)
             cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
             cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
             yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
+
+
+def _write_changes(result: rederive.Result, output: IO[bytes]) -> None:
+    for view, change in result.changes.items():
+        output.write(change_line(result.version, view, change.plus, change.minus))
 
 
 def _commit(db: Database, transaction: Transaction) -> rederive.Result:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import Closed, IllTypedRow, NoStore, Redefined, UnknownColumn, UnknownRelation
+from rederive.errors import Redefined, UnknownRelation
 from rederive.faults import passing
 from rederive.ir.rules import Program
-from rederive.ir.terms import Constant, Row, Value, Variable
-from rederive.lang import compile_query
-from rederive.lang.values import from_python, sort_key
+from rederive.ir.terms import Row, Value
+from rederive.lang.values import sort_key
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.monitor.changes import Change, Result
-from rederive.monitor.closed import ClosedEngine
 from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.encoding import digest
+from rederive.monitor.lifecycle import Lifecycle
+from rederive.monitor.questions import matching, positions
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Transaction, base_relation, typed_row
 
 
-class Database:
+class Database(Lifecycle):
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
     >>> import rederive
@@ -59,7 +56,7 @@ class Database:
         only: str | None = None,
         store: Store | None = None,
     ) -> None:
-        self.engine = engine
+        super().__init__(engine, store)
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
@@ -68,7 +65,6 @@ class Database:
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
-        self._store = store
         if store is not None:
             self._recover(store)
 
@@ -77,39 +73,6 @@ class Database:
         self._definitions, self.version = store.definitions(), store.journal.version
         self.program = self._definitions.program
         self._install(store.base_rows(self.program))
-
-    # The store
-
-    @property
-    def store(self) -> Path | None:
-        """The folder that keeps the database, if one does."""
-        return self._store.journal.folder if self._store is not None else None
-
-    def _durable(self, what: str) -> Store:
-        if self._store is None:
-            raise NoStore(what)
-        return self._store
-
-    def close(self) -> None:
-        """Let go of the store, if there is one. Whatever is asked of the database afterwards is refused."""
-        self.engine = cast(Engine, ClosedEngine())
-        if self._store is not None:
-            self._store.close()
-
-    def _check_open(self) -> None:
-        if isinstance(self.engine, ClosedEngine):
-            raise Closed
-
-    def _close_with_store(self) -> None:
-        """A journal that closed itself may be ahead of what is in memory: only opening the store again tells."""
-        if self._store is not None and self._store.journal.closed:
-            self.close()
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     # Definitions
 
@@ -179,7 +142,7 @@ class Database:
         net = net_of(self.engine, before, step)
         result: Result | None = None
 
-        def confirm(propagation: Propagation) -> None:
+        def write(propagation: Propagation) -> None:
             nonlocal result
             if step.always or propagation.views or (net and version):
                 result = self._version(propagation, started)
@@ -188,10 +151,9 @@ class Database:
 
         self.program = step.after.program
         try:
-            self._install(step.facts, announce=step.always or version > 0, confirm=confirm)
+            self._install_and_write(step.facts, write, announce=step.always or version > 0)
         except BaseException:
             self.program, self.version = before, version
-            self._close_with_store()
             raise
         self._definitions = step.after
         if result is not None:
@@ -202,6 +164,22 @@ class Database:
         for base in (name for name in self.program.bases if name in program.views):
             if self.engine.size(base):
                 raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
+
+    def _install_and_write(self, rows: Mapping[str, Iterable[Row]], write: Confirm, *, announce: bool = False) -> Propagation:
+        """An interrupt while something is written closes the database: only opening it again tells if it was committed."""
+        writing = False
+
+        def confirm(propagation: Propagation) -> None:
+            nonlocal writing
+            writing = self._store is not None
+            write(propagation)
+
+        try:
+            return self._install(rows, announce=announce, confirm=confirm)
+        except (KeyboardInterrupt, SystemExit):
+            if writing:
+                self.close()
+            raise
 
     def _install(
         self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False, confirm: Confirm | None = None
@@ -268,11 +246,7 @@ class Database:
         rows = {name: list(given) for name, given in initial.items()}
         if any(rows.values()):
             store.check_load()
-        try:
-            return self._install(rows, confirm=lambda _: store.load(self.program, rows)).touched
-        except BaseException:
-            self._close_with_store()
-            raise
+        return self._install_and_write(rows, lambda _: store.load(self.program, rows)).touched
 
     def transaction(self, key: str | None = None) -> Transaction:
         """Changes that are applied together when the `with` block ends; an exception inside it discards them.
@@ -307,12 +281,14 @@ class Database:
             passing("commit:propagated")
             result = self._version(propagation, started)
             store.append(self.program, net, result, self.signs, key, digest(operations) if key is not None else None)
-        except BaseException:
+            self.engine.commit()
+        except Exception:
             self.version = version
             self.engine.rollback()
-            self._close_with_store()
             raise
-        self.engine.commit()
+        except BaseException:
+            self.close()  # only opening it again tells if the interrupt came before or after the commit
+            raise
         passing("commit:applied")
         return result
 
@@ -335,22 +311,8 @@ class Database:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
         if relation not in self.program.relations:
             raise UnknownRelation(relation, (n for n, r in self.program.relations.items() if not r.auxiliary))
-        wanted = self._positions(relation, bindings)
+        wanted = positions(self.program.relations[relation], bindings)
         return sorted(self.engine.rows(relation, wanted), key=sort_key)
-
-    def _positions(self, relation: str, bindings: Mapping[str, Value]) -> dict[int, Value]:
-        """Bindings by column name as typed values by position."""
-        columns = {column.name: (i, column.type) for i, column in enumerate(self.program.relations[relation].columns)}
-        found = {}
-        for name, value in bindings.items():
-            if name not in columns:
-                raise UnknownColumn(relation, name, columns)
-            position, type_ = columns[name]
-            try:
-                found[position] = from_python(value, type_)
-            except ValueError as error:
-                raise IllTypedRow(f"relation '{relation}', column '{name}': {error}") from None
-        return found
 
     def query(self, text: str) -> list[Row]:
         """The rows that match an atom, in order.
@@ -361,15 +323,7 @@ class Database:
         >>> db.query('edge("a", y)'), db.query("edge(x, x)")
         ([('a', 'b')], [('b', 'b')])
         """
-        atom = compile_query(text, self.program)
-        constants = {i: term.value for i, term in enumerate(atom.terms) if isinstance(term, Constant)}
-        positions: dict[str, list[int]] = {}
-        for i, term in enumerate(atom.terms):
-            if isinstance(term, Variable):
-                positions.setdefault(term.name, []).append(i)
-        found = self.engine.rows(atom.relation, constants)
-        same = [where for where in positions.values() if len(where) > 1]
-        return sorted((row for row in found if all(len({row[i] for i in where}) == 1 for where in same)), key=sort_key)
+        return sorted(matching(self.engine, self.program, text), key=sort_key)
 
     # Subscriptions
 
@@ -389,7 +343,9 @@ class Database:
         """
         self._check_open()
         check_view(self.program, view)
-        subscription = Subscription(view, callback, signs(only), self._positions(view, bindings), self._subscribers)
+        subscription = Subscription(
+            view, callback, signs(only), positions(self.program.relations[view], bindings), self._subscribers
+        )
         before = (self._wanted(), self._questions())
         self._subscribers.subscriptions.append(subscription)
         if (self._wanted(), self._questions()) != before:
@@ -399,30 +355,6 @@ class Database:
                 subscription.cancel()
                 raise
         return subscription
-
-    def changes(self, view: str, since: int) -> Iterator[Change]:
-        """The changes of a monitored view after a version, in order, from the journal: what a subscriber missed.
-
-        Refused with `Expired` where some of them are no longer kept.
-
-        >>> import rederive, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
-        ...     db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
-        ...     for x in (7, 11, 12):
-        ...         with db.transaction() as tx:
-        ...             tx.insert("n", [(x,)])
-        ...     print([(change.version, change.plus) for change in db.changes("big", since=1)])
-        [(2, [(11,)]), (3, [(12,)])]
-        """
-        return self._durable("reading past changes").changes(view, since)
-
-    def cursor(self, name: str) -> int | None:
-        """The version up to which a named subscriber has acknowledged everything; None where it never has."""
-        return self._durable("a named cursor").journal.cursor(name)
-
-    def acknowledge(self, name: str, version: int) -> None:
-        """A named subscriber has everything up to this version; kept with the store, and never taken back."""
-        self._durable("a named cursor").acknowledge(name, version)
 
     def trace(self, callback: Trace) -> Callable[[], None]:
         """Watch strategy `filtration` at work: call back with each of its steps. Returns a function that ends it."""

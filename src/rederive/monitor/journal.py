@@ -141,7 +141,7 @@ class Journal(JournalReader):
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[None]:
-        """All of a block or nothing. An interrupt that hits after the commit closes the journal: memory may lag behind it."""
+        """All of a block or nothing."""
         if self.closed:
             raise Closed
         with guarded(self.folder):
@@ -151,18 +151,11 @@ class Journal(JournalReader):
                 yield
                 passing(f"journal.{name}:written")
                 self._connection.execute("COMMIT")
-            except BaseException as error:
-                self._end(error)
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite may have rolled back by itself
+                    self._connection.execute("ROLLBACK")
+                self._ids = self._known_ids()
                 raise
-
-    def _end(self, error: BaseException) -> None:
-        """After a failure: SQLite may have rolled back by itself; where it committed, something else interrupted us."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        elif not isinstance(error, sqlite3.Error):
-            self.close()
-            return
-        self._ids = self._known_ids()
 
     def _append(self, entry: Entry) -> None:
         if entry.number != self.version + 1:

@@ -94,7 +94,7 @@ def _explained(error: sqlite3.Error) -> StoreError:
     if name.startswith("SQLITE_NOTADB"):
         return NotAStore(f"{FILE} is not a journal of rederive", hint="give another path, or restore the file from a backup")
     if name.startswith("SQLITE_CORRUPT"):
-        return CorruptStore(f"{FILE} is damaged: {error}", hint="restore the folder from a backup")
+        return CorruptStore(f"{FILE} is damaged: {error}")
     return StoreError(f"the journal cannot be used: {error}", hint="nothing was changed; see to the disk, and try again")
 
 
@@ -174,4 +174,4 @@ def _make(connection: sqlite3.Connection) -> None:
 def _verify(connection: sqlite3.Connection) -> None:
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
-        raise CorruptStore(f"{FILE} is damaged: {answer}", hint="restore the folder from a backup")
+        raise CorruptStore(f"{FILE} is damaged: {answer}")

@@ -12,12 +12,13 @@ from rederive.engines.base import Action, Delta, Engine, Operation, ViewDelta
 from rederive.errors import Conflict, CorruptStore, LateLoad, Mismatch, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
-from rederive.maintain.choose import AUTO
+from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Decoded, Result
 from rederive.monitor.definitions import Definitions, Step, followed
 from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal import Journal
+from rederive.monitor.journal_file import guarded
 
 Net = Mapping[str, Delta]
 
@@ -45,7 +46,8 @@ class Store:
             raise UnknownOption("retention", str(retention), ())
         journal = Journal.open(folder, retention)
         try:
-            return cls(journal, _settled_options(journal, given))
+            with guarded(folder):
+                return cls(journal, _settled_options(journal, given))
         except BaseException:
             journal.close()
             raise
@@ -56,17 +58,19 @@ class Store:
     # What is found on opening
 
     def definitions(self) -> Definitions:
-        return Definitions.of(self.journal.catalog.texts)
+        with guarded(self.journal.folder):
+            return Definitions.of(self.journal.catalog.texts)
 
     def base_rows(self, program: Program) -> dict[str, list[Row]]:
         """The base rows at the last version."""
-        if self.journal.lake is not None:
-            raise Mismatch(f"the base relations of this store are in a lake: {self.journal.lake}").at(str(self.journal.folder))
-        rows = self.journal.base_rows()
-        for name in rows:
-            if name not in program.bases:
-                raise CorruptStore(f"there are rows of '{name}', which is no base relation of the program")
-        return rows
+        with guarded(self.journal.folder):
+            if (lake := self.journal.lake) is not None:
+                raise Mismatch(f"the base relations of this store are in a lake: {lake}", hint="open it with that lake")
+            rows = self.journal.base_rows()
+            for name in rows:
+                if name not in program.bases:
+                    raise CorruptStore(f"there are rows of '{name}', which is no base relation of the program")
+            return rows
 
     # What is written
 
@@ -170,6 +174,7 @@ def _settled_options(journal: Journal, given: Options) -> Options:
             ).at(str(journal.folder))
     defaults = kept or {"strategy": AUTO, "precision": "exact", "only": ""}
     options = {name: value or defaults[name] for name, value in asdict(given).items()}
+    check_strategy(options["strategy"], options["precision"])
     if options != kept:
         journal.keep_options(options)
     return Options(**options)
