@@ -23,8 +23,12 @@ POINTS: Final = (
     "journal.amend:begun",  # a definition or initial rows, without a version
     "journal.amend:written",
     "journal.amend:after",
+    "journal.settle:begun",  # the lake has a version, and the journal is about to know
     "journal.settle:written",
     "journal.settle:after",
+    "lake.settle:table",  # one more table of the lake has the version, the others may not
+    "lake.settle:tables",  # all of them have it, and nobody wrote it down
+    "lake.settle:after",
 )
 
 

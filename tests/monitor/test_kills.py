@@ -15,6 +15,7 @@ import rederive
 from rederive.faults import POINTS, VARIABLE
 from rederive.ir.terms import Row
 from rederive.lang import compile_program
+from rederive.monitor.journal import Journal
 from rederive.monitor.journal_file import FILE
 from tests.monitor.load import EXTRA, PROGRAM, edits, transaction
 from tests.oracle import Rows, evaluate
@@ -22,11 +23,11 @@ from tests.oracle import Rows, evaluate
 LOAD = Path(__file__).with_name("load.py")
 COMMITS = ("commit:propagated", "journal.append:begun", "journal.append:written", "journal.append:after", "commit:applied")
 STARTS = tuple(point for point in POINTS if "create" in point or "amend" in point)
+SETTLES = ("journal.settle:begun", "journal.settle:written", "journal.settle:after")
 
 
 def test_every_point_is_tried() -> None:
-    """Those of settling are tried with the lake."""
-    assert {point for point in POINTS if "settle" not in point} == {*COMMITS, *STARTS}
+    assert set(POINTS) == {*COMMITS, *STARTS, *SETTLES}
 
 
 class Client:
@@ -118,6 +119,40 @@ def test_killed_while_a_definition_is_committed(tmp_path: Path) -> None:
         assert client.run(12, fault=f"{point}@10") == -9
         assert client.acknowledged == 9
         assert client.run(12) == 0
+
+
+SETTLE = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from rederive.monitor.entries import Entry
+from rederive.monitor.journal import Journal
+
+with Journal.open(Path(sys.argv[1]), retention=1) as journal:
+    if journal.lake is None:
+        journal.attach_lake("lake")
+    for number in range(journal.version + 1, 5):
+        journal.append_bulk(Entry(number, datetime.now(UTC), "spark", staged=f"stage/{number}"))
+    for entry in journal.unsettled():
+        journal.settle_to(entry.number)
+"""
+
+
+@pytest.mark.parametrize("point", SETTLES)
+def test_killed_while_versions_are_settled(tmp_path: Path, point: str) -> None:
+    """The first passing but the last is attaching the lake; what was not settled is found again, and nothing else."""
+    command = [sys.executable, "-c", SETTLE, str(tmp_path)]
+    environment = {**os.environ, VARIABLE: f"{point}@3" if point != SETTLES[-1] else f"{point}@2"}
+    assert subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode == -9
+    with Journal.open(tmp_path) as journal:
+        settled = 2 if point == SETTLES[-1] else 1
+        assert (journal.settled, [entry.staged for entry in journal.unsettled()]) == (
+            settled,
+            [f"stage/{number}" for number in range(settled + 1, 5)],
+        )
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    with Journal.open(tmp_path) as journal:
+        assert (journal.settled, journal.version, list(journal.unsettled())) == (4, 4, [])
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:

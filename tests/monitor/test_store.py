@@ -99,6 +99,15 @@ def test_a_zero_is_deleted_by_the_other_zero(folder: Path, type: str, one: Any, 
         assert db.rows("r") == []
 
 
+def test_a_negative_zero_looks_like_the_zero_that_it_is(folder: Path) -> None:
+    """Found by `properties/test_store`: a decimal -0.00 was shown until the store was opened again."""
+    with rederive.open(folder) as db:
+        db.define(".decl r(m: decimal(9,2))  .decl v(m: decimal(9,2))  v(m) :- r(m).")
+        assert repr(insert(db, "r", (Decimal("-0.00"),)).changes["v"].plus) == "[(Decimal('0.00'),)]"
+    with rederive.open(folder) as db:
+        assert repr(db.rows("v")) == "[(Decimal('0.00'),)]"
+
+
 def test_keys_hold_across_an_opening(folder: Path) -> None:
     with rederive.open(folder) as db:
         db.define(STOCK)
@@ -487,3 +496,13 @@ def test_the_file_is_synced_at_every_commit(folder: Path) -> None:
         settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
         assert settings == ["wal", 2]  # 2 is FULL
     assert [path.name for path in sorted(folder.iterdir())] == [FILE, "lock"]
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+    for _ in range(2):
+        exec(example, {})
+    with rederive.open("graph") as db:
+        assert (db.version, db.cursor("mirror"), db.rows("closure")) == (1, 1, [("a", "b")])
