@@ -1,13 +1,17 @@
-"""What all tests share: Hypothesis profiles and golden files."""
+"""What all tests share: Hypothesis profiles, golden files, and one Spark session."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -37,3 +41,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} differs: if the change is meant, run `make golden`"
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One small session with Delta for the whole run: starting it takes about ten seconds."""
+    from rederive.lake.session import spark_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    options = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder), "spark.driver.memory": "1g"}
+    session = spark_session(master="local[2]", options=options)
+    yield session
+    session.stop()

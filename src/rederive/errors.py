@@ -21,9 +21,28 @@ RederiveError
 │   ├── UnknownRelation     unknown_relation  no such relation or view
 │   ├── UnknownColumn       unknown_column
 │   ├── NotABase            not_a_base        a change to a view
+│   ├── SchemaMismatch      schema_mismatch   a table whose columns are not those of the relation
+│   ├── NullInKey           null_in_key       a row without a value in a column of its key
+│   ├── NotATable           not_a_table       a path that holds no table, or none of the expected format
 │   └── DuplicateKey        duplicate_key     two rows with one key and different values
-└── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
-    └── LimitExceeded       limit             recursion that invents values without end
+├── MissingDependency       missing_dependency  Spark, Java or its libraries are not installed
+├── LakeError               lake              the tables of a lake are not in a state to be used
+│   ├── NewerFormat         newer_format      written by a later version of rederive
+│   ├── VersionGone         version_gone      a version whose rows are kept no longer
+│   └── WriteConflict       write_conflict    another writer changed the table again and again
+├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
+│   └── LimitExceeded       limit             recursion that invents values without end
+└── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
+    ├── NotAStore           not_a_store       something else stands at the path
+    ├── CorruptStore        corrupt           a journal whose content is damaged
+    ├── NewerStore          newer_store       written by a later rederive
+    ├── StoreLocked         locked            another process has it open
+    ├── Mismatch            mismatch          another program, other options, or a version that the store does not have
+    ├── Expired             expired           changes that are no longer kept, or never were
+    ├── Conflict            conflict          an idempotency key that was used for something else
+    ├── LateLoad            late_load         initial rows after the first version
+    ├── NoStore             no_store          what only a database with a store can do
+    └── Closed              closed            a database that was closed
 """
 
 from __future__ import annotations
@@ -243,12 +262,103 @@ class DuplicateKey(DataError):
         )
 
 
+class SchemaMismatch(DataError):
+    code = "schema_mismatch"
+
+
+class NullInKey(DataError):
+    code = "null_in_key"
+
+
+class NotATable(DataError):
+    code = "not_a_table"
+
+
+class MissingDependency(RederiveError):
+    code = "missing_dependency"
+
+
+class LakeError(RederiveError):
+    """A table of the lake cannot be used; `place` is its path."""
+
+    code = "lake"
+
+
+class NewerFormat(LakeError):
+    code = "newer_format"
+
+
+class VersionGone(LakeError):
+    code = "version_gone"
+
+
+class WriteConflict(LakeError):
+    code = "write_conflict"
+
+
 class EvaluationError(RederiveError):
     code = "evaluation"
 
 
 class LimitExceeded(EvaluationError):
     code = "limit"
+
+
+class StoreError(RederiveError):
+    """A store is refused, or something asked of it; `place` is its folder or file."""
+
+    code = "store"
+
+
+class NotAStore(StoreError):
+    code = "not_a_store"
+
+
+class CorruptStore(StoreError):
+    code = "corrupt"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="restore the folder from a backup")
+
+
+class NewerStore(StoreError):
+    code = "newer_store"
+
+
+class StoreLocked(StoreError):
+    code = "locked"
+
+
+class Mismatch(StoreError):
+    code = "mismatch"
+
+
+class Expired(StoreError):
+    code = "expired"
+
+
+class Conflict(StoreError):
+    code = "conflict"
+
+
+class LateLoad(StoreError):
+    code = "late_load"
+
+
+class NoStore(StoreError):
+    code = "no_store"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} needs a store: this database is in memory alone", hint="open it with a folder: rederive.open(path)"
+        )
+
+
+class Closed(StoreError):
+    code = "closed"
+
+    def __init__(self) -> None:
+        super().__init__("the database is closed", hint="open it again: rederive.open(path)")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

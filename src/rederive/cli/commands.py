@@ -7,7 +7,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
 from rederive.monitor.database import Database
+from rederive.monitor.journal_reader import JournalReader
+from rederive.monitor.store import changes_of
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
 from rederive.pipeline.files import check_keys, read_input, read_rows
@@ -63,24 +65,61 @@ class Sources:
 
 
 def run(
-    db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, stats: Path | None, trace: Path | None
+    opened: Callable[[], Database],
+    path: Path,
+    sources: Sources,
+    changes: Path | None,
+    initial: bool,
+    stats: Path | None,
+    trace: Path | None,
 ) -> None:
+    """Everything is read before the database is opened: what is refused there leaves a store as it was, or none."""
     with progress(f"reading {path}"):
-        db.define(_text(path), str(path))
-        rows = initial_rows(db.program, sources)
-        transactions = read_all_changes(changes, db.program) if changes else ()
+        program = read_program(path)
+        rows = initial_rows(program, sources)
+        transactions = read_all_changes(changes, program) if changes else ()
     calls: list[str] = []
-    if trace is not None:
-        db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
-    with tempfile.SpooledTemporaryFile(max_size=2**26) as output:
+    with opened() as db, _told_of_commits(db), _printed_at_the_end() as output:
+        if (extended := db.ensure(_text(path), str(path))) is not None:
+            _write_changes(extended, output)
+        if trace is not None:
+            db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
         versions = list(_versions(db, rows, transactions, initial, output))
         if stats is not None:
             _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
         if trace is not None:
             _write(trace, "".join(calls))
+
+
+@contextmanager
+def _printed_at_the_end() -> Iterator[IO[bytes]]:
+    """What is written goes to standard output when all went well."""
+    with tempfile.SpooledTemporaryFile(max_size=2**26) as output:
+        yield output
         output.seek(0)
         for block in iter(lambda: output.read(2**20), b""):
             sys.stdout.buffer.write(block)
+
+
+@contextmanager
+def _told_of_commits(db: Database) -> Iterator[None]:
+    """A failure says which versions a store has gained before it."""
+    start = db.version
+    try:
+        yield
+    except RederiveError as error:
+        if db.store is not None and db.version > start:
+            gained = f"versions {start + 1} to {db.version} are committed: rederive log {db.store} --since {start}"
+            error.hint = f"{error.hint}; {gained}" if error.hint else gained
+        raise
+
+
+def log(folder: Path, since: int | None, view: str | None) -> None:
+    """The changes of committed versions, as `run` has printed them."""
+    with JournalReader.read(folder) as journal, _printed_at_the_end() as output:
+        for entry in journal.since(journal.reach(view) if since is None else since, view):
+            for change in changes_of(entry):
+                output.write(change_line(change.version, change.view, change.plus, change.minus))
 
 
 def _trace_line(version: int, call: Call) -> str:
@@ -97,19 +136,23 @@ def _versions(
     with progress("evaluating"):
         started = time.perf_counter()
         touched = db.load_typed(rows)
-        yield {"version": 0, "seconds": time.perf_counter() - started, "touched": touched}
+        yield {"version": db.version, "seconds": time.perf_counter() - started, "touched": touched}
     if initial:
         for view in db.monitored:
             if answer := db.rows(view):
-                output.write(change_line(0, view, answer, []))
+                output.write(change_line(db.version, view, answer, []))
     with progress("applying transactions"):
         for transaction in transactions:
             result = _commit(db, transaction)
-            for view, change in result.changes.items():
-                output.write(change_line(result.version, view, change.plus, change.minus))
+            _write_changes(result, output)
             cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
             cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
             yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
+
+
+def _write_changes(result: rederive.Result, output: IO[bytes]) -> None:
+    for view, change in result.changes.items():
+        output.write(change_line(result.version, view, change.plus, change.minus))
 
 
 def _commit(db: Database, transaction: Transaction) -> rederive.Result:

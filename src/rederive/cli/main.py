@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,6 @@ Base = Annotated[
     typer.Option("--base", metavar="REL=FILE", help="Initial rows of a base relation: .facts, .csv, .jsonl or .parquet."),
 ]
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
-Precision = Annotated[str, typer.Option("--precision", help=f"One of {', '.join(PRECISIONS)}; nervous with differencing alone.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
 Engine = Annotated[str, typer.Option("--engine", help="What runs the rules: resident.")]
@@ -80,11 +80,23 @@ def run(
     changes: Annotated[
         Path | None, typer.Option("--changes", help="JSON lines, a transaction each; - is standard input.", show_default=False)
     ] = None,
-    strategy: StrategyOption = AUTO,
-    precision: Precision = "exact",
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="Folder that keeps the database; made where there is none.", show_default=False),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.", show_default=f"{AUTO}, or what the store has"),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision", help=f"One of {', '.join(PRECISIONS)}; nervous with differencing alone.", show_default="exact"
+        ),
+    ] = None,
     only: Only = None,
     engine: Engine = "resident",
-    initial: Annotated[bool, typer.Option("--initial", help="Print the initial answers as version 0.")] = False,
+    initial: Annotated[bool, typer.Option("--initial", help="Print the answers before the first transaction.")] = False,
     stats: Stats = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
@@ -101,11 +113,28 @@ def run(
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
+    With a store the versions go on from where it is; its program must be this one, or a part of it.
+
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
-    db = open_database(strategy=strategy, precision=precision, only=only, engine=engine, limits=limits)
-    commands.run(db, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
+    opened = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, limits=limits)
+    commands.run(opened, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
+
+
+@app.command()
+def log(
+    store: Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False)],
+    since: Annotated[
+        int | None, typer.Option("--since", min=0, help="Only versions after this one.", show_default="all that are kept")
+    ] = None,
+    view: Annotated[str | None, typer.Option("--view", help="Only this view.", show_default=False)] = None,
+) -> None:
+    """Print the changes of a store's committed versions as JSON lines, also while another process writes it.
+
+    Example: `rederive log graph --since 10 --view closure`
+    """
+    commands.log(store, since, view)
 
 
 @app.command()

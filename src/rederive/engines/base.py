@@ -102,6 +102,7 @@ class Call:
 
 
 Trace = Callable[[Call], None]
+Confirm = Callable[[Propagation], None]
 
 
 class Engine(Protocol):
@@ -121,11 +122,13 @@ class Engine(Protocol):
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
+        confirm: Confirm | None = None,
     ) -> Propagation:
         """Take a new program: base relations keep their rows and gain the initial ones, views are evaluated where they changed.
 
         `bound`: questions whose changes are wanted though their views are not maintained as a whole. With `announce`, the
-        change of every monitored view is worked out. A failure leaves everything as it was.
+        change of every monitored view is worked out. `confirm` is called with what was found when nothing else can fail any
+        more: the place to write it down. A failure, that of `confirm` included, leaves everything as it was.
         """
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:

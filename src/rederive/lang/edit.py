@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -38,6 +39,19 @@ def without_rules(statements: Sequence[Statement], removed: Sequence[Clause]) ->
 def _form(statement: Statement) -> str:
     """A statement without positions; each `_` is named after its own."""
     return re.sub(r"Var\(name='\d+'\)", "_", repr(statement))
+
+
+def not_in(statements: Sequence[Statement], others: Sequence[Statement]) -> list[Statement]:
+    """The statements that the others do not have, wherever they stand there; one that is there once too often included."""
+    there = Counter(map(_form, others))
+    left = []
+    for statement in statements:
+        form = _form(statement)
+        if there[form]:
+            there[form] -= 1
+        else:
+            left.append(statement)
+    return left
 
 
 def without_definition(statements: Sequence[Statement], view: str) -> Statements:

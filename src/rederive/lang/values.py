@@ -200,4 +200,4 @@ def _decimal(value: Decimal, type: Type) -> Decimal:
         scaled = None
     if scaled is None or scaled != value or len(scaled.as_tuple().digits) > type.precision:
         raise ValueError(f"{value} does not fit {type} exactly")
-    return scaled
+    return scaled if scaled else scaled.copy_abs()  # a zero has no sign: equal decimals look equal

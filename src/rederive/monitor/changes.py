@@ -76,6 +76,7 @@ class Result:
     `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
     `estimated` and `anew`: with strategy auto, the tuples it expected to touch, and the views it evaluated from scratch instead.
+    `repeated`: the transaction's key was known, and this is what it did then.
     """
 
     version: int
@@ -89,3 +90,4 @@ class Result:
     bound: Mapping[Question, Change]
     estimated: int
     anew: int
+    repeated: bool = False

@@ -6,23 +6,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rederive.analysis.polarity import Sign
-from rederive.engines.base import DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import IllTypedRow, Redefined, UnknownColumn, UnknownRelation
+from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
+from rederive.errors import Redefined, UnknownRelation
+from rederive.faults import passing
 from rederive.ir.rules import Program
-from rederive.ir.terms import Constant, Row, Value, Variable
-from rederive.lang import compile_query
-from rederive.lang.datalog import compile_statements, extended, parse_statements
-from rederive.lang.edit import Statements, parse_rules, without_definition, without_facts, without_rules, without_view
-from rederive.lang.values import from_python, sort_key
+from rederive.ir.terms import Row, Value
+from rederive.lang.values import sort_key
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.monitor.changes import Change, Result
+from rederive.monitor.definitions import Definitions, Step, check_view
+from rederive.monitor.encoding import digest
+from rederive.monitor.lifecycle import Lifecycle
+from rederive.monitor.questions import matching, positions
+from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Transaction, base_relation, typed_row
 
 
-class Database:
+class Database(Lifecycle):
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
     >>> import rederive
@@ -45,16 +48,31 @@ class Database:
     [('a', 'b')]
     """
 
-    def __init__(self, engine: Engine, strategy: str = AUTO, precision: str = "exact", only: str | None = None) -> None:
-        self.engine = engine
+    def __init__(
+        self,
+        engine: Engine,
+        strategy: str = AUTO,
+        precision: str = "exact",
+        only: str | None = None,
+        store: Store | None = None,
+    ) -> None:
+        super().__init__(engine, store)
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
         self.program = Program({}, ())
         self.version = 0
-        self._statements: Statements = ()
+        self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
+        if store is not None:
+            self._recover(store)
+
+    def _recover(self, store: Store) -> None:
+        """Go on where the store's last version left off; views are evaluated over its base rows."""
+        self._definitions, self.version = store.definitions(), store.journal.version
+        self.program = self._definitions.program
+        self._install(store.base_rows(self.program))
 
     # Definitions
 
@@ -63,12 +81,25 @@ class Database:
 
         On a database that has versions, what this does to monitored views, the first rows of new ones included, is a version too.
         """
-        added = parse_statements(text, name)
-        program = extended(self.program, added)
-        facts: dict[str, list[Row]] = {}
-        for fact in program.facts[len(self.program.facts) :]:
-            facts.setdefault(fact.relation, []).append(fact.row)
-        return self._redefine((*self._statements, *added), program, facts, always=False)
+        return self._redefine(self._definitions.define(text, name))
+
+    def ensure(self, text: str, name: str = "<text>") -> Result | None:
+        """Define what of this text does not stand yet; refused where something stands that is not in it.
+
+        A program that opens a store begins with it: the first time it defines, later it finds everything there.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> db.ensure(".decl n(x: number)")
+        >>> db.ensure(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        >>> db.ensure(".decl n(x: number)")
+        Traceback (most recent call last):
+        ...
+        rederive.errors.Mismatch: error[mismatch]: the database has a definition that is not in <text>: .decl odd(x: number)
+          help: take it out of the database first (remove_rule, drop_view), or use another store
+        """
+        step = self._definitions.ensure(text, name)
+        return self._redefine(step) if step is not None else None
 
     def add_rule(self, text: str) -> Result:
         """Add rules to views, or to relations without rows of their own: one version, with the exact change of every view above.
@@ -84,64 +115,82 @@ class Database:
         >>> db.remove_rule("p(x) :- e(x), x > 1.").changes["q"].minus
         [(2,)]
         """
-        return self._edit((*self._statements, *parse_rules(text)))
+        return self._edited(self._definitions.add_rule(text))
 
     def remove_rule(self, text: str) -> Result:
         """Take rules out of views; they must be written as they were defined."""
-        return self._edit(without_rules(self._statements, parse_rules(text)))
+        return self._edited(self._definitions.remove_rule(text))
 
     def replace_view(self, view: str, text: str) -> Result:
         """Give a view other rules."""
-        self._check_view(view)
-        return self._edit((*without_definition(self._statements, view), *parse_rules(text)))
+        return self._edited(self._definitions.replace_view(view, text))
 
     def drop_view(self, view: str) -> Result:
         """Remove a view; its rows leave. Refused while something else needs it."""
-        self._check_view(view)
-        return self._edit(without_view(self._statements, view))
+        return self._edited(self._definitions.drop_view(view))
 
-    def _check_view(self, name: str) -> None:
-        if name not in self.program.views:
-            raise UnknownRelation(name, (view for view in self.program.views if not self.program.relations[view].auxiliary))
-
-    def _edit(self, statements: Statements) -> Result:
-        """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
-        program = compile_statements(statements)
-        ruled = [name for name in self.program.bases if name in program.views]
-        for base in ruled:
-            if self.engine.size(base):
-                raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
-        if ruled:  # facts that transactions took out of a base relation are not facts of the view
-            statements = without_facts(statements, ruled)
-            program = compile_statements(statements)
-        left = [fact for fact in program.facts if fact.relation in self.program.views]
-        facts = {name: [fact.row for fact in left if fact.relation == name] for name in {fact.relation for fact in left}}
-        result = self._redefine(statements, program, facts, always=True)
+    def _edited(self, step: Step) -> Result:
+        result = self._redefine(step)
         assert result is not None
         return result
 
-    def _redefine(
-        self, statements: Statements, program: Program, facts: Mapping[str, list[Row]], *, always: bool
-    ) -> Result | None:
+    def _redefine(self, step: Step) -> Result | None:
+        """Install a program and keep it, or leave everything as it was."""
         started = time.perf_counter()
-        before = self.program
-        self.program = program
-        try:
-            propagation = self._install(facts, announce=always or self.version > 0)
-        except BaseException:
-            self.program = before
-            raise
-        self._statements = statements
-        if not always and not propagation.views:
-            return None
-        return self._announced(propagation, started)
+        before, version = self.program, self.version
+        self._check_ruled(step.after.program)
+        net = net_of(self.engine, before, step)
+        result: Result | None = None
 
-    def _install(self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False) -> Propagation:
+        def write(propagation: Propagation) -> None:
+            nonlocal result
+            if step.always or propagation.views or (net and version):
+                result = self._version(propagation, started)
+            if self._store is not None:
+                self._store.redefine(before, step, net, result, self.signs)
+
+        self.program = step.after.program
+        try:
+            self._install_and_write(step.facts, write, announce=step.always or version > 0)
+        except BaseException:
+            self.program, self.version = before, version
+            raise
+        self._definitions = step.after
+        if result is not None:
+            self.announce(result)
+        return result
+
+    def _check_ruled(self, program: Program) -> None:
+        for base in (name for name in self.program.bases if name in program.views):
+            if self.engine.size(base):
+                raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
+
+    def _install_and_write(self, rows: Mapping[str, Iterable[Row]], write: Confirm, *, announce: bool = False) -> Propagation:
+        """An interrupt while something is written closes the database: only opening it again tells if it was committed."""
+        writing = False
+
+        def confirm(propagation: Propagation) -> None:
+            nonlocal writing
+            writing = self._store is not None
+            write(propagation)
+
+        try:
+            return self._install(rows, announce=announce, confirm=confirm)
+        except (KeyboardInterrupt, SystemExit):
+            if writing:
+                self.close()
+            raise
+
+    def _install(
+        self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False, confirm: Confirm | None = None
+    ) -> Propagation:
         """Install the program; views that do not fit the memory there is are derived on demand."""
         rows = {name: list(given) for name, given in (initial or {}).items()}
         while True:
             try:
-                return self.engine.install(self.maintenance, self.monitored, rows, bound=self._questions(), announce=announce)
+                return self.engine.install(
+                    self.maintenance, self.monitored, rows, bound=self._questions(), announce=announce, confirm=confirm
+                )
             except DoesNotFit as error:
                 self._unkept = self._unkept.union(error.views)
 
@@ -176,7 +225,7 @@ class Database:
     def explain(self, view: str | None = None, form: str = "text") -> str:
         """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by."""
         if view is not None:
-            self._check_view(view)
+            check_view(self.program, view)
         wanted = {view: self.signs} if view is not None else self._wanted()
         maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
         estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
@@ -191,24 +240,57 @@ class Database:
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> int:
         """`load` for several relations at once, of rows that readers have checked already. Returns the tuples touched."""
-        return self._install(initial).touched
+        store = self._store
+        if store is None:
+            return self._install(initial).touched
+        rows = {name: list(given) for name, given in initial.items()}
+        if any(rows.values()):
+            store.check_load()
+        return self._install_and_write(rows, lambda _: store.load(self.program, rows)).touched
 
-    def transaction(self) -> Transaction:
-        """Changes that are applied together when the `with` block ends; an exception inside it discards them."""
-        return Transaction(self)
+    def transaction(self, key: str | None = None) -> Transaction:
+        """Changes that are applied together when the `with` block ends; an exception inside it discards them.
 
-    def commit(self, operations: Sequence[Operation]) -> Result:
+        With a store, a `key` makes a repetition harmless: the same changes under the same key are applied once.
+        """
+        self._check_open()
+        return Transaction(self, key)
+
+    def commit(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Apply the operations as one version, then tell the subscribers."""
-        result = self.apply(operations)
+        result = self.apply(operations, key)
         self.announce(result)
         return result
 
-    def apply(self, operations: Sequence[Operation]) -> Result:
+    def apply(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Apply the operations as one version, as a whole or, where it fails, not at all."""
         started = time.perf_counter()
+        if self._store is not None or key is not None:
+            return self._apply_durably(self._durable("an idempotency key"), operations, key, started)
         propagation = self.engine.propagate(self.engine.net(operations))
         self.engine.commit()
         return self._version(propagation, started)
+
+    def _apply_durably(self, store: Store, operations: Sequence[Operation], key: str | None, started: float) -> Result:
+        """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""
+        if key is not None and (known := store.repeated(key, operations)) is not None:
+            return known
+        net, version = self.engine.net(operations), self.version
+        propagation = self.engine.propagate(net)
+        try:
+            passing("commit:propagated")
+            result = self._version(propagation, started)
+            store.append(self.program, net, result, self.signs, key, digest(operations) if key is not None else None)
+            self.engine.commit()
+        except Exception:
+            self.version = version
+            self.engine.rollback()
+            raise
+        except BaseException:
+            self.close()  # only opening it again tells if the interrupt came before or after the commit
+            raise
+        passing("commit:applied")
+        return result
 
     def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1
@@ -220,35 +302,17 @@ class Database:
         engine, costs = self.engine.name, (p.touched, p.derived, p.skipped)
         return Result(self.version, changes, engine, self.strategy, seconds, *costs, bound, p.estimated, p.anew)
 
-    def _announced(self, propagation: Propagation, started: float) -> Result:
-        result = self._version(propagation, started)
-        self.announce(result)
-        return result
-
     def announce(self, result: Result) -> None:
-        """Tell the subscribers of a version."""
-        self._subscribers.tell(result)
+        """Tell the subscribers of a version; a repetition has been told already."""
+        if not result.repeated:
+            self._subscribers.tell(result)
 
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
         if relation not in self.program.relations:
             raise UnknownRelation(relation, (n for n, r in self.program.relations.items() if not r.auxiliary))
-        wanted = self._positions(relation, bindings)
+        wanted = positions(self.program.relations[relation], bindings)
         return sorted(self.engine.rows(relation, wanted), key=sort_key)
-
-    def _positions(self, relation: str, bindings: Mapping[str, Value]) -> dict[int, Value]:
-        """Bindings by column name as typed values by position."""
-        columns = {column.name: (i, column.type) for i, column in enumerate(self.program.relations[relation].columns)}
-        found = {}
-        for name, value in bindings.items():
-            if name not in columns:
-                raise UnknownColumn(relation, name, columns)
-            position, type_ = columns[name]
-            try:
-                found[position] = from_python(value, type_)
-            except ValueError as error:
-                raise IllTypedRow(f"relation '{relation}', column '{name}': {error}") from None
-        return found
 
     def query(self, text: str) -> list[Row]:
         """The rows that match an atom, in order.
@@ -259,15 +323,7 @@ class Database:
         >>> db.query('edge("a", y)'), db.query("edge(x, x)")
         ([('a', 'b')], [('b', 'b')])
         """
-        atom = compile_query(text, self.program)
-        constants = {i: term.value for i, term in enumerate(atom.terms) if isinstance(term, Constant)}
-        positions: dict[str, list[int]] = {}
-        for i, term in enumerate(atom.terms):
-            if isinstance(term, Variable):
-                positions.setdefault(term.name, []).append(i)
-        found = self.engine.rows(atom.relation, constants)
-        same = [where for where in positions.values() if len(where) > 1]
-        return sorted((row for row in found if all(len({row[i] for i in where}) == 1 for where in same)), key=sort_key)
+        return sorted(matching(self.engine, self.program, text), key=sort_key)
 
     # Subscriptions
 
@@ -285,8 +341,11 @@ class Database:
         ...     tx.insert("n", [(7,), (11,)])
         1 [(11,)]
         """
-        self._check_view(view)
-        subscription = Subscription(view, callback, signs(only), self._positions(view, bindings), self._subscribers)
+        self._check_open()
+        check_view(self.program, view)
+        subscription = Subscription(
+            view, callback, signs(only), positions(self.program.relations[view], bindings), self._subscribers
+        )
         before = (self._wanted(), self._questions())
         self._subscribers.subscriptions.append(subscription)
         if (self._wanted(), self._questions()) != before:

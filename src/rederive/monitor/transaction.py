@@ -23,8 +23,9 @@ class Transaction:
     Later calls win over earlier ones: inserting a row and then deleting it leaves it out.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, key: str | None = None) -> None:
         self._database = database
+        self._key = key
         self._operations: list[Operation] = []
         self._result: Result | None = None
 
@@ -58,7 +59,7 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
-            self._result = self._database.apply(self._operations)
+            self._result = self._database.apply(self._operations, self._key)
             self._database.announce(self._result)
 
 

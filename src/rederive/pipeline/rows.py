@@ -75,7 +75,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def typed_json_rows(rows: Sequence[object], relation: Relation, place: Place) -> list[Row]:
+def typed_json_rows(rows: Sequence[object], relation: Relation, place: Place, convert: Convert = from_json) -> list[Row]:
     """Rows of `relation` out of JSON, where a row is an array, or an object by column name.
 
     >>> from rederive.ir.rules import Column
@@ -87,7 +87,7 @@ def typed_json_rows(rows: Sequence[object], relation: Relation, place: Place) ->
     arrays = [_positional(row, relation, number, place) for number, row in enumerate(rows)]
     if not relation.columns:
         return [() for _ in arrays]
-    return typed_rows(columns_of(arrays, range(relation.arity)), relation, from_json, place)
+    return typed_rows(columns_of(arrays, range(relation.arity)), relation, convert, place)
 
 
 def _positional(row: object, relation: Relation, number: int, place: Place) -> Sequence[object]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
-from rederive.engines.base import Call, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.base import Call, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
@@ -47,6 +47,7 @@ class ResidentEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
+        confirm: Confirm | None = None,
     ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
         old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
@@ -65,12 +66,15 @@ class ResidentEngine:
                 relation = new.program.relations.get(name) or old.program.relations[name]
                 after = new.extent(name) if name in new.program.relations else {}
                 changes[name] = difference(relation, before.get(name, {}), after, self.codes)
+            propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
+            if confirm is not None:
+                confirm(propagation)
         except BaseException:
             new.undo()
             raise
         new.accept()
         self.installed = new
-        return Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
+        return propagation
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed

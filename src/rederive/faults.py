@@ -1,0 +1,54 @@
+"""Places where a test may kill the process, to see what the next start finds.
+
+`REDERIVE_FAULT=journal.append:written` kills at the first passing of that point, `...:written@7` at the seventh. Nothing is armed
+without the variable.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+VARIABLE: Final = "REDERIVE_FAULT"
+POINTS: Final = (
+    "journal.create:before",  # the folder is there, the file is empty
+    "journal.create:written",  # tables made, not committed
+    "journal.create:after",
+    "commit:propagated",  # a version is worked out, and nothing is written
+    "journal.append:begun",
+    "journal.append:written",  # everything is in the file, but not committed
+    "journal.append:after",  # committed, and the engine does not know yet
+    "commit:applied",  # the engine knows, and nobody is told yet
+    "journal.amend:begun",  # a definition or initial rows, without a version
+    "journal.amend:written",
+    "journal.amend:after",
+    "journal.settle:begun",  # the lake has a version, and the journal is about to know
+    "journal.settle:written",
+    "journal.settle:after",
+    "lake.settle:table",  # one more table of the lake has the version, the others may not
+    "lake.settle:tables",  # all of them have it, and nobody wrote it down
+    "lake.settle:after",
+)
+
+
+def _armed() -> tuple[str, int]:
+    point, _, passing = os.environ.get(VARIABLE, "").partition("@")
+    if point and point not in POINTS:
+        raise RuntimeError(f"{VARIABLE}: no fault point '{point}'; known: {', '.join(POINTS)}")
+    return point, int(passing or 1)
+
+
+_point, _left = _armed()
+
+
+def passing(point: str) -> None:
+    """Kill this process, as `kill -9` would, where the environment asks for it here.
+
+    >>> passing("journal.append:after")
+    """
+    global _left
+    if point == _point:
+        _left -= 1
+        if _left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,98 @@
+"""What a table says about itself: the format's version and the relation that it holds, as table properties."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from rederive.errors import NewerFormat, NotATable, SchemaMismatch
+from rederive.ir.rules import Column, Relation
+from rederive.lake.delta import Snapshot
+from rederive.lake.types import schema_of, type_named
+
+FORMAT: Final = 1
+_FORMAT: Final = "rederive.format"
+_RELATION: Final = "rederive.relation"
+
+
+def properties(relation: Relation) -> dict[str, str]:
+    """The properties of a table that holds `relation`."""
+    columns = [[column.name, str(column.type)] for column in relation.columns]
+    declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
+    return {"delta.enableDeletionVectors": "true", _FORMAT: str(FORMAT), _RELATION: json.dumps(declaration)}
+
+
+def declared(table: Snapshot, place: str) -> Relation:
+    """The relation that a table holds; refused where a later version of rederive, or somebody else, wrote it."""
+    if _FORMAT not in table.properties:
+        raise NotATable(
+            "a Delta table, but none of a lake of rederive", hint="register it as initial data or as a base relation instead"
+        ).at(place)
+    if int(table.properties[_FORMAT]) > FORMAT:
+        found = table.properties[_FORMAT]
+        raise NewerFormat(f"the table has format {found}, and this rederive knows formats up to {FORMAT}", hint="upgrade it").at(
+            place
+        )
+    declaration = json.loads(table.properties[_RELATION])
+    columns = tuple(Column(name, type_named(type)) for name, type in declaration["columns"])
+    return Relation(declaration["name"], columns, tuple(declaration["key"]))
+
+
+def check(table: Snapshot, relation: Relation, schema: StructType, place: str) -> None:
+    """Refuse a table that does not hold `relation`, or whose columns somebody changed, naming the first difference."""
+    found = declared(table, place)
+    if found.name != relation.name:
+        raise SchemaMismatch(f"the table holds relation '{found.name}', not '{relation.name}'").at(place)
+    if difference := _difference(found, relation):
+        raise SchemaMismatch(
+            f"relation '{relation.name}' is declared otherwise than its table: {difference}",
+            hint="declare it as it was, or add a column at the end with a default, or start a new lake",
+        ).at(place)
+    if difference := schema_difference(table.schema, schema):
+        raise SchemaMismatch(f"the table of relation '{relation.name}' was changed by somebody else: {difference}").at(place)
+
+
+def _difference(found: Relation, asked: Relation) -> str | None:
+    for number, (old, new) in enumerate(zip(found.columns, asked.columns, strict=False), 1):
+        if old != new:
+            return f"column {number} is '{old.name}: {old.type}' in the table and '{new.name}: {new.type}' in the program"
+    if found.arity != asked.arity:
+        return f"it has {found.arity} columns in the table and {asked.arity} in the program"
+    if found.key != asked.key:
+        keys = [", ".join(relation.columns[i].name for i in relation.key) or "all columns" for relation in (found, asked)]
+        return f"its key is ({keys[0]}) in the table and ({keys[1]}) in the program"
+    return None
+
+
+def schema_difference(found: StructType, asked: StructType) -> str | None:
+    """The first column in which two schemas differ by name or type; whether NULL is allowed does not count.
+
+    >>> schema_difference(StructType().add("x", "bigint"), StructType().add("x", "string"))
+    "column 'x' is bigint instead of string"
+    """
+    for old, new in zip(found.fields, asked.fields, strict=False):
+        if old.name != new.name:
+            return f"column '{old.name}' stands where '{new.name}' is expected"
+        if old.dataType != new.dataType:
+            return f"column '{new.name}' is {old.dataType.simpleString()} instead of {new.dataType.simpleString()}"
+    if len(found.fields) > len(asked.fields):
+        return f"column '{found.fields[len(asked.fields)].name}' is not expected"
+    if len(found.fields) < len(asked.fields):
+        return f"column '{asked.fields[len(found.fields)].name}' is missing"
+    return None
+
+
+def check_frame(schema: StructType, relation: Relation) -> None:
+    """Refuse a DataFrame whose columns have not the types of the relation's; their names do not matter, their order does."""
+    asked = schema_of(relation).fields
+    if relation.columns and len(schema.fields) != len(asked):
+        raise SchemaMismatch(f"relation '{relation.name}' has {len(asked)} columns, the DataFrame has {len(schema.fields)}")
+    for column, old, new in zip(relation.columns, schema.fields, asked, strict=False):
+        if old.dataType != new.dataType:
+            raise SchemaMismatch(
+                f"column '{column.name}' of relation '{relation.name}' is {column.type}, "
+                f"so {new.dataType.simpleString()} is expected, and the DataFrame has {old.dataType.simpleString()}",
+                hint="cast the column",
+            )

@@ -1,0 +1,48 @@
+"""Names of relations and columns as folders and as columns of tables: injective, and safe on every file system."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from rederive.ir.rules import Relation
+
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_")
+_LONGEST: Final = 150
+_COLUMN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+PRESENT: Final = "_present"
+"""The one column of a relation that has none: Delta has no table without columns."""
+
+
+def folder_name(relation: str) -> str:
+    """Lower-case letters, digits and `_` stand for themselves, every other byte for `-` and its two hexadecimal digits.
+
+    So no two names become one, not even where the file system ignores case. A very long name ends in its hash, after `--`.
+
+    >>> folder_name("edge"), folder_name("deg.count1"), folder_name("Edge")
+    ('edge', 'deg-2ecount1', '-45dge')
+    >>> len(folder_name("x" * 1000))
+    150
+    """
+    data = relation.encode()
+    coded = "".join(chr(byte) if byte in _PLAIN and (i or byte != ord("_")) else f"-{byte:02x}" for i, byte in enumerate(data))
+    if len(coded) <= _LONGEST:
+        return coded
+    digest = hashlib.sha256(data).hexdigest()
+    return f"{coded[: _LONGEST - len(digest) - 2].rstrip('-')}--{digest}"
+
+
+def column_names(relation: Relation) -> tuple[str, ...]:
+    """The names of the table's columns: the relation's own, or `_c<position>` where Delta could not tell or write them.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import NUMBER
+    >>> column_names(Relation("r", (Column("x", NUMBER), Column("X", NUMBER), Column("y?", NUMBER))))
+    ('x', '_c1', '_c2')
+    """
+    if not relation.columns:
+        return (PRESENT,)
+    names = [column.name for column in relation.columns]
+    folded = [name.lower() for name in names]
+    return tuple(name if _COLUMN.fullmatch(name) and folded.index(folded[i]) == i else f"_c{i}" for i, name in enumerate(names))

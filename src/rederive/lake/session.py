@@ -1,0 +1,136 @@
+"""Spark sessions that can read and write Delta tables.
+
+A session that is handed in, or that runs already, is used as it is: nothing of its configuration is changed. Otherwise one is
+built. What is missing for it (pyspark, Java, the jars) is found out, and said, before anything starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rederive.errors import MissingDependency
+from rederive.lake import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_SETTINGS: Final = {
+    **DELTA,
+    "spark.log.level": "ERROR",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_OLDEST_JAVA: Final = 17
+
+
+def spark_session(
+    existing: SparkSession | None = None, *, master: str | None = None, options: Mapping[str, str] | None = None
+) -> SparkSession:
+    """`existing`, or the session that runs already, or a new one with `options` on top of ours."""
+    _require_pyspark()
+    from pyspark.sql import SparkSession
+
+    if running := existing or SparkSession.getActiveSession():
+        return require_delta(running)
+    require_java()
+    builder = SparkSession.builder.appName("rederive")
+    for name, value in settings(master, options).items():
+        builder = builder.config(name, value)
+    return require_delta(builder.getOrCreate())
+
+
+def settings(master: str | None = None, options: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The configuration of a session that is built here; small where Spark runs inside this process.
+
+    Under spark-submit, the master and the jars are its own to choose.
+    """
+    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        return {**_SETTINGS, **(options or {})}
+    master = master or "local[*]"
+    local = _local(master) if master.startswith("local[") else {}
+    return {"spark.master": master, "spark.jars": ",".join(map(str, _jars())), **_SETTINGS, **local, **(options or {})}
+
+
+def _local(master: str) -> dict[str, str]:
+    """Few partitions: a task costs more than a partition of a small relation."""
+    cores = re.match(r"local\[(\d+)", master)
+    partitions = cores[1] if cores else str(os.cpu_count() or 2)
+    return {
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
+        "spark.pyspark.python": sys.executable,
+    }
+
+
+def _jars() -> tuple[Path, ...]:
+    found = jars.resolved()
+    if found is None:
+        raise MissingDependency("the jars of Delta Lake are missing", hint=f"fetch them once: {jars.COMMAND}").at(
+            str(jars.folder())
+        )
+    return found
+
+
+def require_delta(spark: SparkSession) -> SparkSession:
+    """`spark` itself if it has Delta; otherwise the error says which settings it lacks."""
+    lacking = [f"{name}={value}" for name, value in DELTA.items() if value not in (spark.conf.get(name, "") or "")]
+    if not _has_class(spark, DELTA["spark.sql.catalog.spark_catalog"]):
+        lacking.append(f"spark.jars.packages={','.join(jars.PACKAGES)}")
+    if lacking:
+        raise MissingDependency(
+            f"the Spark session cannot write Delta tables: it was started without {' and '.join(lacking)}",
+            hint="start it with these settings, or let rederive build the session",
+        )
+    return spark
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
+
+    found: object = spark._jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return not isinstance(found, JavaPackage)
+
+
+def require_java() -> None:
+    """Refuse to start where Java is missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    hint = f"install Java {_OLDEST_JAVA} (`make java`), and let JAVA_HOME or PATH lead to it"
+    if java is None:
+        where = f"in JAVA_HOME={home}" if home else "on the PATH"
+        raise MissingDependency(f"Spark needs Java, and there is none {where}", hint=hint)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    major = re.search(r'version "(\d+)', said)
+    if major is None or int(major[1]) < _OLDEST_JAVA:
+        raise MissingDependency(
+            f"Spark needs Java {_OLDEST_JAVA}, and {java} is {said.splitlines()[0] if said else 'broken'}", hint=hint
+        )
+
+
+def _require_pyspark() -> None:
+    try:
+        with warnings.catch_warnings():
+            # What pyspark says about pandas 3 concerns its pandas API, which is not used here.
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+            import delta  # noqa: F401
+            import pyspark.sql  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingDependency(f"the Python package '{error.name}' is missing", hint="pip install 'rederive[spark]'") from None

@@ -1,0 +1,302 @@
+"""The tables of a lake, each a Delta table in a folder of its own under the root:
+
+    base/<relation>     the rows of a base relation
+    views/<view>        the rows of a materialised view
+    changes/<view>      _version, _change ('plus' or 'minus'), _count, and the view's columns: what every version did to the view
+
+Each write is one Delta commit and carries the version of ours that it belongs to. A write that is repeated changes nothing, since
+the table remembers the last version that was written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from rederive.errors import NotATable, SchemaMismatch, VersionGone
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Value
+from rederive.lake.delta import Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
+from rederive.lake.format import check, check_frame, declared, properties, schema_difference
+from rederive.lake.names import PRESENT, column_names, folder_name
+from rederive.lake.types import dataframe, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+VERSION: Final = "_version"
+CHANGE: Final = "_change"
+COUNT: Final = "_count"
+PLUS: Final = "plus"
+MINUS: Final = "minus"
+_SMALL_FILES: Final = 64
+_SMALL: Final = 32 * 2**20
+
+
+class Area(Enum):
+    """The folders of a lake."""
+
+    BASE = "base"
+    VIEWS = "views"
+    CHANGES = "changes"
+
+
+class Lake:
+    """The tables under a root path, which may be any path that Spark can write."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self.root = root.rstrip("/") or "/"
+        # Delta's settings for idempotent writes hold for a whole session: this one is ours alone, and the user's stays as it was.
+        self._private = spark.newSession()
+        self._lock = RLock()
+
+    def path(self, area: Area, name: str) -> str:
+        return f"{self.root}/{area.value}/{folder_name(name)}"
+
+    # Reading
+
+    def read(self, area: Area, relation: Relation, version: int | None = None) -> DataFrame:
+        """The table's rows as they are now, or as they were when `version` was the last one written.
+
+        Columns have the relation's names; a change table's own three come before them.
+        """
+        place = self.path(area, relation.name)
+        self._checked(area, relation)
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", self._delta_version(place, version))
+        return _named(reader.load(place), relation)
+
+    def written(self, area: Area, name: str) -> int | None:
+        """The last version that was written to the table; None where there is no table, or nothing was written yet."""
+        table = snapshot(self.spark, self.path(area, name))
+        return None if table is None else table.written
+
+    def declaration(self, area: Area, name: str) -> Relation | None:
+        """The relation that the table was created for; None where there is no table."""
+        place = self.path(area, name)
+        table = snapshot(self.spark, place)
+        return None if table is None else declared(table, place)
+
+    def _checked(self, area: Area, relation: Relation) -> Snapshot:
+        place = self.path(area, relation.name)
+        table = self._table(place)
+        if table is None:
+            raise NotATable(f"no table of relation '{relation.name}'", hint="is this the lake's root?").at(place)
+        check(table, relation, _schema(area, relation), place)
+        return table
+
+    def _table(self, place: str) -> Snapshot | None:
+        table = snapshot(self.spark, place)
+        if table is None and exists(self.spark, place):
+            raise NotATable("there is something else than a Delta table", hint="choose another root, or move it away").at(place)
+        return table
+
+    def _delta_version(self, place: str, version: int) -> int:
+        """The last commit of `version` or an earlier one; a commit without a version belongs to the one before."""
+        history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
+        commits = sorted((int(row["version"]), version_noted(row["userMetadata"])) for row in history)
+        current = -1 if commits[0][0] == 0 else None
+        found = None
+        for number, noted in commits:
+            current = noted if noted is not None else current
+            if current is not None and current <= version:
+                found = number
+        if found is None:
+            raise VersionGone(f"the rows of version {version} are kept no longer", hint="ask for a later version").at(place)
+        return found
+
+    # Writing
+
+    def create(self, area: Area, relation: Relation) -> None:
+        """An empty table, unless the relation has one already; then that one must hold the same relation."""
+        if self._table(self.path(area, relation.name)) is None:
+            empty = self._private.createDataFrame([], _schema(area, relation))
+            self._replace(area, relation, empty, None)
+        else:
+            self._checked(area, relation)
+
+    def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
+        """Make `rows` the whole content, in one commit; the table is created if it is not there."""
+        check_frame(rows.schema, relation)
+        if (table := self._table(self.path(area, relation.name))) is not None:
+            self._checked(area, relation)
+        if not _done(table, version):
+            self._replace(area, relation, _stored(rows, relation), version)
+
+    def apply(self, area: Area, relation: Relation, gone: DataFrame, came: DataFrame, version: int) -> None:
+        """`new = (old - gone) + came`, in one commit; nothing where the table has this version already.
+
+        The change must be net: `gone` was there, `came` was not, and neither holds a row twice.
+        """
+        for frame in (gone, came):
+            check_frame(frame.schema, relation)
+        if not _done(self._checked(area, relation), version):
+            signed = _signed(gone, relation, MINUS).unionByName(_signed(came, relation, PLUS))
+            self._apply_net(area, relation, signed, version)
+
+    def apply_changes(self, area: Area, relation: Relation, changes: DataFrame, version: int) -> None:
+        """Bring the table to `version` by the changes of one or more versions: a frame like a change table's.
+
+        Those that the table has already are left out. What happens to a row first and last decides: a row that left and came
+        again, or came and left again, is as it was.
+        """
+        table = self._checked(area, relation)
+        _check_changes(changes, relation)
+        if not _done(table, version):
+            self._apply_net(area, relation, _net(_later(changes, table), relation), version)
+
+    def append_changes(self, relation: Relation, changes: DataFrame, version: int) -> None:
+        """Append what the versions up to `version` did to a view: a frame like the change table. Repeated ones are left out."""
+        table = self._checked(Area.CHANGES, relation)
+        _check_changes(changes, relation)
+        if not _done(table, version):
+            self._append(self.path(Area.CHANGES, relation.name), _later(changes, table), version)
+
+    def evolve(self, area: Area, relation: Relation, defaults: Mapping[str, Value]) -> None:
+        """Give the table the relation's new columns, all at the end, and rows their defaults. Nothing else may change."""
+        place = self.path(area, relation.name)
+        table = self._table(place)
+        if table is None:
+            raise NotATable(f"no table of relation '{relation.name}'").at(place)
+        old = declared(table, place)
+        kept = Relation(relation.name, relation.columns[: old.arity], old.key)
+        check(table, kept, _schema(area, kept), place)
+        added = Relation(relation.name, relation.columns[old.arity :])
+        if relation.key != old.key or set(defaults) != {column.name for column in added.columns}:
+            raise SchemaMismatch(
+                f"the table of relation '{relation.name}' can only gain columns at its end, each with a default",
+                hint="keep its key",
+            ).at(place)
+        if added.columns and old.columns:
+            row = dataframe(self._private, added, [tuple(defaults[column.name] for column in added.columns)])
+            self._replace(area, relation, self._with(place, row, _schema(area, relation)), None)
+
+    def _with(self, place: str, row: DataFrame, schema: StructType) -> DataFrame:
+        joined = self._private.read.format("delta").load(place).crossJoin(row)
+        return joined.toDF(*schema.names)
+
+    def drop(self, area: Area, name: str) -> None:
+        """Remove the table and all its history, if there is one."""
+        remove(self.spark, self.path(area, name))
+
+    # Upkeep
+
+    def compact(self, area: Area, name: str, *, files: int = _SMALL_FILES) -> bool:
+        """Gather small files into large ones where there are `files` of them or more; whether it was done. No row changes."""
+        place = self.path(area, name)
+        table = snapshot(self.spark, place)
+        if table is None or table.files < files or table.size > _SMALL * table.files:
+            return False
+        with self._lock:
+            retried(lambda: DeltaTable.forPath(self._private, place).optimize().executeCompaction(), place)
+        return True
+
+    def vacuum(self, area: Area, name: str) -> None:
+        """Delete the files that no version of the last week needs: older versions cannot be read any more."""
+        DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
+
+    # Commits
+
+    def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
+        place = self.path(area, relation.name)
+        schema = _schema(area, relation)
+        typed = rows.select(*(F.col(_quoted(f.name)).alias(f.name, metadata=f.metadata) for f in schema.fields))
+
+        def write() -> None:
+            writer = typed.writeTo(f"delta.{_quoted(place)}").using("delta").options(**once(version))
+            for name, value in properties(relation).items():
+                writer = writer.tableProperty(name, value)
+            writer.createOrReplace()
+
+        retried(write, place)
+
+    def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int) -> None:
+        """One commit that deletes and inserts; a mere append where nothing is deleted; none where nothing changes."""
+        place = self.path(area, relation.name)
+        held = signed.persist()
+        try:
+            signs = {row[CHANGE] for row in held.select(CHANGE).distinct().collect()}
+            if signs == {PLUS}:
+                self._append(place, held.drop(CHANGE), version)
+            elif signs:
+                with self._lock, written_as(self._private, version):
+                    retried(lambda: self._merge(place, relation, held), place)
+        finally:
+            held.unpersist()
+
+    def _append(self, place: str, rows: DataFrame, version: int) -> None:
+        retried(lambda: rows.write.format("delta").mode("append").options(**once(version)).save(place), place)
+
+    def _merge(self, place: str, relation: Relation, signed: DataFrame) -> None:
+        names = column_names(relation)
+        merge = DeltaTable.forPath(self._private, place).alias("old").merge(signed.alias("change"), _identical(names))
+        merge = merge.whenMatchedDelete(f"change.{CHANGE} = '{MINUS}'")
+        inserted: dict[str, str | SparkColumn] = {_quoted(name): f"change.{_quoted(name)}" for name in names}
+        merge.whenNotMatchedInsert(f"change.{CHANGE} = '{PLUS}'", inserted).execute()
+
+
+# Frames
+
+
+def change_schema(relation: Relation) -> StructType:
+    """The columns of a view's change table."""
+    own = [StructField(VERSION, LongType()), StructField(CHANGE, StringType()), StructField(COUNT, LongType())]
+    return StructType(own + schema_of(relation).fields)
+
+
+def _schema(area: Area, relation: Relation) -> StructType:
+    return change_schema(relation) if area is Area.CHANGES else schema_of(relation)
+
+
+def _named(table: DataFrame, relation: Relation) -> DataFrame:
+    """The stored columns under the relation's names."""
+    stored = column_names(relation)
+    own = [name for name in table.columns if name not in stored]
+    columns = [F.col(_quoted(n)).alias(c.name) for n, c in zip(stored, relation.columns, strict=False)]
+    return table.select(*own, *columns)
+
+
+def _stored(rows: DataFrame, relation: Relation) -> DataFrame:
+    """The columns of a frame, in their order, under the stored names."""
+    return rows.toDF(*column_names(relation)) if relation.columns else rows.select(F.lit(True).alias(PRESENT))
+
+
+def _signed(rows: DataFrame, relation: Relation, sign: str) -> DataFrame:
+    return _stored(rows, relation).withColumn(CHANGE, F.lit(sign))
+
+
+def _check_changes(changes: DataFrame, relation: Relation) -> None:
+    if difference := schema_difference(changes.schema, change_schema(relation)):
+        raise SchemaMismatch(f"not changes of relation '{relation.name}': {difference}")
+
+
+def _later(changes: DataFrame, table: Snapshot) -> DataFrame:
+    return changes if table.written is None else changes.where(F.col(VERSION) > table.written)
+
+
+def _net(changes: DataFrame, relation: Relation) -> DataFrame:
+    names = [_quoted(name) for name in column_names(relation)]
+    first, last = F.min_by(CHANGE, VERSION), F.max_by(CHANGE, VERSION)
+    ends = changes.groupBy(*names).agg(first.alias("_first"), last.alias(CHANGE))
+    return ends.where(F.col("_first") == F.col(CHANGE)).drop("_first")
+
+
+def _identical(names: tuple[str, ...]) -> str:
+    return " AND ".join(f"old.{_quoted(name)} <=> change.{_quoted(name)}" for name in names)
+
+
+def _done(table: Snapshot | None, version: int | None) -> bool:
+    return version is not None and table is not None and table.written is not None and table.written >= version
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,198 @@
+"""Column types and rows, as Spark and Arrow have them; both ways, and nothing is lost on the way.
+
+An unsigned number goes as `decimal(20,0)`, as Spark has no unsigned type. A timestamp goes as `timestamp_ntz`: ours is UTC by
+definition, and no session's time zone shall move it. A field's metadata keeps our name of the type: the way back is exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow
+import pyarrow.parquet
+from pyspark.sql import types as spark_types
+
+from rederive.errors import SchemaMismatch
+from rederive.ir.rules import Relation
+from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type, Value
+from rederive.lake.names import PRESENT, column_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+METADATA: Final = "rederive.type"
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)}
+_UNSIGNED_DIGITS: Final = 20
+MANY_ROWS: Final = 20_000
+"""From here on, rows reach Spark faster by way of a Parquet file."""
+
+
+def spark_type(type: Type) -> spark_types.DataType:
+    """The Spark type that holds every value of `type`.
+
+    >>> spark_type(UNSIGNED)
+    DecimalType(20,0)
+    """
+    match type.kind:
+        case Kind.SYMBOL:
+            return spark_types.StringType()
+        case Kind.NUMBER:
+            return spark_types.LongType()
+        case Kind.UNSIGNED:
+            return spark_types.DecimalType(_UNSIGNED_DIGITS, 0)
+        case Kind.FLOAT:
+            return spark_types.DoubleType()
+        case Kind.BOOLEAN:
+            return spark_types.BooleanType()
+        case Kind.DATE:
+            return spark_types.DateType()
+        case Kind.TIMESTAMP:
+            return spark_types.TimestampNTZType()
+        case Kind.DECIMAL:
+            return spark_types.DecimalType(type.precision, type.scale)
+
+
+def column_type(field: spark_types.StructField) -> Type:
+    """Our type of a table's column: the one it was written with, or else the least that holds every value of Spark's type.
+
+    >>> column_type(spark_types.StructField("n", spark_types.ShortType())) == NUMBER
+    True
+    """
+    if METADATA in (field.metadata or {}):
+        return type_named(field.metadata[METADATA])
+    match field.dataType:
+        case spark_types.StringType():
+            return SYMBOL
+        case spark_types.LongType() | spark_types.IntegerType() | spark_types.ShortType() | spark_types.ByteType():
+            return NUMBER
+        case spark_types.DoubleType() | spark_types.FloatType():
+            return FLOAT
+        case spark_types.BooleanType():
+            return BOOLEAN
+        case spark_types.DateType():
+            return DATE
+        case spark_types.TimestampNTZType() | spark_types.TimestampType():
+            return TIMESTAMP
+        case spark_types.DecimalType() as decimal:
+            return Type(Kind.DECIMAL, decimal.precision, decimal.scale)
+        case other:
+            raise SchemaMismatch(
+                f"column '{field.name}' has the type {other.simpleString()}, which no column of a relation can have",
+                hint=f"leave it out or convert it; known: {', '.join(_SIMPLE)}, decimal(p,s)",
+            )
+
+
+def type_named(name: str) -> Type:
+    """The type that prints as `name`.
+
+    >>> type_named("decimal(10,2)")
+    Type(kind=<Kind.DECIMAL: 'decimal'>, precision=10, scale=2)
+    """
+    if decimal := _DECIMAL.fullmatch(name):
+        return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
+    return _SIMPLE[name]
+
+
+def schema_of(relation: Relation) -> spark_types.StructType:
+    """The table's schema. Every column may be NULL: keys are checked where rows come in."""
+    if not relation.columns:
+        return spark_types.StructType([spark_types.StructField(PRESENT, spark_types.BooleanType())])
+    return spark_types.StructType(
+        [
+            spark_types.StructField(name, spark_type(type), True, {METADATA: str(type)})
+            for name, type in zip(column_names(relation), relation.types, strict=True)
+        ]
+    )
+
+
+# Rows
+
+
+def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
+    """Rows as an Arrow table with the columns of the relation's table.
+
+    >>> from rederive.ir.rules import Column
+    >>> arrow_table(Relation("r", (Column("n", UNSIGNED),)), [(2**64 - 1,)]).to_pylist()
+    [{'n': Decimal('18446744073709551615')}]
+    """
+    rows = list(rows)
+    names = column_names(relation)
+    if not relation.columns:
+        return pyarrow.table({PRESENT: pyarrow.array([True] * len(rows), pyarrow.bool_())})
+    columns: Sequence[Sequence[Value]] = list(zip(*rows, strict=True)) if rows else [()] * relation.arity
+    return pyarrow.table([_arrow_column(c, t) for c, t in zip(columns, relation.types, strict=True)], names=list(names))
+
+
+def _arrow_column(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
+    if type.kind is Kind.UNSIGNED:
+        column = [None if value is None else Decimal(int(value)) for value in column]  # type: ignore[arg-type]
+    return pyarrow.array(column, arrow_type(type))
+
+
+def arrow_type(type: Type) -> pyarrow.DataType:
+    """The Arrow type that Spark exchanges for `spark_type(type)`."""
+    match type.kind:
+        case Kind.SYMBOL:
+            return pyarrow.string()
+        case Kind.NUMBER:
+            return pyarrow.int64()
+        case Kind.UNSIGNED:
+            return pyarrow.decimal128(_UNSIGNED_DIGITS, 0)
+        case Kind.FLOAT:
+            return pyarrow.float64()
+        case Kind.BOOLEAN:
+            return pyarrow.bool_()
+        case Kind.DATE:
+            return pyarrow.date32()
+        case Kind.TIMESTAMP:
+            return pyarrow.timestamp("us")
+        case Kind.DECIMAL:
+            return pyarrow.decimal128(type.precision, type.scale)
+
+
+def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
+    """The rows of an Arrow table whose columns are the relation's, in its order.
+
+    >>> from rederive.ir.rules import Column
+    >>> r = Relation("r", (Column("n", UNSIGNED), Column("s", SYMBOL)))
+    >>> rows_of(arrow_table(r, [(7, "a"), (None, "b")]), r)
+    [(7, 'a'), (None, 'b')]
+    """
+    if not relation.columns:
+        return [()] * table.num_rows
+    columns = [_python_column(table.column(i), type) for i, type in enumerate(relation.types)]
+    return list(zip(*columns, strict=True))
+
+
+def _python_column(column: pyarrow.ChunkedArray[Any], type: Type) -> Sequence[Value]:
+    values: list[Any] = column.to_pylist()
+    if type.kind is Kind.UNSIGNED:
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], staging: str | None = None) -> DataFrame:
+    """Rows as a DataFrame with the relation's stored columns.
+
+    Where they are many and `staging` names a local folder that every worker sees, they go by way of a Parquet file in it, which
+    must stay there as long as the DataFrame is used.
+    """
+    table = arrow_table(relation, rows)
+    schema = schema_of(relation)
+    if staging is None or table.num_rows < MANY_ROWS:
+        return spark.createDataFrame(table, schema)
+    file = f"{staging}/{uuid4().hex}.parquet"
+    pyarrow.parquet.write_table(table, file)
+    return spark.read.schema(schema).parquet(file)
+
+
+def collect(frame: DataFrame, relation: Relation) -> list[Row]:
+    """The rows of a DataFrame whose columns are the relation's, in its order."""
+    if not relation.columns:
+        return [()] * frame.count()
+    return rows_of(frame.toArrow(), relation)

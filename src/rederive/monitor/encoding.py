@@ -1,0 +1,99 @@
+"""Rows, columns and operations as the journal keeps them: JSON in the contract's encoding of values.
+
+Rows that an engine takes for one row have one text: a zero has no sign, a decimal has its column's scale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from rederive.engines.base import Operation
+from rederive.errors import CorruptStore, DataError
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.lang.values import from_json, to_json
+from rederive.pipeline.rows import typed_json_rows
+
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def row_text(row: Row) -> str:
+    """One row as JSON.
+
+    >>> row_text(("bolt", Decimal("-0.00"), -0.0, None))
+    '["bolt","0.00",0.0,null]'
+    """
+    return _ENCODE([to_json(_unsigned_zero(value)) for value in row])
+
+
+def _unsigned_zero(value: Value) -> Value:
+    match value:
+        case float():
+            return value + 0.0
+        case Decimal() if not value:
+            return value.copy_abs()
+        case _:
+            return value
+
+
+def rows_text(rows: Iterable[Row]) -> str:
+    """Rows as one JSON array.
+
+    >>> rows_text([("a", 1), ("b", 2)])
+    '[["a",1],["b",2]]'
+    """
+    return f"[{','.join(map(row_text, rows))}]"
+
+
+def rows_from(text: str, relation: Relation) -> list[Row]:
+    """The rows of a JSON array, checked against their columns.
+
+    >>> from rederive.ir.terms import SYMBOL
+    >>> rows_from('[["1.50"],[null]]', Relation("price", (Column("x", Type(Kind.DECIMAL, 9, 2)),)))
+    [(Decimal('1.50'),), (None,)]
+    """
+    try:
+        return typed_json_rows(json.loads(text), relation, lambda row: f"row {row}", _value)
+    except (ValueError, DataError) as error:
+        raise CorruptStore(f"rows of '{relation.name}' cannot be read: {error}") from None
+
+
+def _value(value: object, type: Type) -> Value:
+    return None if value is None else from_json(value, type)
+
+
+def columns_text(relation: Relation) -> str:
+    """The columns and the key of a relation.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> columns_text(Relation("n", (Column("x", NUMBER),), key=(0,)))
+    '{"columns":[["x","number",0,0]],"key":[0]}'
+    """
+    columns = [[c.name, c.type.kind.value, c.type.precision, c.type.scale] for c in relation.columns]
+    return _ENCODE({"columns": columns, "key": list(relation.key)})
+
+
+def relation_from(name: str, text: str) -> Relation:
+    """The relation that `columns_text` has written."""
+    try:
+        read = json.loads(text)
+        columns = tuple(Column(column, Type(Kind(kind), precision, scale)) for column, kind, precision, scale in read["columns"])
+        return Relation(name, columns, tuple(read["key"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStore(f"the columns of '{name}' cannot be read: {error!r}") from None
+
+
+def digest(operations: Sequence[Operation]) -> str:
+    """Tells one transaction from another: equal operations in equal order, and only they, have equal digests.
+
+    >>> from rederive.engines.base import Action
+    >>> one, two = (Operation(Action.INSERT, "edge", (("a", y),)) for y in "bc")
+    >>> digest([one]) == digest([one]), digest([one]) == digest([two])
+    (True, False)
+    """
+    steps = ([step.action.value, step.relation, rows_text(step.rows)] for step in operations)
+    return hashlib.sha256(_ENCODE(list(steps)).encode()).hexdigest()

@@ -1,0 +1,54 @@
+"""What the journal holds, as data: versions with their changes, and the program that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The rows that entered and left a relation, and the columns that it had then."""
+
+    relation: Relation
+    plus: Sequence[Row] = ()
+    minus: Sequence[Row] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version: `base` are its net base changes, `views` those of the monitored views.
+
+    `key` and `digest`: the idempotency key and what it was used for. `staged`: where the changes of a bulk version are.
+    """
+
+    number: int
+    at: datetime
+    engine: str
+    base: tuple[Changed, ...] = ()
+    views: tuple[Changed, ...] = ()
+    key: str | None = None
+    digest: str | None = None
+    staged: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A definition's text and which of its statements stand. Texts of one `part` were compiled together."""
+
+    part: int
+    name: str
+    text: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The program that stands. `followed`: the version from which on every change of a view is recorded; None for no record."""
+
+    texts: tuple[Text, ...] = ()
+    followed: Mapping[str, int | None] = field(default_factory=dict)

@@ -1,0 +1,205 @@
+"""Reading a journal: as its writer, or beside it from another process."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+from rederive.monitor.encoding import relation_from, rows_from
+from rederive.monitor.entries import Catalog, Changed, Entry, Text
+from rederive.monitor.journal_file import connect_to_read, guarded
+
+_BATCH = 256  # versions that are read at once
+
+
+class JournalReader:
+    """What can be asked of a journal. Every answer is that of one committed version."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        self.folder = folder
+        self.closed = False
+        self._connection = connection
+
+    @classmethod
+    def read(cls, folder: Path) -> JournalReader:
+        """The journal of a folder, to look at, while another process may write it."""
+        with guarded(folder):
+            return JournalReader(folder, connect_to_read(folder))
+
+    def close(self) -> None:
+        """Let go of the file. Twice is once."""
+        self.closed = True
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # Versions
+
+    @property
+    def version(self) -> int:
+        """The last committed version."""
+        return self._number("SELECT coalesce(max(number), 0) FROM version")
+
+    def reach(self, view: str | None = None) -> int:
+        """The earliest version from which one can resume: everything, or one view."""
+        kept = self._number("SELECT coalesce(min(number) - 1, 0) FROM version")
+        return kept if view is None else max(kept, self._recorded_since(view))
+
+    def since(self, version: int, view: str | None = None) -> Iterator[Entry]:
+        """The versions after this one, in order, with all their changes, or with those of one view.
+
+        Refused with `Expired` where some of them are no longer kept.
+        """
+        self._check_reach(version, view)
+        return self._following(version, view)
+
+    def by_key(self, key: str) -> Entry | None:
+        """The version that an idempotency key was used for, as long as it is kept."""
+        found = self._query("SELECT number FROM version WHERE key = ?", key)
+        return self._entries(found[0][0] - 1, None, 1)[0] if found else None
+
+    def base_rows(self) -> dict[str, list[Row]]:
+        """The base rows that are in the journal, by relation."""
+        rows: dict[str, list[Row]] = {}
+        with guarded(self.folder):
+            for number, relation in self._relations().items():
+                texts = [text for (text,) in self._query("SELECT row FROM base WHERE relation = ?", number)]
+                if texts:
+                    rows[relation.name] = rows_from(f"[{','.join(texts)}]", relation)
+        return rows
+
+    # Program, options, cursors, lake
+
+    @property
+    def catalog(self) -> Catalog:
+        """The program that stands."""
+        with self._snapshot():
+            texts = self._query("SELECT part, name, text, kept FROM text ORDER BY position")
+            followed = self._query("SELECT name, since FROM followed ORDER BY name")
+        return Catalog(tuple(Text(*row) for row in texts), dict(followed))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options that the store is kept with."""
+        return dict(self._query("SELECT name, value FROM option"))
+
+    def cursor(self, name: str) -> int | None:
+        """The version up to which a named subscription has acknowledged everything."""
+        found = self._query("SELECT version FROM cursor WHERE name = ?", name)
+        return int(found[0][0]) if found else None
+
+    @property
+    def lake(self) -> str | None:
+        """Where the base relations are, if not in the journal."""
+        found = self._query("SELECT uri FROM lake")
+        return str(found[0][0]) if found else None
+
+    @property
+    def settled(self) -> int:
+        """The version up to which the lake has everything; without a lake, the last one."""
+        found = self._query("SELECT settled FROM lake")
+        return int(found[0][0]) if found else self.version
+
+    def unsettled(self) -> Iterator[Entry]:
+        """The versions that the lake does not have yet, in order."""
+        return self.since(self.settled)
+
+    # How
+
+    def _query(self, sql: str, *parameters: object) -> list[Any]:
+        if self.closed:
+            raise Closed
+        with guarded(self.folder):
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def _number(self, sql: str) -> int:
+        return int(self._query(sql)[0][0])
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """What is read inside is read of one version."""
+        if self.closed or self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
+
+    def _relations(self) -> dict[int, Relation]:
+        found = self._query("SELECT id, name, columns FROM relation ORDER BY id")
+        return {number: relation_from(name, columns) for number, name, columns in found}
+
+    def _following(self, version: int, view: str | None) -> Iterator[Entry]:
+        while True:
+            with self._snapshot():
+                self._check_reach(version, view)
+                entries = self._entries(version, view, _BATCH)
+            if not entries:
+                return
+            yield from entries
+            version = entries[-1].number
+
+    def _entries(self, version: int, view: str | None, most: int) -> list[Entry]:
+        versions = self._query(
+            "SELECT number, at, engine, key, digest, staged FROM version WHERE number > ? ORDER BY number LIMIT ?", version, most
+        )
+        if not versions:
+            return []
+        changes = self._changes(version, versions[-1][0], view)
+        return [_entry(row, changes.get(row[0], {})) for row in versions]
+
+    def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[Changed]]]:
+        sql = """SELECT version, kind, name, columns, plus, minus FROM change JOIN relation ON relation.id = change.relation
+                 WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
+                 ORDER BY version, kind, name, relation.id"""
+        found: dict[int, dict[str, list[Changed]]] = {}
+        with guarded(self.folder):
+            for version, kind, name, columns, plus, minus in self._query(sql, after, until, view):
+                relation = relation_from(name, columns)
+                changed = Changed(relation, rows_from(plus, relation), rows_from(minus, relation))
+                found.setdefault(version, {}).setdefault(kind, []).append(changed)
+        return found
+
+    def _check_committed(self, version: int) -> None:
+        if not 0 <= version <= self.version:
+            raise Mismatch(f"there is no version {version}: the last one is {self.version}").at(str(self.folder))
+
+    def _check_reach(self, version: int, view: str | None) -> None:
+        """Refuse to resume where changes are missing: trimmed, or never recorded."""
+        self._check_committed(version)
+        if version < (first := self.reach(view)):
+            raise Expired(
+                f"the changes after version {version} are not kept: they reach back to version {first}",
+                hint="take the rows as they are now, and follow the changes from there",
+            ).at(str(self.folder))
+
+    def _recorded_since(self, view: str) -> int:
+        followed = dict(self._query("SELECT name, since FROM followed"))
+        if view not in followed:
+            raise UnknownRelation(view, (name for name, since in followed.items() if since is not None))
+        if followed[view] is None:
+            raise Mismatch(f"the changes of '{view}' are not recorded: it is not monitored", hint="name it in an .output")
+        return int(followed[view])
+
+
+def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[Changed]]) -> Entry:
+    number, at, engine, key, digest, staged = row
+    try:
+        when = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise CorruptStore(f"version {number}: {error}") from None
+    return Entry(number, when, engine, tuple(changes.get("base", ())), tuple(changes.get("view", ())), key, digest, staged)

@@ -1,0 +1,78 @@
+"""The life of a database: its store, the record of its past, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self, cast
+
+from rederive.engines.base import Engine
+from rederive.errors import Closed, NoStore
+from rederive.monitor.changes import Change
+from rederive.monitor.store import Store
+
+
+class _ClosedEngine:
+    """Refuses everything, so that an open database need not ask at every call whether it is open."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Closed
+
+
+class Lifecycle:
+    """What a database can do with its store, if it has one."""
+
+    def __init__(self, engine: Engine, store: Store | None) -> None:
+        self.engine = engine
+        self._store = store
+
+    @property
+    def store(self) -> Path | None:
+        """The folder that keeps the database, if one does."""
+        return self._store.journal.folder if self._store is not None else None
+
+    def changes(self, view: str, since: int) -> Iterator[Change]:
+        """The changes of a monitored view after a version, in order, from the journal: what a subscriber missed.
+
+        Refused with `Expired` where some of them are no longer kept.
+
+        >>> import rederive, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
+        ...     db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        ...     for x in (7, 11, 12):
+        ...         with db.transaction() as tx:
+        ...             tx.insert("n", [(x,)])
+        ...     print([(change.version, change.plus) for change in db.changes("big", since=1)])
+        [(2, [(11,)]), (3, [(12,)])]
+        """
+        return self._durable("reading past changes").changes(view, since)
+
+    def cursor(self, name: str) -> int | None:
+        """The version up to which a named subscriber has acknowledged everything; None where it never has."""
+        return self._durable("a named cursor").journal.cursor(name)
+
+    def acknowledge(self, name: str, version: int) -> None:
+        """A named subscriber has everything up to this version; kept with the store, and never taken back."""
+        self._durable("a named cursor").acknowledge(name, version)
+
+    def close(self) -> None:
+        """Let go of the store, if there is one. Whatever is asked of the database afterwards is refused."""
+        self.engine = cast(Engine, _ClosedEngine())
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _durable(self, what: str) -> Store:
+        if self._store is None:
+            raise NoStore(what)
+        return self._store
+
+    def _check_open(self) -> None:
+        if isinstance(self.engine, _ClosedEngine):
+            raise Closed

@@ -1,0 +1,180 @@
+"""A database's store: what it writes to its journal, and what it finds there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rederive.analysis.polarity import BOTH, Sign
+from rederive.engines.base import Action, Delta, Engine, Operation, ViewDelta
+from rederive.errors import Conflict, CorruptStore, LateLoad, Mismatch, StoreError, UnknownOption
+from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import Row
+from rederive.maintain.choose import AUTO, check_strategy
+from rederive.monitor.changes import Change, Decoded, Result
+from rederive.monitor.definitions import Definitions, Step, followed
+from rederive.monitor.encoding import digest
+from rederive.monitor.entries import Catalog, Changed, Entry
+from rederive.monitor.journal import Journal
+from rederive.monitor.journal_file import guarded
+
+Net = Mapping[str, Delta]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a database is opened with. In a store the empty text stands for an option that was not given."""
+
+    strategy: str
+    precision: str
+    only: str
+
+
+class Store:
+    """The durable side of one database."""
+
+    def __init__(self, journal: Journal, options: Options) -> None:
+        self.journal = journal
+        self.options = options
+
+    @classmethod
+    def open(cls, folder: Path, given: Options, retention: int | None = None) -> Store:
+        """The store of a folder, made where there is none. What recorded changes depend on stays as the store was made with."""
+        if retention is not None and retention < 1:
+            raise UnknownOption("retention", str(retention), ())
+        journal = Journal.open(folder, retention)
+        try:
+            with guarded(folder):
+                return cls(journal, _settled_options(journal, given))
+        except BaseException:
+            journal.close()
+            raise
+
+    def close(self) -> None:
+        self.journal.close()
+
+    # What is found on opening
+
+    def definitions(self) -> Definitions:
+        with guarded(self.journal.folder):
+            return Definitions.of(self.journal.catalog.texts)
+
+    def base_rows(self, program: Program) -> dict[str, list[Row]]:
+        """The base rows at the last version."""
+        with guarded(self.journal.folder):
+            if (lake := self.journal.lake) is not None:
+                raise Mismatch(f"the base relations of this store are in a lake: {lake}", hint="open it with that lake")
+            rows = self.journal.base_rows()
+            for name in rows:
+                if name not in program.bases:
+                    raise CorruptStore(f"there are rows of '{name}', which is no base relation of the program")
+            return rows
+
+    # What is written
+
+    def append(
+        self, program: Program, net: Net, result: Result, signs: frozenset[Sign], key: str | None, used_for: str | None
+    ) -> None:
+        """Keep one version; when this returns, it is on disk."""
+        entry = self._entry(program, program, net, result, signs)
+        self.journal.append([Entry(entry.number, entry.at, entry.engine, entry.base, entry.views, key, used_for)])
+
+    def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
+        """Keep a program, and the version that it made where it made one."""
+        after = step.after.program
+        version = result.version if result is not None else self.journal.version
+        catalog = Catalog(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
+        if result is None:
+            self.journal.amend(catalog, _base_changes(before, after, net))
+        else:
+            self.journal.append([self._entry(before, after, net, result, signs)], catalog)
+
+    def _entry(self, before: Program, after: Program, net: Net, result: Result, signs: frozenset[Sign]) -> Entry:
+        """Only views that the program itself monitors are recorded: those that a subscription added come and go with it."""
+        recorded = {*before.monitored, *after.monitored}
+        parts = {view: change.only(signs) for view, change in result.changes.items() if view in recorded}
+        views = (
+            Changed(after.relations.get(view) or before.relations[view], part.plus, part.minus)
+            for view, part in parts.items()
+            if part
+        )
+        return Entry(result.version, datetime.now(UTC), result.engine, _base_changes(before, after, net), tuple(views))
+
+    def check_load(self) -> None:
+        """Initial rows belong before the first version: after it, changes that nobody is told of would break every replay."""
+        if self.journal.version:
+            raise LateLoad(
+                f"initial rows are loaded before the first version, and the store is at version {self.journal.version}",
+                hint="leave them out, or insert them by a transaction",
+            ).at(str(self.journal.folder))
+
+    def load(self, program: Program, initial: Mapping[str, Sequence[Row]]) -> None:
+        self.journal.amend(base=[Changed(program.relations[name], rows) for name, rows in initial.items()])
+
+    # What was written
+
+    def repeated(self, key: str, operations: Sequence[Operation]) -> Result | None:
+        """The result of the version that this key was used for, if it was."""
+        entry = self.journal.by_key(key)
+        if entry is None:
+            return None
+        if entry.digest != digest(operations):
+            raise Conflict(
+                f"the key '{key}' was used for another transaction, version {entry.number}",
+                hint="a key stands for one transaction",
+            )
+        changes = {change.view: change for change in changes_of(entry)}
+        return Result(entry.number, changes, entry.engine, self.options.strategy, 0.0, 0, {}, 0, {}, 0, 0, repeated=True)
+
+    def changes(self, view: str, since: int) -> Iterator[Change]:
+        return (change for entry in self.journal.since(since, view) for change in changes_of(entry))
+
+    def acknowledge(self, name: str, version: int) -> None:
+        self.journal.acknowledge(name, version, datetime.now(UTC))
+
+
+def changes_of(entry: Entry) -> list[Change]:
+    """The view changes of a version, as they were announced."""
+    if entry.staged is not None:
+        raise StoreError(f"version {entry.number} is a bulk version: its changes are in the lake, at {entry.staged}")
+    return [
+        Change(entry.number, c.relation.name, ViewDelta(Decoded(list(c.plus)), Decoded(list(c.minus))), BOTH) for c in entry.views
+    ]
+
+
+def net_of(engine: Engine, before: Program, step: Step) -> dict[str, Delta]:
+    """What a step does to base rows: facts that were not there enter, the rows of base relations that vanish leave."""
+    after = step.after.program
+    kept = {name: rows for name, rows in step.facts.items() if name in before.bases}
+    net = dict(engine.net([Operation(Action.INSERT, name, tuple(rows)) for name, rows in kept.items()])) if kept else {}
+    net |= {name: Delta(tuple(dict.fromkeys(rows))) for name, rows in step.facts.items() if name not in kept}
+    gone = {name: tuple(engine.rows(name, {})) for name in before.bases if name not in after.bases}
+    return net | {name: Delta(minus=rows) for name, rows in gone.items() if rows}
+
+
+def _base_changes(before: Program, after: Program, net: Net) -> tuple[Changed, ...]:
+    return tuple(Changed(_declared(name, before, after), delta.plus, delta.minus) for name, delta in net.items())
+
+
+def _declared(name: str, before: Program, after: Program) -> Relation:
+    return after.relations[name] if name in after.bases else before.relations[name]
+
+
+def _settled_options(journal: Journal, given: Options) -> Options:
+    """Options as they hold from now on. The strategy may change; precision and signs decide what the recorded changes mean."""
+    kept = journal.options
+    for name in ("precision", "only") if kept else ():
+        wanted = getattr(given, name)
+        if wanted and wanted != kept[name]:
+            raise Mismatch(
+                f"the store is kept with {name} '{kept[name]}', not '{wanted}'",
+                hint="its recorded changes depend on it: use another store",
+            ).at(str(journal.folder))
+    defaults = kept or {"strategy": AUTO, "precision": "exact", "only": ""}
+    options = {name: value or defaults[name] for name, value in asdict(given).items()}
+    check_strategy(options["strategy"], options["precision"])
+    if options != kept:
+        journal.keep_options(options)
+    return Options(**options)

@@ -1,0 +1,111 @@
+"""`run --store` keeps a database, `log` prints what it went through."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import rederive
+from tests.cli.conftest import CLOSURE, Cli, Write
+from tests.cli.test_bad_input import refused
+
+FIRST = '{"insert": {"edge": [["h","d"]]}, "delete": {"edge": [["b","c"]]}}\n'
+SECOND = '{"delete": {"edge": [["h","d"]]}}\n{}\n{"insert": {"edge": [["b","c"]]}}\n'
+
+
+@pytest.fixture
+def stored(cli: Cli, closure: str) -> str:
+    """The store of SJ96's program, at version 1."""
+    assert cli("run", closure, "--facts", ".", "--store", "store", "--changes", "-", stdin=FIRST).code == 0
+    return "store"
+
+
+def test_a_store_goes_on(cli: Cli, closure: str, stored: str) -> None:
+    one = cli("run", closure, "--facts", ".", "--changes", "-", stdin=FIRST + SECOND)
+    rest = cli("run", closure, "--store", stored, "--changes", "-", stdin=SECOND)
+    assert [line["version"] for line in rest.lines] == [2, 4]
+    assert cli("log", stored).out == one.out
+    assert cli("log", stored, "--since", "1").out == rest.out
+    assert cli("log", stored, "--since", "4").out == ""
+
+
+def test_the_log_of_one_view(cli: Cli, write: Write) -> None:
+    program = write("p.dl", ".decl n(x: number) .decl odd, big(x: number) odd(x) :- n(x), x % 2 = 1. big(x) :- n(x), x > 9.")
+    ran = cli(
+        "run", program, "--store", "s", "--changes", "-", stdin='{"insert": {"n": [[1], [10]]}}\n{"insert": {"n": [[11]]}}\n'
+    )
+    assert [(line["version"], line["view"]) for line in ran.lines] == [(1, "odd"), (1, "big"), (2, "odd"), (2, "big")]
+    assert [line["plus"] for line in cli("log", "s", "--view", "big").lines] == [[[10]], [[11]]]
+    refused(cli("log", "s", "--view", "bgi"), "unknown_relation", "did you mean 'big'?")
+    refused(cli("log", "s", "--view", "n"), "mismatch", "'n'", ".output")
+
+
+def test_the_answers_of_a_store_are_printed_with_its_version(cli: Cli, closure: str, stored: str) -> None:
+    (line,) = cli("run", closure, "--store", stored, "--initial").lines
+    assert (line["version"], line["minus"]) == (1, [])
+    assert json.loads(cli("run", closure, "--store", stored, "--initial", "--strategy", "on_demand").out) == line
+
+
+def test_a_program_that_grows(cli: Cli, write: Write, closure: str, stored: str) -> None:
+    more = write("more.dl", f"{CLOSURE}.decl ends(x: symbol)\nends(y) :- closure(_, y), !edge(y, _).\n.output ends\n")
+    ran = cli("run", more, "--store", stored, "--changes", "-", stdin=SECOND)
+    assert ran.code == 0
+    assert [(line["version"], line["view"]) for line in ran.lines] == [(2, "ends"), (3, "closure"), (5, "closure"), (5, "ends")]
+    assert ran.lines[0]["plus"] == [["b"], ["g"]]
+    assert sorted(cli("log", stored, "--since", "1").out.splitlines()) == sorted(ran.out.splitlines())
+    refused(cli("run", closure, "--store", stored), "mismatch", "ends", "closure.dl")
+
+
+def test_another_program_is_refused(cli: Cli, write: Write, stored: str) -> None:
+    other = write("other.dl", CLOSURE.replace("edge(x, z), closure(z, y)", "closure(x, z), edge(z, y)"))
+    refused(cli("run", other, "--store", stored, "--changes", "-", stdin=SECOND), "mismatch", "closure(x, y) :- edge(x, z)")
+    assert [line["version"] for line in cli("log", stored).lines] == [1]
+
+
+def test_initial_rows_for_a_store_that_has_versions(cli: Cli, closure: str, stored: str) -> None:
+    for source in (("--facts", "."), ("--base", "edge=edge.csv")):
+        refused(cli("run", closure, "--store", stored, *source), "late_load", "version 1", "transaction")
+
+
+def test_what_is_refused_before_it_begins_leaves_no_store(cli: Cli, closure: str, write: Write) -> None:
+    path = write("changes.jsonl", f'{FIRST}{{"insert": {{"edge": [["a"]]}}}}\n')
+    refused(cli("run", closure, "--store", "store", "--changes", path), "ill_typed", "changes.jsonl:2")
+    assert not Path("store").exists()
+
+
+def test_a_failure_half_way_says_what_is_committed(cli: Cli, write: Write) -> None:
+    program = write("p.dl", ".decl n(x: number) .decl v(x: number) v(10 / x) :- n(x).")
+    changes = '{"insert": {"n": [[1]]}}\n{"insert": {"n": [[2]]}}\n{"insert": {"n": [[0]]}}\n{"insert": {"n": [[5]]}}\n'
+    ran = cli("run", program, "--store", "s", "--changes", "-", stdin=changes)
+    refused(ran, "evaluation", "<stdin>:3", "versions 1 to 2 are committed: rederive log s --since 0")
+    assert [line["plus"] for line in cli("log", "s").lines] == [[[10]], [[5]]]
+
+
+def test_stores_that_are_none(cli: Cli, closure: str, write: Write) -> None:
+    write("file", "mine")
+    refused(cli("run", closure, "--store", "file"), "not_a_store", "file", "a store is a folder")
+    refused(cli("log", "file"), "not_a_store")
+    refused(cli("log", "nowhere"), "not_a_store", "nowhere")
+    assert not Path("nowhere").exists()
+
+
+def test_a_store_in_use_and_versions_that_are_not_there(cli: Cli, closure: str, stored: str) -> None:
+    with rederive.open(stored):
+        refused(cli("run", closure, "--store", stored), "locked", "process")
+        assert len(cli("log", stored).lines) == 1
+    refused(cli("log", stored, "--since", "2"), "mismatch", "no version 2")
+
+
+def test_versions_that_are_gone(cli: Cli, stored: str) -> None:
+    with rederive.open(stored, retention=2) as db:
+        for name in "uvwxyz":
+            with db.transaction() as tx:
+                tx.insert("edge", [(name, name)])
+    refused(cli("log", stored, "--since", "1"), "expired", "reach back to version 5")
+    assert [line["version"] for line in cli("log", stored).lines] == [6, 7]
+
+
+def test_options_of_another_store(cli: Cli, closure: str, stored: str) -> None:
+    refused(cli("run", closure, "--store", stored, "--only", "plus"), "mismatch", "only")
