@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rederive.analysis.cost import Estimate
-from rederive.engines.base import Delta, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.base import Confirm, Delta, Engine, Operation, Propagation, Question, Trace
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
 from rederive.ir.terms import Row, Value
@@ -45,10 +45,11 @@ class AutoEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
+        confirm: Confirm | None = None,
     ) -> Propagation:
         rows = {name: list(given) for name, given in (initial or {}).items()}
         self._make_room(sum(map(len, rows.values())))
-        found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce)
+        found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce, confirm=confirm)
         self._installed = (maintenance, monitored, bound)
         self._count()
         return found

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import relevant
-from rederive.engines.base import Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.base import Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.fixpoint import Limits
 from rederive.engines.spark.installed import Installed
 from rederive.engines.spark.jobs import Jobs
@@ -62,9 +62,10 @@ class SparkEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
+        confirm: Confirm | None = None,
     ) -> Propagation:
         frames = {n: self.jobs.frame(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
-        return self.install_frames(maintenance, monitored, frames, bound=bound, announce=announce)
+        return self.install_frames(maintenance, monitored, frames, bound=bound, announce=announce, confirm=confirm)
 
     def install_frames(
         self,
@@ -74,6 +75,7 @@ class SparkEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
+        confirm: Confirm | None = None,
     ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
         self.jobs.touched = 0
@@ -84,12 +86,15 @@ class SparkEngine:
             new.build(affected, initial)
             changes = self._announced(old, new, affected) if announce else {}
             parts = self._announced_parts(old, new, affected) if announce else {}
+            found = Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts))
+            if confirm is not None:
+                confirm(found)
         finally:
             old.forget()
             new.forget()
         self.installed = new
         self.jobs.forget(new.kept.names)
-        return Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts))
+        return found
 
     def _announced(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, ViewDelta]:
         touched = set(affected)
