@@ -30,6 +30,7 @@ RederiveError
 │   ├── NewerFormat         newer_format      written by a later version of rederive
 │   ├── VersionGone         version_gone      a version whose rows are kept no longer
 │   └── WriteConflict       write_conflict    another writer changed the table again and again
+├── StreamError             stream            a stream was ended by its source or by Spark
 ├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
 │   └── LimitExceeded       limit             recursion that invents values without end
 └── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
@@ -294,6 +295,10 @@ class VersionGone(LakeError):
 
 class WriteConflict(LakeError):
     code = "write_conflict"
+
+
+class StreamError(RederiveError):
+    code = "stream"
 
 
 class EvaluationError(RederiveError):

@@ -50,7 +50,7 @@ def check(path: Path) -> None:
 
 def explain_program(path: Path, view: str | None, strategy: str, form: str, sources: Sources) -> None:
     db = rederive.open(strategy=strategy)
-    db.define(_text(path), str(path))
+    db.define(read_text(path), str(path))
     if rows := initial_rows(db.program, sources):
         db.load_typed(rows)
     print(db.explain(view, form))
@@ -80,7 +80,7 @@ def run(
         transactions = read_all_changes(changes, program) if changes else ()
     calls: list[str] = []
     with opened() as db, _told_of_commits(db), _printed_at_the_end() as output:
-        if (extended := db.ensure(_text(path), str(path))) is not None:
+        if (extended := db.ensure(read_text(path), str(path))) is not None:
             _write_changes(extended, output)
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
@@ -192,7 +192,7 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
     db = rederive.open(strategy=Strategy.ON_DEMAND.value)
     with progress(f"reading {path}"):
-        db.define(_text(path), str(path))
+        db.define(read_text(path), str(path))
         db.load_typed(initial_rows(db.program, sources))
     with progress("answering"):
         started = time.perf_counter()
@@ -204,10 +204,11 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
 
 
 def read_program(path: Path) -> Program:
-    return compile_program(_text(path), str(path))
+    return compile_program(read_text(path), str(path))
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a program."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

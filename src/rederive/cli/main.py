@@ -123,6 +123,55 @@ def run(
 
 
 @app.command()
+def stream(
+    program: Program,
+    store: Annotated[Path, typer.Option("--store", help="Folder that keeps the database; made where there is none.")],
+    changes: Annotated[
+        str | None, typer.Option("--changes", help="Folder of JSON lines, as for run.", show_default=False)
+    ] = None,
+    csv: Annotated[str | None, typer.Option("--csv", help="Folder of CSV files with a column _op.", show_default=False)] = None,
+    parquet: Annotated[
+        str | None, typer.Option("--parquet", help="Folder of Parquet files with a column _op.", show_default=False)
+    ] = None,
+    delta: Annotated[
+        str | None, typer.Option("--delta", help="Delta table whose change data feed is followed.", show_default=False)
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", metavar="SERVERS", help="Kafka with Debezium's envelopes.", show_default=False)
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC=REL", help="A topic, and the relation that it is for.")
+    ] = None,
+    relation: Annotated[
+        str | None, typer.Option("--relation", help="What --csv, --parquet and --delta are for.", show_default=False)
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", help="Where Spark keeps how far it is.", show_default="in the store")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when what is there now is done.")] = False,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="INTERVAL", help='At intervals, as "5 seconds".', show_default=False)
+    ] = None,
+    on_error: Annotated[str, typer.Option("--on-error", help="What cannot be read: fail or quarantine.")] = "fail",
+    quarantine: Annotated[
+        str | None, typer.Option("--quarantine", help="Delta table of what could not be read.", show_default="in the store")
+    ] = None,
+    master: Annotated[str | None, typer.Option("--master", help="Spark's master.", show_default="local[*]")] = None,
+) -> None:
+    """Take a stream in, one transaction for each micro-batch, and print the exact changes of each version as JSON lines.
+
+    Whatever ends it, the next start goes on where the store is, and applies nothing twice. Needs Spark and Java.
+
+    Example: `rederive stream examples/closure.dl --store graph --changes incoming --on-error quarantine`
+    """
+    from rederive.cli import stream as streams
+
+    places = streams.Places(changes, csv, parquet, delta, kafka, tuple(topic or ()))
+    way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master)
+    streams.stream(program, store, places, way)
+
+
+@app.command()
 def log(
     store: Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False)],
     since: Annotated[

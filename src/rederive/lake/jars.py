@@ -1,4 +1,4 @@
-"""The Java libraries that Delta tables need, fetched once: `python -m rederive.lake.jars`.
+"""The Java libraries that Delta tables need, fetched once: `python -m rederive.lake.jars`; and Kafka's: `... kafka`.
 
 Spark's own resolver does it, the one behind `spark.jars.packages`, so a mirror that is set up for Spark is used here too. What it
 finds is kept in this Python environment (or in `$REDERIVE_JARS`), and every later session starts from there, without a network.
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,9 @@ from rederive.errors import MissingDependency, RederiveError
 
 PACKAGES: Final = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 """For Spark 4.2 and Scala 2.13. The wheel of delta-spark holds Python alone; its patch release may differ from the jars'."""
+
+KAFKA: Final = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
+"""For streams of Kafka's topics alone, so they are fetched apart, and used where they are there."""
 
 # Spark brings its own release of these; a second one on the class path would only be in its way.
 _WITH_SPARK: Final = (
@@ -46,35 +50,36 @@ launch_gateway(SparkConf(loadDefaults=False).setAll(list(zip(sys.argv[1::2], sys
 COMMAND: Final = "python -m rederive.lake.jars"
 
 
-def folder() -> Path:
+def folder(packages: Sequence[str] = PACKAGES) -> Path:
     """Where the jars are kept."""
     chosen = os.environ.get("REDERIVE_JARS")
-    return Path(chosen) if chosen else Path(sys.prefix) / "share" / "rederive" / "jars"
+    place = Path(chosen) if chosen else Path(sys.prefix) / "share" / "rederive" / "jars"
+    return place / "kafka" if packages == KAFKA else place
 
 
-def resolved(place: Path | None = None) -> tuple[Path, ...] | None:
+def resolved(packages: Sequence[str] = PACKAGES, place: Path | None = None) -> tuple[Path, ...] | None:
     """The jars, or None where they were not fetched yet, or only for another release.
 
-    >>> resolved(Path("/nowhere")) is None
+    >>> resolved(place=Path("/nowhere")) is None
     True
     """
-    place = place or folder()
+    place = place or folder(packages)
     try:
         found = json.loads((place / "resolved.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     jars = tuple(place / "jars" / name for name in found["jars"])
-    return jars if found["packages"] == list(PACKAGES) and all(jar.exists() for jar in jars) else None
+    return jars if found["packages"] == list(packages) and all(jar.exists() for jar in jars) else None
 
 
-def resolve(place: Path | None = None) -> tuple[Path, ...]:
+def resolve(packages: Sequence[str] = PACKAGES, place: Path | None = None) -> tuple[Path, ...]:
     """The jars, fetched if they are not there yet."""
-    place = place or folder()
-    if jars := resolved(place):
+    place = place or folder(packages)
+    if jars := resolved(packages, place):
         return jars
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as fresh:
-        _fetch(Path(fresh))
+        _fetch(packages, Path(fresh))
         kept = place / "jars"
         kept.mkdir(exist_ok=True)
         names = sorted(jar.name for jar in Path(fresh, "jars").iterdir())
@@ -82,14 +87,14 @@ def resolve(place: Path | None = None) -> tuple[Path, ...]:
             Path(fresh, "jars", name).replace(kept / name)
     # Last of all and at once: before it nothing counts as fetched.
     draft = place / "resolved.json.new"
-    draft.write_text(json.dumps({"packages": PACKAGES, "jars": names}, indent=1), encoding="utf-8")
+    draft.write_text(json.dumps({"packages": packages, "jars": names}, indent=1), encoding="utf-8")
     draft.replace(place / "resolved.json")
     return tuple(kept / name for name in names)
 
 
-def _fetch(place: Path) -> None:
+def _fetch(packages: Sequence[str], place: Path) -> None:
     settings = {
-        "spark.jars.packages": ",".join(PACKAGES),
+        "spark.jars.packages": ",".join(packages),
         "spark.jars.excludes": ",".join(_WITH_SPARK),
         "spark.jars.ivy": str(place),
     }
@@ -97,7 +102,7 @@ def _fetch(place: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _RESOLVE, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MissingDependency(
-            f"the jars of Delta Lake ({', '.join(PACKAGES)}) cannot be fetched: {_reason(done.stderr)}",
+            f"the jars of {', '.join(packages)} cannot be fetched: {_reason(done.stderr)}",
             hint="a network is needed this once; a mirror is named in DEFAULT_ARTIFACT_REPOSITORY or in Spark's own settings; "
             f"on a machine without network, copy {folder()} from another one",
         )
@@ -109,16 +114,17 @@ def _reason(log: str) -> str:
     return (telling or [line for line in lines if line] or ["no reason given"])[0]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Fetch, and say where."""
+    packages = KAFKA if "kafka" in arguments else PACKAGES
     try:
-        jars = resolve()
+        jars = resolve(packages)
     except RederiveError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"Delta's jars are there: {len(jars)} in {folder()}")
+    print(f"The jars of {', '.join(packages)} are there: {len(jars)} in {folder(packages)}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -84,13 +84,13 @@ def _jars() -> tuple[Path, ...]:
         raise MissingDependency("the jars of Delta Lake are missing", hint=f"fetch them once: {jars.COMMAND}").at(
             str(jars.folder())
         )
-    return found
+    return found + (jars.resolved(jars.KAFKA) or ())
 
 
 def require_delta(spark: SparkSession) -> SparkSession:
     """`spark` itself if it has Delta; otherwise the error says which settings it lacks."""
     lacking = [f"{name}={value}" for name, value in DELTA.items() if value not in (spark.conf.get(name, "") or "")]
-    if not _has_class(spark, DELTA["spark.sql.catalog.spark_catalog"]):
+    if not has_class(spark, DELTA["spark.sql.catalog.spark_catalog"]):
         lacking.append(f"spark.jars.packages={','.join(jars.PACKAGES)}")
     if lacking:
         raise MissingDependency(
@@ -100,7 +100,8 @@ def require_delta(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def _has_class(spark: SparkSession, name: str) -> bool:
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether a class is on the session's class path."""
     from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
 
     found: object = spark._jvm

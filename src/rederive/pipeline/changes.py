@@ -105,7 +105,7 @@ def _typed_rows(
     typed = {}
     for name, rows in rows_by_relation.items():
         where = f"{place}: {action}.{name}"
-        relation = _base(name, program, where)
+        relation = base_relation(name, program, where)
         typed[name] = tuple(typed_json_rows(rows, relation, _element(where)))
     return typed
 
@@ -114,7 +114,8 @@ def _element(where: str) -> Place:
     return lambda row: f"{where}[{row}]"
 
 
-def _base(name: str, program: Program, place: str) -> Relation:
+def base_relation(name: str, program: Program, place: str) -> Relation:
+    """The declaration of a base relation, or an error that says why it is none."""
     bases = [base for base in program.bases if not program.relations[base].auxiliary]
     if name in bases:
         return program.relations[name]
@@ -132,7 +133,7 @@ def read_changes(path: Path, program: Program) -> Iterator[Transaction]:
     name = "<stdin>" if str(path) == "-" else str(path)
     with reading(path), _opened(path) as lines:
         for number, line in enumerate(lines, 1):
-            text = _decoded(line, name, number)
+            text = decoded(line, name, number)
             if text.strip():
                 yield typed(parse(text, name, number), program)
 
@@ -151,7 +152,8 @@ def _opened(path: Path) -> Iterator[Iterable[bytes]]:
         yield file
 
 
-def _decoded(line: bytes, name: str, number: int) -> str:
+def decoded(line: bytes, name: str, number: int) -> str:
+    """The text of a line; a mark of byte order may stand before the first."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:

@@ -1,0 +1,128 @@
+"""`rederive stream`: a stream into a store, its changes on standard output as they are committed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import rederive
+from rederive.cli.commands import change_line, read_text
+from rederive.errors import MalformedInput
+from rederive.lake.session import spark_session
+from rederive.pipeline.ingest import Batch, Ingestion, Progress, ingest
+from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the stream comes from: exactly one of them is given; topics belong to Kafka."""
+
+    changes: str | None
+    csv: str | None
+    parquet: str | None
+    delta: str | None
+    kafka: str | None
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How it is taken in."""
+
+    relation: str | None
+    checkpoint: str | None
+    once: bool
+    every: str | None
+    on_error: str
+    quarantine: str | None
+    master: str | None
+
+
+def source_of(places: Places) -> Source:
+    """The one source that is given.
+
+    >>> source_of(Places(None, None, None, None, "localhost:9092", ("shop.stock=stock",))).relations
+    {'shop.stock': 'stock'}
+    """
+    sources: dict[str, tuple[str | None, Callable[[str], Source]]] = {
+        "--changes": (places.changes, ChangeFiles),
+        "--csv": (places.csv, CsvFiles),
+        "--parquet": (places.parquet, ParquetFiles),
+        "--delta": (places.delta, ChangeFeed),
+        "--kafka": (places.kafka, lambda servers: Topics(servers, _topics(places.topics))),
+    }
+    given = [make(place) for place, make in sources.values() if place is not None]
+    if len(given) != 1:
+        raise MalformedInput(f"{len(given)} sources are given, and a stream has one", hint=f"one of {', '.join(sources)}")
+    if places.topics and places.kafka is None:
+        raise MalformedInput("--topic belongs to --kafka")
+    return given[0]
+
+
+def _topics(options: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for option in options:
+        topic, equals, relation = option.rpartition("=")
+        if not equals or not topic or not relation:
+            raise MalformedInput(f"--topic needs TOPIC=REL, not '{option}'", hint="for example --topic shop.stock=stock")
+        found[topic] = relation
+    if not found:
+        raise MalformedInput("--kafka needs a topic", hint="for example --topic shop.stock=stock")
+    return found
+
+
+def stream(path: Path, store: Path, places: Places, way: Way) -> None:
+    """What is wrong with the program or the options is said before the store is opened."""
+    source, text = source_of(places), read_text(path)
+    rederive.open().define(text, str(path))
+    spark = spark_session(master=way.master)
+    with rederive.open(store) as db:
+        if (extended := db.ensure(text, str(path))) is not None:
+            _print(extended)
+        running = ingest(
+            db,
+            source,
+            relation=way.relation,
+            checkpoint=way.checkpoint,
+            on_error=way.on_error,
+            once=way.once,
+            trigger=way.every,
+            quarantine=way.quarantine,
+            on_batch=_told,
+            spark=spark,
+        )
+        _say(_ended(running))
+
+
+def _ended(running: Ingestion[rederive.Result]) -> str:
+    """Wait for the end; Ctrl-C is one, after the batch that is under way."""
+    try:
+        progress = running.wait()
+    except KeyboardInterrupt:
+        progress = running.stop()
+    return _summary(progress)
+
+
+def _summary(progress: Progress) -> str:
+    return f"{progress.batches} batches, {progress.rows} rows applied, {progress.quarantined} in quarantine"
+
+
+def _told(batch: Batch[rederive.Result]) -> None:
+    if batch.result is not None:
+        _print(batch.result)
+    version = "no version" if batch.result is None else f"version {batch.result.version}"
+    again = ", again" if batch.result is not None and batch.result.repeated else ""
+    _say(f"batch {batch.number}: {version}{again}, {batch.rows} rows, {batch.quarantined} in quarantine")
+
+
+def _print(result: rederive.Result) -> None:
+    """A version that was committed before a crash is printed again: it may not have been printed then."""
+    for view, change in result.changes.items():
+        sys.stdout.buffer.write(change_line(result.version, view, change.plus, change.minus))
+    sys.stdout.buffer.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

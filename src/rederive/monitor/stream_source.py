@@ -1,0 +1,56 @@
+"""Streams out: the changes of a store's views as Spark's data source `rederive`.
+
+What Spark asks of a source is in `pipeline.source`; what a store has recorded is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rederive.ir.rules import Relation
+from rederive.lake.tables import MINUS, PLUS
+from rederive.monitor.definitions import Definitions
+from rederive.monitor.journal_reader import JournalReader
+from rederive.monitor.store import changes_of
+from rederive.pipeline import source
+from rederive.pipeline.source import ChangeSource, Record, Session, Signed
+
+
+def register(spark: Session) -> None:
+    """From now on `spark.readStream.format("rederive")` and `spark.read.format("rederive")` are known to this session."""
+    source.register(spark, StoreSource)
+
+
+class StoreSource(ChangeSource):
+    """The changes of a view, from the journal of a store, which another process may be writing."""
+
+    @staticmethod
+    @contextmanager
+    def record(store: str, view: str) -> Iterator[Record]:
+        with JournalReader.read(Path(store)) as journal:
+            journal.reach(view)  # refuses a view that is not there, or not recorded
+            yield JournalRecord(journal, Definitions.of(journal.catalog.texts).program.relations[view])
+
+
+class JournalRecord:
+    """The changes of one view in a journal."""
+
+    def __init__(self, journal: JournalReader, relation: Relation) -> None:
+        self.relation = relation
+        self._journal = journal
+
+    @property
+    def version(self) -> int:
+        return self._journal.version
+
+    def between(self, since: int, until: int) -> Iterator[Signed]:
+        for entry in self._journal.since(since, self.relation.name):
+            if entry.number > until:
+                return
+            changes_of(entry)  # refuses a bulk version, whose changes are in the lake
+            for changed in entry.views:
+                for sign, rows in ((PLUS, changed.plus), (MINUS, changed.minus)):
+                    if rows:
+                        yield Signed(entry.number, changed.relation, sign, rows)

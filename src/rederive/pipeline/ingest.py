@@ -1,0 +1,265 @@
+"""Structured Streaming into a database: every micro-batch is one transaction, applied once.
+
+A batch is committed under a key made of the stream's id, which its checkpoint keeps, and the batch's number. After a crash Spark
+hands out the batch that was not finished once more; read again it gives the same operations, and the database, which knows the
+key, changes nothing. What could not be read is put into quarantine after the commit, once too: the table remembers the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from rederive.engines.base import Operation
+from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
+from rederive.faults import passing
+from rederive.ir.rules import Program
+from rederive.lake.session import spark_session
+from rederive.pipeline.items import Decoded, gathered
+from rederive.pipeline.quarantine import quarantine as put_into_quarantine
+from rederive.pipeline.streams import Items, Source, identity, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ON_ERROR: Final = ("fail", "quarantine")
+
+
+class Committed(Protocol):
+    """The result of a transaction, as far as a stream looks at it."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def repeated(self) -> bool: ...
+
+
+R = TypeVar("R", bound=Committed)
+R_co = TypeVar("R_co", bound=Committed, covariant=True)
+
+
+class Target(Protocol[R_co]):
+    """A database, as far as a stream needs one."""
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def store(self) -> Path | None: ...
+
+    def commit(self, operations: Sequence[Operation], key: str | None = None) -> R_co: ...
+
+    def cursor(self, name: str) -> int | None: ...
+
+    def acknowledge(self, name: str, version: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[R]):
+    """A micro-batch that is done. `result`: None where there was nothing to apply. `rows`: how many were applied."""
+
+    number: int
+    rows: int
+    quarantined: int
+    result: R | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a stream has done since it was started. `repeated`: batches that were committed before a crash already."""
+
+    batches: int = 0
+    rows: int = 0
+    quarantined: int = 0
+    repeated: int = 0
+    version: int | None = None
+
+
+class Ingestion(Generic[R]):
+    """A stream that is running, or has ended. While it runs, the database is the stream's: other threads leave it alone."""
+
+    def __init__(self, batches: _Batches[R], query: StreamingQuery) -> None:
+        self._batches = batches
+        self.query = query
+
+    @property
+    def id(self) -> str:
+        """The stream's id, which its checkpoint keeps."""
+        return str(self.query.id)
+
+    @property
+    def progress(self) -> Progress:
+        return self._batches.progress
+
+    @property
+    def running(self) -> bool:
+        return self.query.isActive
+
+    def wait(self, seconds: float | None = None) -> Progress:
+        """What the stream has done when it ends, or after so many seconds; the error that ended it is raised."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            self.query.awaitTermination(seconds)  # type: ignore[arg-type]
+        except StreamingQueryException as error:
+            raise self._batches.error or _explained(str(error)) from None
+        return self.progress
+
+    def stop(self) -> Progress:
+        """End the stream, after the batch that it is at."""
+        self._batches.idle.wait()
+        self.query.stop()
+        self._batches.idle.wait()
+        return self.progress
+
+
+def ingest(
+    db: Target[R],
+    source: Source,
+    *,
+    relation: str | None = None,
+    checkpoint: str | Path | None = None,
+    on_error: str = "fail",
+    once: bool = True,
+    trigger: str | None = None,
+    quarantine: str | None = None,
+    on_batch: Callable[[Batch[R]], None] | None = None,
+    spark: SparkSession | None = None,
+) -> Ingestion[R]:
+    """Start to take a stream into a database that has a store, one transaction for each micro-batch.
+
+    `relation`: the one that CSV, Parquet and a change feed are for. `checkpoint`: where Spark keeps how far the stream is, by
+    default a folder in the store. `on_error`: what cannot be read ends the stream, with nothing of its batch applied; or it goes
+    to the Delta table `quarantine`, by default a folder in the store too. `once`: what is there now, then end; otherwise go on,
+    at intervals of `trigger` ("5 seconds") where it is given. `on_batch` is told of each batch when it is done.
+    """
+    if on_error not in ON_ERROR:
+        raise UnknownOption("on_error", on_error, ON_ERROR)
+    if db.store is None:
+        raise NoStore("a stream")
+    session = spark_session(spark)
+    stream = opened(source, relation, db.program, session)
+    name = identity(source, relation)
+    place = quarantine or str(db.store.resolve() / "quarantine") if on_error == "quarantine" else None
+    batches = _Batches(db, stream.items, name, place, on_batch)
+    kept = str(checkpoint or db.store.resolve() / "streams" / sha256(name.encode()).hexdigest()[:16])
+    writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
+    query = _started(writer.start)
+    batches.begin(str(query.id))
+    return Ingestion(batches, query)
+
+
+def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        return start()
+    except PySparkException as error:
+        raise _explained(str(error)) from error
+    except Py4JJavaError as error:
+        raise _explained(str(error.java_exception.getMessage())) from error
+
+
+def _explained(said: str) -> StreamError:
+    """Spark's own words, without the trace."""
+    reason = next((line.strip() for line in said.splitlines() if line.strip()), "Spark gives no reason")
+    return StreamError(reason, hint="the next start goes on with the batch that was not finished")
+
+
+class _Batches(Generic[R]):
+    """What is done with the batches of one stream, by Spark's thread, one after the other."""
+
+    def __init__(
+        self, db: Target[R], items: Items, source: str, quarantine: str | None, on_batch: Callable[[Batch[R]], None] | None
+    ) -> None:
+        self.progress = Progress()
+        self.error: BaseException | None = None
+        self.idle = Event()
+        self.idle.set()
+        self._db = db
+        self._items = items
+        self._source = source
+        self._quarantine = quarantine
+        self._on_batch = on_batch
+        self._id = ""
+        self._begun = Event()
+
+    def begin(self, id: str) -> None:
+        """Batches wait until the stream's id is known."""
+        self._id = id
+        self._begun.set()
+
+    def take(self, frame: DataFrame, number: int) -> None:
+        """Spark is told of a failure too, and knows then that the batch is not done; the error itself is kept for the caller."""
+        self._begun.wait()
+        self.idle.clear()
+        try:
+            batch = self._applied(frame, number)
+            self.progress = _later(self.progress, batch)
+            if self._on_batch is not None:
+                self._on_batch(batch)
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            self.idle.set()
+
+    def _applied(self, frame: DataFrame, number: int) -> Batch[R]:
+        self._check_known(number)
+        read = operations_of(frame, self._items)
+        if read.rejected and self._quarantine is None:
+            raise _with_way_out(read.rejected[0].error)
+        passing("stream:batch")
+        result = self._db.commit(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
+        passing("stream:committed")
+        if read.rejected and self._quarantine is not None:
+            put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
+        self._db.acknowledge(self._cursor, self._db.version)
+        passing("stream:quarantined")
+        return Batch(number, read.rows, len(read.rejected), result)
+
+    @property
+    def _cursor(self) -> str:
+        return f"stream:{self._id} {self._source}"
+
+    def _check_known(self, number: int) -> None:
+        """Whoever had an earlier batch of this stream has left a cursor: without one, this store would miss that batch."""
+        if number > 0 and self._db.cursor(self._cursor) is None:
+            raise Mismatch(
+                f"the checkpoint is at batch {number} of another stream: its earlier ones are not in this store",
+                hint=f"use one checkpoint for each store and source; this is {self._source}",
+            ).at(str(self._db.store))
+
+
+def operations_of(frame: DataFrame, items: Items) -> Decoded:
+    """A micro-batch as operations: the one place where its rows come to the driver."""
+    return gathered(items(frame.toArrow()))
+
+
+def _with_way_out(error: DataError) -> RederiveError:
+    way = "nothing of the batch was applied; mend it, or leave such rows out: on_error=quarantine"
+    error.hint = f"{error.hint}; {way}" if error.hint else way
+    return error
+
+
+def _later(progress: Progress, batch: Batch[R]) -> Progress:
+    result = batch.result
+    return replace(
+        progress,
+        batches=progress.batches + 1,
+        rows=progress.rows + batch.rows,
+        quarantined=progress.quarantined + batch.quarantined,
+        repeated=progress.repeated + (result is not None and result.repeated),
+        version=progress.version if result is None else result.version,
+    )

@@ -1,0 +1,37 @@
+"""The quarantine: a Delta table of what streams brought and nobody could read, each thing once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from rederive.lake.delta import retried
+from rederive.pipeline.items import Rejected
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA: Final = StructType(
+    [
+        StructField("stream", StringType()),
+        StructField("batch", LongType()),
+        StructField("source", StringType()),
+        StructField("raw", StringType()),
+        StructField("code", StringType()),
+        StructField("message", StringType()),
+        StructField("at", TimestampType()),
+    ]
+)
+"""Which batch of which stream, where in the source, the text as it came, the error's code and message, and when."""
+
+
+def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected: Sequence[Rejected]) -> None:
+    """Add what a batch brought. The table remembers the last batch of each stream: a repetition adds nothing."""
+    at = datetime.now(UTC)
+    rows = [(stream, batch, r.error.place, r.raw, r.error.code, r.error.message, at) for r in rejected]
+    frame = spark.createDataFrame(rows, SCHEMA)
+    once = {"txnAppId": stream, "txnVersion": str(batch)}
+    retried(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)

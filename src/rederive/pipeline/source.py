@@ -1,0 +1,212 @@
+"""View changes as a Spark data source: `spark.readStream.format("rederive")`, with versions for offsets.
+
+Options: `store`, the folder; `view`; `since`, the version after which to begin (0: from the beginning); for `spark.read` also
+`until`, the last version. The columns are those of a change table: `_version`, `_change`, `_count`, and the view's own.
+
+The record of changes is on the driver's machine: it is read there when a scan is planned, and the rows travel to the workers
+inside the partitions. Whoever subclasses `ChangeSource` says what the record is.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import pyarrow
+import pyarrow.ipc
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from rederive.errors import MalformedInput, Mismatch, SchemaMismatch
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+from rederive.lake.tables import CHANGE, COUNT, VERSION, change_schema
+from rederive.lake.types import arrow_table
+
+NAME: Final = "rederive"
+_ROWS: Final = 50_000  # in one partition
+
+Session: TypeAlias = SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """Rows that entered a view, or left it, at a version, and the columns that it had then."""
+
+    version: int
+    relation: Relation
+    sign: str
+    rows: Sequence[Row]
+
+
+class Record(Protocol):
+    """The changes of one view, as they were recorded."""
+
+    @property
+    def version(self) -> int:
+        """The last version."""
+
+    @property
+    def relation(self) -> Relation:
+        """The view, with its columns as they are now."""
+
+    def between(self, since: int, until: int) -> Iterator[Signed]:
+        """The changes of the versions after `since` up to `until`, in order; refused where some are not kept."""
+
+
+def register(spark: Session, source: type[ChangeSource]) -> None:
+    """From now on `format("rederive")` is known to this session."""
+    spark.dataSource.register(source)
+
+
+class ChangeSource(DataSource):
+    """The changes of one view."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    @staticmethod
+    @abstractmethod
+    def record(store: str, view: str) -> AbstractContextManager[Record]:
+        """The record of a view in a store."""
+
+    def schema(self) -> StructType:
+        with self._opened() as record:
+            return change_schema(record.relation)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _BatchReader(self)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _StreamReader(self)
+
+    def _opened(self) -> AbstractContextManager[Record]:
+        return self.record(_required(self.options, "store"), _required(self.options, "view"))
+
+    # What both readers do
+
+    def since(self) -> int:
+        return _number(self.options, "since", 0)
+
+    def latest(self) -> int:
+        with self._opened() as record:
+            return record.version
+
+    def slices(self, since: int, until: int | None) -> list[InputPartition]:
+        """The changes of these versions, in partitions of a size that Spark can send to a worker."""
+        with self._opened() as record:
+            last = record.version if until is None else until
+            if not since <= last <= record.version:
+                raise Mismatch(f"there are no versions from {since} to {last}: the last one is {record.version}")
+            parts = (part for signed in record.between(since, last) for part in _parts(signed, record.relation))
+            return [_Slice(_packed(tables)) for tables in _grouped(parts)]
+
+
+class _Slice(InputPartition):
+    """Rows on their way to a worker, as an Arrow stream."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, source: ChangeSource) -> None:
+        self._source = source
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._source.options
+        return self._source.slices(self._source.since(), _number(options, "until") if "until" in options else None)
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return _unpacked(partition)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are versions: `{"version": 7}` means that everything up to version 7 is read."""
+
+    def __init__(self, source: ChangeSource) -> None:
+        self._source = source
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"version": self._source.since()}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        last = self._source.latest() if self._target is None else self._target
+        return {"version": max(last, start["version"])}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._source.latest()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self._source.slices(start["version"], end["version"])
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return _unpacked(partition)
+
+
+# Options
+
+
+def _required(options: Mapping[str, str], name: str) -> str:
+    if name not in options:
+        raise MalformedInput(f"the option '{name}' is missing", hint=f'.format("{NAME}").option("{name}", ...)')
+    return options[name]
+
+
+def _number(options: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = options.get(name, None if default is None else str(default))
+    if text is None or not text.isdecimal():
+        raise MalformedInput(f"the option '{name}' must be a version, not '{text}'")
+    return int(text)
+
+
+# Rows
+
+
+def _parts(signed: Signed, relation: Relation) -> Iterator[pyarrow.Table]:
+    if signed.relation.columns != relation.columns:
+        raise SchemaMismatch(
+            f"view '{relation.name}' had other columns at version {signed.version} than it has now",
+            hint=f"read the later versions: since={signed.version}",
+        )
+    for start in range(0, len(signed.rows), _ROWS):
+        rows = signed.rows[start : start + _ROWS]
+        own: dict[str, pyarrow.Array[Any]] = {
+            VERSION: pyarrow.array([signed.version] * len(rows), pyarrow.int64()),
+            CHANGE: pyarrow.array([signed.sign] * len(rows), pyarrow.string()),
+            COUNT: pyarrow.array([1] * len(rows), pyarrow.int64()),
+        }
+        table = arrow_table(relation, rows)
+        yield pyarrow.table({**own, **dict(zip(table.column_names, table.columns, strict=True))})
+
+
+def _grouped(tables: Iterator[pyarrow.Table]) -> Iterator[list[pyarrow.Table]]:
+    """Neighbours together, as long as they are no more than a partition's worth."""
+    group: list[pyarrow.Table] = []
+    for table in tables:
+        if group and sum(part.num_rows for part in group) + table.num_rows > _ROWS:
+            yield group
+            group = []
+        group.append(table)
+    if group:
+        yield group
+
+
+def _packed(tables: Sequence[pyarrow.Table]) -> bytes:
+    table, buffer = pyarrow.concat_tables(tables).combine_chunks(), io.BytesIO()
+    with pyarrow.ipc.new_stream(buffer, table.schema) as stream:
+        stream.write_table(table)
+    return buffer.getvalue()
+
+
+def _unpacked(partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    with pyarrow.ipc.open_stream(partition.value) as stream:
+        yield from stream
