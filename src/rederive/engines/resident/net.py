@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rederive.engines.base import Action, Delta, Operation
 from rederive.engines.resident.codes import CodedRow, Codes
@@ -47,7 +47,7 @@ class Draft:
         self.present: dict[CodedRow, tuple[Row, bool]] = {}
         self.by_key: dict[CodedRow, set[CodedRow]] = {}
 
-    def apply(self, action: Action, rows: Sequence[Row]) -> None:
+    def apply(self, action: Action, rows: Collection[Row]) -> None:
         for coded, row in zip(self.codes.encode_rows(self.relation.types, rows), rows, strict=True):
             if action is Action.UPSERT:
                 for other in self._same_key(coded):
