@@ -42,6 +42,7 @@ RederiveError
     ├── Conflict            conflict          an idempotency key that was used for something else
     ├── LateLoad            late_load         initial rows after the first version
     ├── NoStore             no_store          what only a database with a store can do
+    ├── NoLake              no_lake           what only a store with a lake can do
     └── Closed              closed            a database that was closed
 """
 
@@ -352,6 +353,13 @@ class NoStore(StoreError):
         super().__init__(
             f"{what} needs a store: this database is in memory alone", hint="open it with a folder: rederive.open(path)"
         )
+
+
+class NoLake(StoreError):
+    code = "no_lake"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} needs a lake, and this store has none", hint="open it with one: rederive.open(path, lake=...)")
 
 
 class Closed(StoreError):

@@ -84,6 +84,9 @@ class AutoEngine:
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         return self._current.rows(relation, bindings)
 
+    def extent(self, relation: str) -> Collection[Row]:
+        return self._current.extent(relation)
+
     def size(self, relation: str) -> int:
         return self._current.size(relation)
 

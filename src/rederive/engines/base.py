@@ -122,8 +122,14 @@ class Engine(Protocol):
     `propagate` changes nothing that a reader can see; `commit` applies what it found, `rollback` forgets it.
     """
 
-    name: str
     traces: list[Trace]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def why(self) -> str:
+        """Why this engine runs."""
 
     def install(
         self,
@@ -156,6 +162,9 @@ class Engine(Protocol):
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         """The rows of a base relation or view whose columns have the bound values, in no order."""
+
+    def extent(self, relation: str) -> Collection[Row]:
+        """All rows of a base relation or view, wherever they are."""
 
     def size(self, relation: str) -> int: ...
 

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from rederive.engines.spark.bulk import DataRows
 from rederive.errors import (
     DuplicateKey,
     IllTypedRow,
@@ -74,6 +75,15 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
     except _FAILURES as error:
         raise MalformedInput(f"cannot be read as {source.format.value}: {_first_line(error)}").at(source.location) from None
     return rows
+
+
+def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
+    """The rows of a data frame, as a set, its columns taken by name and checked."""
+    converted = _typed(frame, relation)
+    _check_values(converted, relation)
+    rows = _values(converted, relation)
+    _check_nulls(rows, relation, nulls=False)
+    return DataRows(rows, relation.types)
 
 
 def _first_line(error: Exception) -> str:

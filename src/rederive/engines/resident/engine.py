@@ -26,6 +26,7 @@ class ResidentEngine:
     """See `engines.base.Engine`."""
 
     name = "resident"
+    why = "it was asked for"
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.codes = Codes()
@@ -199,6 +200,9 @@ class ResidentEngine:
         key = tuple(wanted.values())
         entry = source.lookup(tuple(wanted))(key[0] if len(key) == 1 else key)
         return whole_rows(tuple(wanted), key, entry or (), source.arity)
+
+    def extent(self, relation: str) -> list[Row]:
+        return self.rows(relation, {})
 
     def size(self, relation: str) -> int:
         try:

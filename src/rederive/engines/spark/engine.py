@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -38,11 +38,16 @@ class FrameRows:
     def decoded(self) -> list[Row]:
         return [row for frame in self.frames for row in self.jobs.rows(frame)]
 
+    def parts(self) -> list[Collection[Row]]:
+        """The rows where they are."""
+        return [bulk(frame) for frame in self.frames]
+
 
 class SparkEngine:
     """See `engines.base.Engine`. Runs in a session of its own on the context of the one given."""
 
     name = "spark"
+    why = "it was asked for"
 
     def __init__(self, spark: SparkSession, limits: Limits | None = None) -> None:
         self.jobs = Jobs(spark)
@@ -115,10 +120,7 @@ class SparkEngine:
         around = (self.program.relations, self.installed.kept, self.jobs)
         if not any(isinstance(operation.rows, Bulk) for operation in operations):
             return net_rows(operations, *around)
-        return {name: Delta(self._bulk(came), self._bulk(gone)) for name, (gone, came) in net_bulk(operations, *around).items()}
-
-    def _bulk(self, frame: Frame) -> tuple[Row, ...] | Bulk:
-        return tuple(frame.rows) if isinstance(frame, Local) else DataRows(frame.data, frame.types, frame.count)
+        return {name: Delta(bulk(came), bulk(gone)) for name, (gone, came) in net_bulk(operations, *around).items()}
 
     def rebase(self, rows: Mapping[str, DataFrame]) -> None:
         """Read base relations from other data from now on, which has the same rows."""
@@ -168,6 +170,10 @@ class SparkEngine:
         finally:
             self._end()
 
+    def extent(self, relation: str) -> Collection[Row]:
+        found = self.installed.extent(relation)
+        return bulk(self.jobs.frame_of(found)) if found is not None else ()
+
     def size(self, relation: str) -> int:
         try:
             found = self.installed.extent(relation)
@@ -181,6 +187,11 @@ class SparkEngine:
     @property
     def touched(self) -> int:
         return self.jobs.touched
+
+
+def bulk(frame: Frame) -> tuple[Row, ...] | Bulk:
+    """The rows of a frame as others take them: as such where they are in the driver."""
+    return tuple(frame.rows) if isinstance(frame, Local) else DataRows(frame.data, frame.types, frame.count)
 
 
 def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:
