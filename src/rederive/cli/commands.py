@@ -85,6 +85,9 @@ def run(
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
         versions = list(_versions(db, rows, transactions, initial, output))
+        if db.lake is not None:
+            with progress(f"settling into {db.lake}"):
+                db.settle()
         if stats is not None:
             _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
         if trace is not None:
@@ -147,7 +150,8 @@ def _versions(
             _write_changes(result, output)
             cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
             cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
-            yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
+            cost |= {"derived": dict(result.derived), "skipped": result.skipped}
+            yield cost | {"engine": result.engine, "why": result.why}
 
 
 def _write_changes(result: rederive.Result, output: IO[bytes]) -> None:

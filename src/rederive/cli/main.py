@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from rederive import Limits, __version__
+from rederive import ENGINES, Limits, __version__
 from rederive import open as open_database
 from rederive.cli import commands
-from rederive.errors import RederiveError
+from rederive.errors import RederiveError, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
 
@@ -35,7 +35,10 @@ Base = Annotated[
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
-Engine = Annotated[str, typer.Option("--engine", help="What runs the rules: resident.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help=f"What runs the rules: {', '.join(ENGINES)}.", show_default="resident; auto with a lake"),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -95,7 +98,11 @@ def run(
         ),
     ] = None,
     only: Only = None,
-    engine: Engine = "resident",
+    engine: Engine = None,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", help="Where Delta tables of relations, views and changes are kept.", show_default=False),
+    ] = None,
     initial: Annotated[bool, typer.Option("--initial", help="Print the answers before the first transaction.")] = False,
     stats: Stats = None,
     trace: Annotated[
@@ -118,7 +125,11 @@ def run(
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
-    opened = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, limits=limits)
+    if trace is not None and engine == "spark":
+        raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
+    opened = partial(
+        open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, limits=limits, lake=lake
+    )
     commands.run(opened, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 

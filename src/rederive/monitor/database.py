@@ -342,11 +342,9 @@ class Database(Lifecycle):
         changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in p.views.items()}
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
-        seconds = time.perf_counter() - started
-        engine, costs = self.engine.name, (p.touched, p.derived, p.skipped)
-        return Result(
-            self.version, changes, engine, self.strategy, seconds, *costs, bound, p.estimated, p.anew, why=self.engine.why
-        )
+        ran = (self.engine.name, self.strategy, time.perf_counter() - started)
+        costs = (p.touched, p.derived, p.skipped)
+        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why)
 
     def announce(self, result: Result) -> None:
         """Tell the subscribers of a version; a repetition has been told already."""
