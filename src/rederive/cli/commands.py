@@ -148,7 +148,7 @@ def _versions(
         for transaction in transactions:
             result = _commit(db, transaction)
             _write_changes(result, output)
-            cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+            cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
             cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
             cost |= {"derived": dict(result.derived), "skipped": result.skipped}
             yield cost | {"engine": result.engine, "why": result.why}
