@@ -23,12 +23,13 @@ warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from rederive.lake.session import spark_session
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-before = dict(spark.sparkContext.getConf().getAll())
+spark.range(1).count()
+before = spark.conf.getAll
 try:
     spark_session(spark)
 except Exception as error:
     print(error)
-print(dict(spark.sparkContext.getConf().getAll()) == before)
+print(spark.conf.getAll == before)
 """
 
 
