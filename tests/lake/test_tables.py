@@ -225,6 +225,7 @@ def test_what_is_no_table_of_ours_is_refused(lake: Lake) -> None:
         lake.create(Area.VIEWS, EDGE)
 
 
+@pytest.mark.slow
 def test_small_files_are_gathered(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     for version in range(1, 4):
@@ -240,6 +241,7 @@ def test_small_files_are_gathered(lake: Lake) -> None:
     assert [len(rows(lake, version)) for version in (2, 4)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_version_that_the_log_has_forgotten(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     apply(lake, 1, [], [("a", "1")])

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -82,6 +83,7 @@ def test_boundary_values_survive_a_table(lake: Lake) -> None:
     assert [column_type(field) for field in table.schema.fields] == list(EVERY.types)
 
 
+@pytest.mark.slow
 def test_a_deleted_row_is_found_by_any_of_its_values(lake: Lake) -> None:
     """NULL is identical to NULL, and no rounding makes two values one."""
     lake.replace(Area.BASE, EVERY, dataframe(lake.spark, EVERY, [LEAST, GREATEST, OLD, NULLS]))
