@@ -14,6 +14,7 @@ from rederive.maintain.aggregates import by_group
 from rederive.maintain.counting import counting
 from rederive.maintain.differencing import differencing
 from rederive.maintain.filtration import ALL, filtration
+from rederive.maintain.linear import linearised
 from rederive.maintain.materialized import materialized
 from rederive.maintain.on_demand import on_demand
 from rederive.maintain.program import MaintenanceProgram, Section, State, Strategy
@@ -54,7 +55,7 @@ def plan(
     """
     check_strategy(strategy, precision)
     names = tuple(targets)
-    program = push_constants(program, names)
+    program = push_constants(linearised(program), names)  # constants pass through linear rules only
     wanted = needed(program, names)
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
     sections = tuple(

@@ -44,8 +44,7 @@ class Demand:
         return any(True for _ in self.items())
 
     def fanout(self, bound: Bound) -> float:
-        """Nothing is known of its size; more bound columns match fewer rows."""
-        return float(64 ** (1 - len(bound) / self.arity))
+        return guessed_fanout(bound, self.arity)
 
     def lookup(self, bound: Bound) -> Lookup:
         asked = self.answers.ask(self.relation.name, bound)
@@ -58,7 +57,7 @@ class Demand:
         return lookup
 
     def probe(self) -> Probe:
-        asked = self.answers.ask_rows(self.relation.name)
+        asked = self.answers.ask_leaf(self.relation.name, tuple(range(self.relation.arity)))
         find = self.answers.table(self.relation.name).probe()
 
         def probe(key: Key, leaf: Leaf) -> Leaf | None:
@@ -67,9 +66,19 @@ class Demand:
 
         return probe
 
+    def ahead(self, column: int) -> Callable[[Leaf], None]:
+        """A function that makes the answers complete for many values of one column, in fewer rounds than one by one."""
+        asked = self.answers.ask_leaf(self.relation.name, (column,))
+        return lambda leaf: asked((), leaf)
+
     def items(self) -> Iterable[tuple[Key, Leaf]]:
         self.answers.ask(self.relation.name, ())(())
         return self.answers.table(self.relation.name).items()
+
+
+def guessed_fanout(bound: Bound, arity: int) -> float:
+    """Nothing is known of the size of a view that is not stored; more bound columns match fewer rows."""
+    return float(64 ** (1 - len(bound) / arity))
 
 
 class Answers(Protocol):
@@ -80,8 +89,11 @@ class Answers(Protocol):
     def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         """A function that makes the answers complete for a key of the bound columns."""
 
-    def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        """A function that settles which rows of a leaf hold."""
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The same for many keys at once: those that a leaf's values complete."""
+
+    def size(self, relation: str) -> int:
+        """How many rows have been derived so far."""
 
     def clear(self) -> None: ...
 
@@ -119,22 +131,24 @@ class RuleAnswers:
 
         return ask
 
-    def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        arity = self.program.relations[relation].arity
-        if arity == 0:
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        if not bound:
             asked = self.ask(relation, ())
             return lambda key, leaf: asked(())
-        target = self._question(Question(relation, tuple(range(arity))))
+        target = self._question(Question(relation, bound))
         known = target.table.primary
 
-        def ask_rows(key: Key, leaf: Leaf) -> None:
+        def ask_leaf(key: Key, leaf: Leaf) -> None:
             have = known.get(key)
             new = leaf.copy() if have is None else leaf - have
             if new:
                 target.pending[key] = new
                 self.fixpoint.run(self.meter, self.limits)
 
-        return ask_rows
+        return ask_leaf
+
+    def size(self, relation: str) -> int:
+        return len(self.targets[relation].table)
 
     def clear(self) -> None:
         for target in self.targets.values():
@@ -209,7 +223,7 @@ class GroupAnswers:
             return whole_rows(columns, key, lookup(key) or (), arity)
 
         def ask(key: Key) -> None:
-            given = key if isinstance(key, tuple) else (key,)
+            given = _columns(key)
             chosen = tuple(given[i] for i in within)
             group: Key = chosen[0] if len(chosen) == 1 else chosen
             if (columns, group) not in self.asked:
@@ -218,9 +232,18 @@ class GroupAnswers:
 
         return ask
 
-    def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        asked = self.ask(relation, tuple(range(len(self.aggregate.group))))
-        return lambda key, leaf: asked(key)
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The group is asked for, whether it comes as a key or as the values of a leaf."""
+        if len(bound) > len(self.aggregate.group):
+            asked = self.ask(relation, bound[:-1])
+            return lambda key, leaf: asked(key)
+        asked = self.ask(relation, bound)
+
+        def ask_leaf(key: Key, leaf: Leaf) -> None:
+            for last in leaf:
+                asked(last if len(bound) == 1 else (*_columns(key), last))
+
+        return ask_leaf
 
     def _fold(self, rows: Iterable[tuple[int, ...]]) -> None:
         for key, leaf in self.groups.fold(rows):
@@ -228,9 +251,16 @@ class GroupAnswers:
             if key not in self.view.primary:
                 self.view.add(key, leaf)
 
+    def size(self, relation: str) -> int:
+        return len(self.view)
+
     def clear(self) -> None:
         self.view.clear()
         self.asked.clear()
+
+
+def _columns(key: Key) -> tuple[int, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _split(columns: int) -> Callable[[Key], tuple[Key, int]]:
