@@ -390,6 +390,12 @@ class _Writer(FunctionText):
     def meet(self, one: Atom, two: Atom) -> None:
         """The one variable that is left joins two atoms: some value of it must be in both."""
         (variable,) = (v for v in literal_variables(one) if v.name not in self.bound)
+        if self.resolve(two).lazy and not self.resolve(one).lazy:
+            one, two = two, one
+        if self.resolve(one).lazy and not self.resolve(two).lazy and one.terms[-1] == variable:
+            found, key = self.find(two, self.without(two, variable.name)), self.key(self.slots(one)[:-1])
+            self.enter(f"if {found} is not None and {self.name('probe', self.resolve(one).probe())}({key}, {found}):")
+            return
         first = self.find(one, self.without(one, variable.name))
         self.enter(f"if {first} is not None:")
         second = self.find(two, self.without(two, variable.name))

@@ -10,12 +10,13 @@ The compiled functions are the supplementary relations: what a rule has joined s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pyroaring import BitMap
 
+from rederive.analysis.closure import closure_of
 from rederive.analysis.graph import Component, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.codes import Codes
@@ -23,7 +24,8 @@ from rederive.engines.resident.compile import Pending, compile_rule
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter, Target
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Lookup, Probe, Readable, Table, rows_of, whole_rows
-from rederive.ir.rules import Aggregate, Atom, Program, Relation
+from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation
+from rederive.maintain.linear import form_for, in_form
 from rederive.maintain.magic import Bound, Question, magic_relation, query_rules
 
 Lower = Callable[[str], Readable]
@@ -103,6 +105,7 @@ class RuleAnswers:
 
     def __init__(self, component: Component, program: Program, lower: Lower, codes: Codes, meter: Meter, limits: Limits) -> None:
         self.component = component
+        self.closure = closure_of(component)
         self.program = program
         self.lower = lower
         self.codes = codes
@@ -173,8 +176,8 @@ class RuleAnswers:
         return target
 
     def _compile(self, question: Question) -> None:
-        definitions = self.program.definitions_of(question.relation)
-        found = query_rules(question, definitions, self.program.relations, self.component.relations, supplementary=False)
+        given, inside = self.program.relations, self.component.relations
+        found = query_rules(question, self._definitions(question), given, inside, supplementary=False)
         for asked in found.asks:
             magic = magic_relation(asked, self.relations[asked.relation])
             self.relations[magic.name] = magic
@@ -190,6 +193,12 @@ class RuleAnswers:
                 self._target(atom.relation).variants.append(function)
         for asked in found.asks:
             self._question(asked)
+
+    def _definitions(self, question: Question) -> Sequence[Definition]:
+        """The view's own; of a transitive closure, in the form that carries the half along that is given."""
+        if self.closure is None or len(question.bound) != self.closure.width:
+            return self.program.definitions_of(question.relation)
+        return in_form(self.closure, form_for(self.closure, question.bound))
 
     def _resolve(self, atom: Atom) -> Readable:
         return self.targets[atom.relation].table if atom.relation in self.targets else self.lower(atom.relation)

@@ -4,13 +4,16 @@
     p(x, y) :- step(x, z), p(z, y).        y is given: the right-linear form, backwards
 
 The ends of a walk that is done are complete: a later walk that meets its start takes them in whole and goes no further there.
-A question with both ends given is one for all ends of x, which the next y shares. Without any, the rules are evaluated.
+A question with both ends given is answered from either side. It walks from x, whose ends the next y may share; but where other x
+asked for the same y before, it walks back from y instead, no further than the walks from those x went: whichever side there are
+fewer of is soon complete, at no more than twice its cost. Without any end given, the rules are evaluated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from pyroaring import BitMap
 
@@ -18,6 +21,7 @@ from rederive.engines.resident.demand import Demand, RuleAnswers, guessed_fanout
 from rederive.engines.resident.fixpoint import Meter
 from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
 
+FEW = 8  # ends, so that a walk back from each may be worth it
 NOWHERE = BitMap()
 HOLDS = frozenset({()})  # what is left of a row all of whose columns are given
 
@@ -35,22 +39,30 @@ class Walk:
     complete: dict[int, Leaf] = field(default_factory=dict)
 
     def ends(self, start: int) -> Leaf:
-        found = self.complete.get(start)
-        if found is None:
-            found = self.complete[start] = self._walk(start)
-            self.meter.count(len(found))
+        found = self.within(start, inf)
+        assert found is not None
         return found
 
-    def _walk(self, start: int) -> Leaf:
+    def within(self, start: int, most: float) -> Leaf | None:
+        """The ends, or None where there are more than that, unless they are known."""
+        found = self.complete.get(start)
+        if found is None and (found := self._walk(start, most)) is not None:
+            self.complete[start] = found
+        return found
+
+    def _walk(self, start: int, most: float) -> Leaf | None:
         reached = BitMap()
         waiting = self.follow(start)
         while waiting:
             reached |= waiting
+            if len(reached) > most:
+                break
             open_ends = [node for node in waiting if node not in self.complete]
             for node in waiting if len(open_ends) < len(waiting) else ():
                 reached |= self.complete.get(node, NOWHERE)
             waiting = self._following(open_ends) - reached
-        return reached
+        self.meter.count(len(reached))
+        return reached if not waiting else None
 
     def _following(self, places: list[int]) -> Leaf:
         """One step from each of the places."""
@@ -75,12 +87,14 @@ class ClosureAnswers:
         self.rules = rules
         self.meter = meter
         self.walks: dict[int, Walk] = {}
+        self.asked: dict[int, int] = {}  # how far walks went to settle whether they have this end
 
     def __bool__(self) -> bool:
         return bool(self.step)
 
     def fanout(self, bound: tuple[int, ...]) -> float:
-        return guessed_fanout(bound, self.arity)
+        """A closure reaches further than other views."""
+        return guessed_fanout(bound, self.arity) ** 2
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         if len(bound) == self.arity:
@@ -91,8 +105,20 @@ class ClosureAnswers:
         return lambda key: ends(key) or None
 
     def probe(self) -> Probe:
-        ends = self._walk(0).ends
-        return lambda key, leaf: ends(key) & leaf or None
+        forwards, backwards, asked = self._walk(0), self._walk(1), self.asked
+
+        def probe(key: int, leaf: Leaf) -> Leaf | None:
+            if key not in forwards.complete and len(leaf) <= FEW:
+                starts = [backwards.within(end, asked.get(end, 0)) for end in leaf]
+                if None not in starts:
+                    held = [end for end, found in zip(leaf, starts, strict=True) if found is not None and key in found]
+                    return BitMap(held) or None
+            ends = forwards.ends(key)
+            for end in leaf if len(leaf) <= FEW else ():
+                asked[end] = asked.get(end, 0) + len(ends)
+            return ends & leaf or None
+
+        return probe
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
         self.rules.ask(self.relation, ())(())
@@ -115,10 +141,14 @@ class ClosureAnswers:
         return table
 
     def size(self, relation: str) -> int:
-        walked = sum(len(ends) for walk in self.walks.values() for ends in walk.complete.values())
-        return walked + self.rules.size(relation)
+        forwards, backwards = (self.walks[i].complete if i in self.walks else {} for i in (0, 1))
+        starts = BitMap(forwards)
+        twice = sum(end in forwards[start] for end, found in backwards.items() for start in found & starts)
+        walked = sum(map(len, forwards.values())) + sum(map(len, backwards.values())) - twice
+        return self.rules.size(relation) or walked  # whoever asked for all rows has them all
 
     def clear(self) -> None:
         self.rules.clear()
         for walk in self.walks.values():
             walk.complete.clear()
+        self.asked.clear()
