@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rederive
+from rederive.ir.terms import Row
 from rederive.ir.text import show_definition
 from rederive.lang import compile_program
 from rederive.maintain.linear import linearised
@@ -98,9 +99,9 @@ def test_constants_in_comparisons_are_substituted() -> None:
 def test_the_versions_mean_the_same(recursive: str, asked: str) -> None:
     program = compile_program(f"{DECLARED}{recursive} v(y) :- {asked}.")
     rewritten = push_constants(linearised(program), ["v"])
-    edges = {("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("x", "a")}
+    edges: set[Row] = {("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("x", "a")}
     for gone in edges:
-        base = {"edge": edges - {gone}, "n": {("k",)}}
+        base: dict[str, set[Row]] = {"edge": edges - {gone}, "n": {("k",)}}
         assert evaluate(rewritten, base)["v"] == evaluate(program, base)["v"]
 
 

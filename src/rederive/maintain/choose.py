@@ -20,6 +20,7 @@ from rederive.maintain.on_demand import on_demand
 from rederive.maintain.program import MaintenanceProgram, Section, State, Strategy
 from rederive.maintain.recompute import recompute
 from rederive.maintain.specialise import push_constants
+from rederive.maintain.unfold import unfolded
 
 AUTO = "auto"
 NERVOUS = "nervous"
@@ -56,6 +57,8 @@ def plan(
     check_strategy(strategy, precision)
     names = tuple(targets)
     program = push_constants(linearised(program), names)  # constants pass through linear rules only
+    if strategy == Strategy.ON_DEMAND.value:
+        program = unfolded(program, names)
     wanted = needed(program, names)
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
     sections = tuple(

@@ -88,7 +88,7 @@ def _middle(closure: Closure, rule: Rule) -> tuple[Variable, ...]:
     for variable in closure.middle:
         name = variable.name if not variable.anonymous else "z"
         while name in taken:
-            name += "'"
+            name += "_"
         taken.add(name)
         names.append(Variable(name))
     return tuple(names)
