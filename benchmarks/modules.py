@@ -35,7 +35,7 @@ ASTRAY = 0.01
 VERBS = "close copy find get init make open read set show sort write".split()
 NOUNS = "buffer file key list name node page row size table time user".split()
 STRATEGIES = ("on_demand", "filtration", "materialized")
-EVALUATIONS = 20
+EVALUATIONS = 9
 IMPORTERS, FEWER = 3.0, 1.0  # of an exported procedure, on average
 
 Link = tuple[str, str]
@@ -308,7 +308,8 @@ def measure(library: Library, view: View, number: int, seed: int) -> Line:
             both.append(seconds)
             changes.append(change)
         same = same and all(change == changes[0] for change in changes)
-    ways = [[way(db) for _ in range(EVALUATIONS)] for way, db in ((bottom_up, again), (directed, databases["on_demand"]))]
+    times_each = min(number, EVALUATIONS)
+    ways = [[way(db) for _ in range(times_each)] for way, db in ((bottom_up, again), (directed, databases["on_demand"]))]
     answering = min(median(seconds for seconds, _ in way) for way in ways)
     stored = sum(databases["materialized"].engine.size(name) for name in again.monitored)
     same = same and all(size == stored for way in ways for _, size in way)
