@@ -81,15 +81,22 @@ def test_the_modules_are_layered() -> None:
 
 
 def test_the_modules_table_checks_its_answers() -> None:
-    every, one = modules.run(links=3, seed=1)
-    assert [figure.goal.text for figure in every.figures if figure.goal and "on_demand" in figure.name] == [
-        "5.5x",
-        "1.2x",
-        "15x",
-        "8.8x",
+    every, fewer, one = modules.run(links=3, seed=1)
+    assert [(figure.name[0], figure.goal.text) for figure in every.figures if figure.goal] == [
+        ("1", "5.5x"),
+        ("2", "1.2x"),
+        ("3", "15x"),
+        ("4", "8.8x"),
     ]
-    assert len(one.figures) == len(every.figures) == 16
-    assert all(check.ok for section in (every, one) for check in section.checks)
+    assert not [figure for section in (fewer, one) for figure in section.figures if figure.goal]
+    assert len(fewer.figures) == len(one.figures) == len(every.figures) == 16
+    assert all(check.ok for section in (every, fewer, one) for check in section.checks)
+
+
+def test_the_modules_have_as_many_importers_as_asked_for() -> None:
+    for importers in (1.0, 3.0):
+        links = modules.generate(seed=3, importers=importers).links
+        assert 0 <= len(links) - importers * modules.PROCEDURES < 3
 
 
 def test_strategies_that_lose_different_rows_are_noticed() -> None:

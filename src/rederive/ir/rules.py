@@ -178,6 +178,9 @@ class Program:
         defined = {defines(definition) for definition in self.definitions}
         return tuple(name for name in self.relations if name in defined)
 
+    def is_view(self, name: str) -> bool:
+        return any(defines(definition) == name for definition in self.definitions)
+
     @property
     def bases(self) -> tuple[str, ...]:
         defined = {defines(definition) for definition in self.definitions}

@@ -338,7 +338,7 @@ class Database(Lifecycle):
 
     def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1
-        wanted = self._wanted()
+        wanted = self._wanted() if p.views else {}
         changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in p.views.items()}
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}

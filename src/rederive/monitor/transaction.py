@@ -74,7 +74,7 @@ def base_relation(program: Program, name: str) -> Relation:
     """The declaration of a base relation, or an error that says why it is none."""
     if name not in program.relations:
         raise UnknownRelation(name, (n for n, r in program.relations.items() if not r.auxiliary))
-    if name in program.views:
+    if program.is_view(name):
         raise NotABase(name)
     return program.relations[name]
 

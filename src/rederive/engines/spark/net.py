@@ -27,7 +27,8 @@ def net_rows(operations: Sequence[Operation], relations: Mapping[str, Relation],
         rows = (row for operation in operations if operation.relation == name for row in operation.rows)
         tables[name] = Table(name, relation.arity)
         tables[name].load(codes.encode_rows(relation.types, _concerned(relation, frozenset(rows), kept.source(name), jobs)))
-    return net_effect(operations, relations, tables, codes)
+    encoders = {name: codes.encoder(relations[name].types) for name in tables}
+    return net_effect(operations, relations, tables.__getitem__, encoders, codes)
 
 
 def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: Jobs) -> list[Row]:
