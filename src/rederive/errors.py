@@ -21,7 +21,8 @@ RederiveError
 │   ├── UnknownRelation     unknown_relation  no such relation or view
 │   ├── UnknownColumn       unknown_column
 │   ├── NotABase            not_a_base        a change to a view
-│   └── DuplicateKey        duplicate_key     two rows with one key and different values
+│   ├── DuplicateKey        duplicate_key     two rows with one key and different values
+│   └── InconsistentViews   inconsistent_views  stored views that no state of their sources explains
 └── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
     └── LimitExceeded       limit             recursion that invents values without end
 """
@@ -240,6 +241,16 @@ class DuplicateKey(DataError):
         super().__init__(
             f"relation '{relation}' has the key ({', '.join(key)}), and two rows share it: {rows}",
             hint="delete the old row in the same transaction, or use upsert",
+        )
+
+
+class InconsistentViews(DataError):
+    code = "inconsistent_views"
+
+    def __init__(self, views: Iterable[str]) -> None:
+        super().__init__(
+            f"no state of the sources gives the rows stored for {', '.join(views)}",
+            hint="load the views anew from their sources",
         )
 
 

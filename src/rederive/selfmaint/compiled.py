@@ -1,0 +1,221 @@
+"""The compiled test: rules that decide from the stored views and the update whether a view is self-maintainable.
+
+HU97's Algorithm 5.1 with Appendix A. A case of DIFF (`reduction`) refutes self-maintainability where values for its variables
+exist that no constraint forbids (Algorithm A.1). The values may be any at all, so the test must be made safe (Algorithm A.2).
+The law behind it: a variable that no known fact binds either takes a *fresh* value, one that occurs nowhere, and different fresh
+variables take different ones, which forbids least; or some view's row that a constraint asks for holds its value, and then that
+view binds it. So each case splits by the set of fresh variables and by the rows that bind the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Final
+
+from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, Program, Relation, Rule, literal_variables
+from rederive.ir.terms import Simple, Type, Variable
+from rederive.selfmaint import names
+from rederive.selfmaint.canonical import canonical_rules, maintenance_rules
+from rederive.selfmaint.conjunctive import Class, Query, View, substituted
+from rederive.selfmaint.reduction import Case, Constraint, cases, constraints
+from rederive.selfmaint.update import Given, Kind
+
+MAX_RULES: Final = 20_000  # of one test; beyond it there is none, and the view is not known to be self-maintainable
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The rules for one view and one kind of update.
+
+    `program` defines `v.plus`, `v.minus` and `v.next` and, unless the view is `always` self-maintainable, `v.depends` and
+    `v.maintainable`. Its base relations are the stored views and what `names` lists. `hopeless`: some update of this kind always
+    leaves the answer open, whatever the views hold.
+    """
+
+    view: str
+    kind: Kind
+    given: Given
+    program: Program
+    always: bool
+    hopeless: bool
+
+
+def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation], kind: Kind, given: Given) -> Compiled | None:
+    """The maintenance queries and the test of a view; None where it has no compiled test, or one that would be too large.
+
+    >>> from rederive.ir.text import show_rule
+    >>> from rederive.lang import compile_program
+    >>> from rederive.selfmaint.conjunctive import stored_views
+    >>> program = compile_program('''
+    ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
+    ...     .decl v1(x: symbol, y: symbol, z: symbol)  v1(x, y, z) :- r(x, y), s(y, z), t(z).
+    ...     .decl v2(y: symbol, z: symbol)             v2(y, z) :- s(y, z).
+    ... ''')
+    >>> views = stored_views(program)
+    >>> test = compiled(views[0], views, program.relations, Kind.of(insert=["r"]), Given())
+    >>> print(*(show_rule(rule) for rule in test.program.definitions if rule.head.relation.startswith("v1")), sep="\\n")
+    v1.plus(x, y, z) :- r.inserted(x, y), s.known(y, z), t.known(z), !v1(x, y, z).
+    v1.next(x, y, z) :- v1(x, y, z).
+    v1.next(x, y, z) :- v1.plus(x, y, z).
+    v1.candidate1(z) :- r.inserted(x, y), s.known(y, z), !v1.next(x, y, z).
+    v1.refuted1(z) :- v1.candidate1(z), r.known(x_, y_), s.known(y_, z), !v1(x_, y_, z).
+    v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
+    v1.maintainable() :- !v1.depends().
+    """
+    if view.kind is not Class.PLAIN:
+        return None
+    rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
+    test: list[Rule] = []
+    for case in cases(view, views, kind, given):
+        test += _Safe(view, case, constraints(case, views), kind, given).rules(len(test))
+        if len(test) > MAX_RULES:
+            return None
+    depends = [rule for rule in test if rule.head.relation == names.of(view.name, names.DEPENDS)]
+    if depends:
+        answer = Atom(names.of(view.name, names.MAINTAINABLE), ())
+        test.append(Rule(answer, (Negation(Atom(names.of(view.name, names.DEPENDS), ())),)))
+    outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT, names.MAINTAINABLE)]
+    types = _variable_types(view.query, relations)
+    program = _assembled([*rules, *test], outputs, relations, view, types)
+    hopeless = any(all(isinstance(literal, Atom) and _inserted(literal) for literal in rule.body) for rule in depends)
+    return Compiled(view.name, kind, given, program, not depends, hopeless)
+
+
+def _inserted(atom: Atom) -> bool:
+    return atom.relation.endswith(f".{names.INSERTED}")
+
+
+class _Safe:
+    """One case as safe rules: `candidate` proposes values, `refuted` are those that a constraint forbids."""
+
+    def __init__(self, view: View, case: Case, found: Sequence[Constraint], kind: Kind, given: Given) -> None:
+        self._view = view.name
+        self._constraints = [constraint for constraint in found if not constraint.mandatory]
+        mandatory = dict.fromkeys(constraint.row for constraint in found if constraint.mandatory)
+        inserted = (names.at(atom, names.INSERTED) for atom in case.inserted)
+        self._positive = (*inserted, *mandatory, *(names.at(atom, names.KNOWN) for atom in case.known))
+        self._negative = (*_absences(case, kind, given), names.at(case.head, names.NEXT))
+        bound = {v for atom in self._positive for v in literal_variables(atom)}
+        self._variables = case.variables
+        self._free = tuple(v for v in case.variables if v not in bound)
+        self._number = 0
+
+    def rules(self, number: int) -> list[Rule]:
+        self._number = number
+        found: list[Rule] = []
+        for size in range(len(self._free), -1, -1):
+            for fresh in combinations(self._free, size):
+                found += self._with_fresh(frozenset(fresh))
+                if len(found) > MAX_RULES:
+                    return found
+        return found
+
+    def _with_fresh(self, fresh: frozenset[Variable]) -> Iterator[Rule]:
+        """The rules for one choice of fresh variables; the views' rows bind the other free ones."""
+        applying = [c for c in self._constraints if not fresh & c.premise()]  # a fresh value meets no premise
+        held = [v for v in self._free if v not in fresh]
+        for binders in _covers(held, [c for c in applying if not fresh.intersection(c.row.terms)]):
+            yield from self._rules(fresh, binders, applying)
+
+    def _rules(self, fresh: frozenset[Variable], binders: Sequence[Constraint], applying: Sequence[Constraint]) -> Iterator[Rule]:
+        body: list[Literal] = [*self._positive, *(self._binder(c.row, i) for i, c in enumerate(binders))]
+        body += (equal(*pair) for c in binders for pair in c.equations)
+        body += (Negation(atom) for atom in self._negative if not fresh.intersection(atom.terms))
+        depends = Atom(names.of(self._view, names.DEPENDS), ())
+        if not applying:
+            yield Rule(depends, tuple(body))
+            return
+        self._number += 1
+        used = {t for c in applying for t in (*c.premise(), *c.row.terms)}
+        columns = tuple(v for v in self._variables if v in used and v not in fresh)
+        candidate = Atom(f"{self._view}.candidate{self._number}", columns)
+        refuted = Atom(f"{self._view}.refuted{self._number}", columns)
+        yield Rule(candidate, tuple(body))
+        for constraint in applying:
+            missing = () if fresh.intersection(constraint.row.terms) else (Negation(constraint.row),)
+            premise: list[Literal] = [*(equal(*pair) for pair in constraint.equations), *constraint.known]
+            yield Rule(refuted, (candidate, *premise, *missing))
+        yield Rule(depends, (candidate, Negation(refuted)))
+
+    def _binder(self, row: Atom, number: int) -> Atom:
+        """A row that binds free variables; those that only its mapping has are its own."""
+        own = {v: Variable(f"{v.name}.{number}") for v in literal_variables(row) if v not in self._variables}
+        return substituted(row, own)
+
+
+def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:
+    """What must not hold: known and unknown facts must outlive the update; unknown ones must not be known to be absent."""
+    for atom in (*case.known, *case.unknown):
+        if atom.relation in kind.deletes:
+            yield names.at(atom, names.DELETED)
+    for atom in case.unknown:
+        if given.net and atom.relation in kind.inserts:
+            yield names.at(atom, names.INSERTED)
+        if atom.relation in given.logged:
+            yield names.at(atom, names.ABSENT)
+
+
+def _covers(held: Sequence[Variable], binders: Sequence[Constraint]) -> Iterator[tuple[Constraint, ...]]:
+    """The least sets of constraints whose rows together hold all these variables; the empty one where there are none."""
+    options = [[i for i, c in enumerate(binders) if variable in c.row.terms] for variable in held]
+    sets = {frozenset(choice) for choice in product(*options)}
+    for chosen in sorted(sets, key=lambda s: (len(s), sorted(s))):
+        if not any(other < chosen for other in sets):
+            yield tuple(binders[i] for i in sorted(chosen))
+
+
+def equal(left: Simple, right: Simple) -> Comparison:
+    return Comparison(Operator.EQ, left, right)
+
+
+def _variable_types(query: Query, relations: Mapping[str, Relation]) -> dict[Variable, Type]:
+    found = {}
+    for atom in query.body:
+        for term, type_ in zip(atom.terms, relations[atom.relation].types, strict=True):
+            if isinstance(term, Variable):
+                found[term] = type_
+    return found
+
+
+def _assembled(
+    rules: Iterable[Rule],
+    outputs: Sequence[str],
+    relations: Mapping[str, Relation],
+    view: View,
+    types: Mapping[Variable, Type],
+) -> Program:
+    """The rules that the outputs need, with a declaration for every relation in them."""
+    given = tuple(dict.fromkeys(rules))
+    wanted, waiting = set(outputs), list(outputs)
+    while waiting:
+        name = waiting.pop()
+        read = {atom.relation for rule in given if rule.head.relation == name for atom in _atoms(rule)} - wanted
+        wanted |= read
+        waiting += read
+    kept = tuple(rule for rule in given if rule.head.relation in wanted)
+    declared: dict[str, Relation] = {}
+    for rule in kept:
+        for atom in (*_atoms(rule), rule.head):
+            if atom.relation not in declared:
+                declared[atom.relation] = _declared(atom, relations, view, types)
+    for output in outputs[:3]:
+        declared.setdefault(output, names.declared(output, relations))
+    return Program(declared, kept)
+
+
+def _atoms(rule: Rule) -> Iterator[Atom]:
+    for literal in rule.body:
+        if not isinstance(literal, Comparison):
+            yield literal if isinstance(literal, Atom) else literal.atom
+
+
+def _declared(atom: Atom, relations: Mapping[str, Relation], view: View, types: Mapping[Variable, Type]) -> Relation:
+    if atom.relation in relations:
+        return Relation(atom.relation, relations[atom.relation].columns)
+    stem, _, part = atom.relation.rpartition(".")
+    if stem == view.name and part.rstrip("0123456789") in ("candidate", "refuted", names.DEPENDS, names.MAINTAINABLE):
+        variables = [term for term in atom.terms if isinstance(term, Variable)]
+        return Relation(atom.relation, tuple(Column(v.name, types[v]) for v in variables))
+    return names.declared(atom.relation, relations)

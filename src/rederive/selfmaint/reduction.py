@@ -1,0 +1,130 @@
+"""Self-maintainability as containment of DIFF in INCON (HU97, Theorem 5.1 and Table 2): the cases of DIFF, and what refutes one.
+
+A case of DIFF supposes that a row enters the view after the update, though not from the canonical database: each fact that it
+needs is known, inserted, or *unknown*, a fact that some database consistent with the views may hold besides. The case stands
+unless adding its unknown facts would put a row into some stored view that is not there (INCON).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+
+from rederive.ir.rules import Atom, literal_variables
+from rederive.ir.terms import Constant, Simple, Variable
+from rederive.selfmaint import names
+from rederive.selfmaint.canonical import determined, informative
+from rederive.selfmaint.conjunctive import Query, View, substituted
+from rederive.selfmaint.update import Given, Kind
+
+
+class Origin(Enum):
+    """Where a supposed row's fact comes from."""
+
+    KNOWN = "known"
+    INSERTED = "inserted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One conjunctive query of DIFF. `unknown` are its facts outside the canonical database."""
+
+    head: Atom
+    known: tuple[Atom, ...]
+    inserted: tuple[Atom, ...]
+    unknown: tuple[Atom, ...]
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        atoms = (*self.inserted, *self.known, *self.unknown)
+        return tuple(dict.fromkeys(v for atom in atoms for v in literal_variables(atom)))
+
+
+def cases(view: View, views: Sequence[View], kind: Kind, given: Given) -> Iterator[Case]:
+    """The expansions of rule (I) that can stand at all.
+
+    One without an inserted fact cannot: its row is in the view already, so its facts are known. One without an unknown fact
+    cannot: the canonical database gives its row. And nothing is unknown of a relation that is known as a whole.
+    """
+    known_whole = determined(views, given)
+    options = [_options(atom, kind, known_whole) for atom in view.query.body]
+    for origins in product(*options):
+        parts = {origin: tuple(a for a, o in zip(view.query.body, origins, strict=True) if o is origin) for origin in Origin}
+        if parts[Origin.INSERTED] and parts[Origin.UNKNOWN]:
+            yield Case(view.query.head, parts[Origin.KNOWN], parts[Origin.INSERTED], parts[Origin.UNKNOWN])
+
+
+def _options(atom: Atom, kind: Kind, known_whole: frozenset[str]) -> list[Origin]:
+    options = [Origin.KNOWN]
+    if atom.relation in kind.inserts:
+        options.append(Origin.INSERTED)
+    if atom.relation not in known_whole:
+        options.append(Origin.UNKNOWN)
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One containment mapping h from a rule of INCON: where `equations` and `known` hold, `row` must be in its view."""
+
+    equations: tuple[tuple[Simple, Simple], ...]
+    known: tuple[Atom, ...]
+    row: Atom
+
+    @property
+    def mandatory(self) -> bool:
+        """Nothing has to hold first: the case needs this row to be in its view."""
+        return not self.equations and not self.known
+
+    def premise(self) -> frozenset[Simple]:
+        """The terms that decide whether the row is asked for."""
+        return frozenset((*(t for pair in self.equations for t in pair), *(t for atom in self.known for t in atom.terms)))
+
+
+def constraints(case: Case, views: Sequence[View]) -> tuple[Constraint, ...]:
+    """All containment mappings of (B'): some atoms of a view's body fall on unknown facts of the case, the others are known."""
+    found: dict[Constraint, None] = {}
+    for view in informative(views):
+        query = _apart(view.query, case)
+        choices = [(None, *(a for a in case.unknown if a.relation == atom.relation)) for atom in query.body]
+        for images in product(*choices):
+            if any(image is not None for image in images):
+                constraint = _constraint(query, images)
+                if constraint is not None:
+                    found[constraint] = None
+    return tuple(found)
+
+
+def _apart(query: Query, case: Case) -> Query:
+    """The query with variables that the case does not use."""
+    taken = {variable.name for variable in case.variables}
+    renaming: dict[Variable, Simple] = {}
+    for variable in query.variables:
+        name = variable.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        renaming[variable] = Variable(name)
+    return Query(substituted(query.head, renaming), tuple(substituted(atom, renaming) for atom in query.body))
+
+
+def _constraint(query: Query, images: Sequence[Atom | None]) -> Constraint | None:
+    """The mapping, with the equations that rectifying the mapped atoms leaves; None where two constants would be equal."""
+    mapping: dict[Variable, Simple] = {}
+    equations: dict[tuple[Simple, Simple], None] = {}
+    for atom, image in zip(query.body, images, strict=True):
+        for term, target in zip(atom.terms, image.terms if image is not None else (), strict=False):
+            source = mapping.setdefault(term, target) if isinstance(term, Variable) else term
+            if source != target:
+                if isinstance(source, Constant) and isinstance(target, Constant):
+                    return None
+                equations[(source, target)] = None
+    known = (atom for atom, image in zip(query.body, images, strict=True) if image is None)
+    return Constraint(tuple(equations), tuple(_known(atom, mapping) for atom in known), substituted(query.head, mapping))
+
+
+def _known(atom: Atom, mapping: Mapping[Variable, Simple]) -> Atom:
+    return names.at(substituted(atom, mapping), names.KNOWN)
