@@ -23,6 +23,7 @@ RederiveError
 │   ├── NotABase            not_a_base        a change to a view
 │   ├── DuplicateKey        duplicate_key     two rows with one key and different values
 │   └── InconsistentViews   inconsistent_views  stored views that no state of their sources explains
+├── SourceUnavailable       source_unavailable  a remote relation that cannot be read now, or not in the state that is needed
 └── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
     └── LimitExceeded       limit             recursion that invents values without end
 """
@@ -252,6 +253,10 @@ class InconsistentViews(DataError):
             f"no state of the sources gives the rows stored for {', '.join(views)}",
             hint="load the views anew from their sources",
         )
+
+
+class SourceUnavailable(RederiveError):
+    code = "source_unavailable"
 
 
 class EvaluationError(RederiveError):

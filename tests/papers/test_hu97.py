@@ -12,6 +12,7 @@ from rederive.selfmaint import names
 from rederive.selfmaint.conjunctive import Class
 from rederive.selfmaint.search import Answer, Knowledge, _Search, decide
 from rederive.selfmaint.update import Given, Kind, Update
+from tests.oracle import evaluate
 from tests.selfmaint.checks import Duck, Setting, by_engine, by_oracle, extents
 from tests.selfmaint.witness import subsets
 
@@ -72,8 +73,6 @@ def test_section_1_insertions_are_considered_together() -> None:
 
 def test_example_3_1_the_canonical_database() -> None:
     test = WAREHOUSE.compiled("v1", Kind.of(insert=["r", "s", "t"]))
-    from tests.oracle import evaluate
-
     found = evaluate(test.program, {name: extents(Knowledge(CLOSED), Update()).get(name, set()) for name in test.program.bases})
     assert found["r.known"] == {("a1", "b1")}
     assert found["s.known"] == {("b1", "c1"), ("b1", "c2"), ("b", "c2")}
@@ -124,23 +123,23 @@ PATH = Setting("""
 """)
 
 
-def canonical_databases(setting: Setting, knowledge: Knowledge, update: Update) -> list[dict[str, set[object]]]:
+def canonical_databases(setting: Setting, knowledge: Knowledge, update: Update) -> list[dict[str, set[tuple[object, ...]]]]:
     view = setting.views[0]
     search = _Search(view, setting.views, setting.program.relations, knowledge, update, 100_000)
-    return [search._facts.copy() for _ in search._databases()]  # type: ignore[misc]
+    return [search._facts.copy() for _ in search._databases()]
 
 
 def test_example_6_1_new_symbols() -> None:
     """Among the canonical databases is the one where both hidden values are symbols of their own."""
     found = canonical_databases(PATH, Knowledge({"v": frozenset({("a1", "c1"), ("a2", "c2")})}), Update())
-    shapes = [{tuple("new" if not isinstance(v, str) else v for v in row) for row in db["s"]} for db in found]  # type: ignore[union-attr]
+    shapes = [{tuple("new" if not isinstance(v, str) else v for v in row) for row in db["s"]} for db in found]
     assert {("a1", "new"), ("new", "c1"), ("a2", "new"), ("new", "c2")} in shapes
 
 
 def test_example_6_2_three_of_five_interpretations_are_consistent() -> None:
     knowledge, update = Knowledge({"v": frozenset({("d", "c")})}), Update.of(insert={"s": [("a", "b")]})
     found = canonical_databases(PATH, knowledge, update)
-    shapes = [frozenset(tuple("y" if not isinstance(v, str) else v for v in row) for row in db["s"]) for db in found]  # type: ignore[union-attr]
+    shapes = [frozenset(tuple("y" if not isinstance(v, str) else v for v in row) for row in db["s"]) for db in found]
     assert set(shapes) == {
         frozenset({("d", "y"), ("y", "c")}),
         frozenset({("d", "a"), ("a", "c")}),

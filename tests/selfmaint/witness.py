@@ -1,13 +1,13 @@
 """The definition of self-maintainability itself, by brute force over all databases with a small domain. Imports no engine.
 
-`Universe` evaluates the views over every database there is and groups the databases by what the views hold. A view is
-self-maintainable under an update where all databases of a group give one updated view: formula (1) of HU97, word by word.
+A view is self-maintainable under an update where all databases that are consistent with the stored views give one updated view:
+formula (1) of HU97, word by word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from itertools import chain, combinations, product
 from typing import Any
 
@@ -16,7 +16,6 @@ from rederive.selfmaint.conjunctive import Query, View
 from rederive.selfmaint.update import Update
 
 Database = dict[str, frozenset[tuple[Any, ...]]]
-Signature = tuple[frozenset[tuple[Any, ...]], ...]
 
 
 def evaluated(query: Query, database: Mapping[str, Iterable[tuple[Any, ...]]]) -> frozenset[tuple[Any, ...]]:
@@ -47,29 +46,21 @@ def subsets(rows: Sequence[tuple[Any, ...]]) -> Iterator[frozenset[tuple[Any, ..
         yield from map(frozenset, combinations(rows, size))
 
 
-def databases(arities: Mapping[str, int], domain: Sequence[Any]) -> Iterator[Database]:
+@cache
+def databases(arities: tuple[tuple[str, int], ...], domain: tuple[Any, ...]) -> tuple[Database, ...]:
     """Every database over the domain."""
-    spaces = [list(subsets(list(product(domain, repeat=arity)))) for arity in arities.values()]
-    for extents in product(*spaces):
-        yield dict(zip(arities, extents, strict=True))
+    spaces = [list(subsets(list(product(domain, repeat=arity)))) for _, arity in arities]
+    return tuple(dict(zip(dict(arities), extents, strict=True)) for extents in product(*spaces))
 
 
-@dataclass(frozen=True, slots=True)
-class Universe:
-    """All databases over a domain, grouped by the contents of the views."""
+def consistent(
+    views: Sequence[View], contents: Mapping[str, frozenset[Any]], arities: Mapping[str, int], domain: tuple[Any, ...]
+) -> list[Database]:
+    """The databases from which every view has exactly these contents."""
+    every = databases(tuple(arities.items()), domain)
+    return [database for database in every if all(answers(view, database) == contents[view.name] for view in views)]
 
-    views: tuple[View, ...]
-    groups: Mapping[Signature, list[Database]]
 
-    @classmethod
-    def of(cls, views: Sequence[View], arities: Mapping[str, int], domain: Sequence[Any]) -> Universe:
-        groups: dict[Signature, list[Database]] = {}
-        for database in databases(arities, domain):
-            groups.setdefault(tuple(answers(view, database) for view in views), []).append(database)
-        return cls(tuple(views), groups)
-
-    def outcomes(
-        self, view: View, signature: Signature, update: Update, agrees: Any = lambda database: True
-    ) -> set[frozenset[tuple[Any, ...]]]:
-        """The updated views that the databases of a group give; one of them means self-maintainable."""
-        return {answers(view, updated(update, database)) for database in self.groups[signature] if agrees(database)}
+def outcomes(view: View, candidates: Iterable[Database], update: Update) -> set[frozenset[tuple[Any, ...]]]:
+    """The updated views that these databases give; just one of them means self-maintainable."""
+    return {answers(view, updated(update, database)) for database in candidates}

@@ -18,11 +18,12 @@ def informative(views: Sequence[View]) -> tuple[View, ...]:
 
 def determined(views: Sequence[View], given: Given) -> frozenset[str]:
     """The relations that are known as a whole: kept here, read, or copied by a view."""
-    copies = (view.query.body[0].relation for view in informative(views) if _is_copy(view.query))
+    copies = (view.query.body[0].relation for view in informative(views) if is_copy(view.query))
     return given.local | given.read | frozenset(copies)
 
 
-def _is_copy(query: Query) -> bool:
+def is_copy(query: Query) -> bool:
+    """Whether a plain query holds all rows of one relation."""
     terms = query.body[0].terms
     return len(query.body) == 1 and all(isinstance(term, Variable) for term in terms) and len(set(terms)) == len(terms)
 
@@ -74,14 +75,15 @@ def maintenance_rules(view: View, relations: Mapping[str, Relation], kind: Kind)
             yield Rule(names.at(row, names.MINUS), (row, names.at(atom, names.DELETED)))
     for i, atom in enumerate(query.body):
         if atom.relation in kind.inserts:
-            others = (_next(other, kind) for j, other in enumerate(query.body) if j != i)
+            others = (after_update(other, kind) for j, other in enumerate(query.body) if j != i)
             yield Rule(names.at(row, names.PLUS), (names.at(atom, names.INSERTED), *others, Negation(row)))
     for relation in dict.fromkeys(atom.relation for atom in query.body):
         yield from _next_state(relations[relation], kind)
     yield from _next_view(view, relations[view.name], kind)
 
 
-def _next(atom: Atom, kind: Kind) -> Atom:
+def after_update(atom: Atom, kind: Kind) -> Atom:
+    """The atom over the updated canonical database; a relation that the update leaves alone is as it was."""
     return names.at(atom, names.NEXT if atom.relation in kind.relations else names.KNOWN)
 
 

@@ -17,9 +17,9 @@ from typing import Final
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, Program, Relation, Rule, literal_variables
 from rederive.ir.terms import Simple, Type, Variable
 from rederive.selfmaint import names
-from rederive.selfmaint.canonical import canonical_rules, maintenance_rules
+from rederive.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
 from rederive.selfmaint.conjunctive import Class, Query, View, substituted
-from rederive.selfmaint.reduction import Case, Constraint, cases, constraints
+from rederive.selfmaint.reduction import Case, Constraint, cases, constraints, unused
 from rederive.selfmaint.update import Given, Kind
 
 MAX_RULES: Final = 20_000  # of one test; beyond it there is none, and the view is not known to be self-maintainable
@@ -94,8 +94,8 @@ class _Safe:
         self._view = view.name
         self._constraints = [constraint for constraint in found if not constraint.mandatory]
         mandatory = dict.fromkeys(constraint.row for constraint in found if constraint.mandatory)
-        inserted = (names.at(atom, names.INSERTED) for atom in case.inserted)
-        self._positive = (*inserted, *mandatory, *(names.at(atom, names.KNOWN) for atom in case.known))
+        after = (after_update(atom, kind) for atom in case.after)
+        self._positive = (names.at(case.inserted, names.INSERTED), *mandatory, *after)
         self._negative = (*_absences(case, kind, given), names.at(case.head, names.NEXT))
         bound = {v for atom in self._positive for v in literal_variables(atom)}
         self._variables = case.variables
@@ -141,16 +141,16 @@ class _Safe:
 
     def _binder(self, row: Atom, number: int) -> Atom:
         """A row that binds free variables; those that only its mapping has are its own."""
-        own = {v: Variable(f"{v.name}.{number}") for v in literal_variables(row) if v not in self._variables}
-        return substituted(row, own)
+        taken = {v.name for v in self._variables}
+        own = (v for v in literal_variables(row) if v not in self._variables)
+        return substituted(row, {v: Variable(unused(f"{v.name}{number}", taken)) for v in own})
 
 
 def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:
-    """What must not hold: known and unknown facts must outlive the update; unknown ones must not be known to be absent."""
-    for atom in (*case.known, *case.unknown):
+    """What must not hold: unknown facts must outlive the update, and must not be known to be absent."""
+    for atom in case.unknown:
         if atom.relation in kind.deletes:
             yield names.at(atom, names.DELETED)
-    for atom in case.unknown:
         if given.net and atom.relation in kind.inserts:
             yield names.at(atom, names.INSERTED)
         if atom.relation in given.logged:

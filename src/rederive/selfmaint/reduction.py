@@ -1,15 +1,14 @@
 """Self-maintainability as containment of DIFF in INCON (HU97, Theorem 5.1 and Table 2): the cases of DIFF, and what refutes one.
 
 A case of DIFF supposes that a row enters the view after the update, though not from the canonical database: each fact that it
-needs is known, inserted, or *unknown*, a fact that some database consistent with the views may hold besides. The case stands
-unless adding its unknown facts would put a row into some stored view that is not there (INCON).
+needs is inserted, or known and not deleted, or *unknown*, a fact that some database consistent with the views may hold besides.
+The case stands unless adding its unknown facts would put a row into some stored view that is not there (INCON).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import product
 
 from rederive.ir.rules import Atom, literal_variables
@@ -20,26 +19,19 @@ from rederive.selfmaint.conjunctive import Query, View, substituted
 from rederive.selfmaint.update import Given, Kind
 
 
-class Origin(Enum):
-    """Where a supposed row's fact comes from."""
-
-    KNOWN = "known"
-    INSERTED = "inserted"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One conjunctive query of DIFF. `unknown` are its facts outside the canonical database."""
+    """One conjunctive query of DIFF: a fact that is inserted, facts that the canonical database has after the update, and
+    `unknown` ones, outside of it."""
 
     head: Atom
-    known: tuple[Atom, ...]
-    inserted: tuple[Atom, ...]
+    inserted: Atom
+    after: tuple[Atom, ...]
     unknown: tuple[Atom, ...]
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        atoms = (*self.inserted, *self.known, *self.unknown)
+        atoms = (self.inserted, *self.after, *self.unknown)
         return tuple(dict.fromkeys(v for atom in atoms for v in literal_variables(atom)))
 
 
@@ -50,20 +42,17 @@ def cases(view: View, views: Sequence[View], kind: Kind, given: Given) -> Iterat
     cannot: the canonical database gives its row. And nothing is unknown of a relation that is known as a whole.
     """
     known_whole = determined(views, given)
-    options = [_options(atom, kind, known_whole) for atom in view.query.body]
-    for origins in product(*options):
-        parts = {origin: tuple(a for a, o in zip(view.query.body, origins, strict=True) if o is origin) for origin in Origin}
-        if parts[Origin.INSERTED] and parts[Origin.UNKNOWN]:
-            yield Case(view.query.head, parts[Origin.KNOWN], parts[Origin.INSERTED], parts[Origin.UNKNOWN])
-
-
-def _options(atom: Atom, kind: Kind, known_whole: frozenset[str]) -> list[Origin]:
-    options = [Origin.KNOWN]
-    if atom.relation in kind.inserts:
-        options.append(Origin.INSERTED)
-    if atom.relation not in known_whole:
-        options.append(Origin.UNKNOWN)
-    return options
+    body = view.query.body
+    for i, inserted in enumerate(body):
+        others = body[:i] + body[i + 1 :]
+        options = [(False,) if atom.relation in known_whole else (False, True) for atom in others]
+        for choice in product(*options) if inserted.relation in kind.inserts else ():
+            if any(choice):
+                parts = [
+                    tuple(atom for atom, is_unknown in zip(others, choice, strict=True) if is_unknown is wanted)
+                    for wanted in (False, True)
+                ]
+                yield Case(view.query.head, inserted, *parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +90,22 @@ def constraints(case: Case, views: Sequence[View]) -> tuple[Constraint, ...]:
 def _apart(query: Query, case: Case) -> Query:
     """The query with variables that the case does not use."""
     taken = {variable.name for variable in case.variables}
-    renaming: dict[Variable, Simple] = {}
+    renaming: dict[Variable, Variable] = {}
     for variable in query.variables:
-        name = variable.name
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        renaming[variable] = Variable(name)
+        renaming[variable] = Variable(unused(variable.name, taken))
+        taken.add(renaming[variable].name)
     return Query(substituted(query.head, renaming), tuple(substituted(atom, renaming) for atom in query.body))
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """The name, with as many underscores as it takes to be another.
+
+    >>> unused("x", {"x", "x_"})
+    'x__'
+    """
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _constraint(query: Query, images: Sequence[Atom | None]) -> Constraint | None:

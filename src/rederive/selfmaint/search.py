@@ -11,13 +11,13 @@ view stands for any of many values: the view then is not self-maintainable, even
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rederive.errors import InconsistentViews
-from rederive.ir.rules import Atom, Relation
+from rederive.ir.rules import Atom, Relation, literal_variables
 from rederive.ir.terms import Constant, Row, Type, Variable
 from rederive.selfmaint.conjunctive import Class, Query, View
 from rederive.selfmaint.facts import Binding, Fact, Facts, bound, ground
@@ -33,12 +33,17 @@ class Answer(Enum):
     UNKNOWN = "not known to be self-maintainable"
 
 
+State: TypeAlias = Mapping[str, Set[tuple[Any, ...]]]  # values that may be any at all are `Fresh`
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, and the rows of the updated view where it is yes."""
+    """The answer. With a yes, the rows of the updated view; with a no, `evidence`: two states of the sources that give the
+    stored views, but different updated ones."""
 
     answer: Answer
     rows: frozenset[Row] = frozenset()
+    evidence: tuple[State, State] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +119,20 @@ class _Search:
             raise _Exceeded
 
     def decision(self) -> Decision:
-        first: frozenset[Row] | None = None
+        first: tuple[State, frozenset[Row]] | None = None
         for _ in self._databases():
-            after = self._updated()
+            state, after = self._facts.copy(), self._updated()
             found = self._answers(after)
-            if any(isinstance(value, Fresh) for row in found for value in row) or (first is not None and found != first):
-                return Decision(Answer.NO)
-            if self._escapes(after, found):
-                return Decision(Answer.NO)
-            first = found
+            if any(isinstance(value, Fresh) for row in found for value in row):
+                return Decision(Answer.NO, evidence=(state, _renamed(state, len(self._fresh))))
+            if first is not None and found != first[1]:
+                return Decision(Answer.NO, evidence=(first[0], state))
+            if (more := self._escapes(after, found)) is not None:
+                return Decision(Answer.NO, evidence=(state, more))
+            first = first or (state, found)
         if first is None:
             raise InconsistentViews(view.name for view in self._views)
-        return Decision(Answer.YES, first)
+        return Decision(Answer.YES, first[1])
 
     # What is given
 
@@ -281,17 +288,15 @@ class _Search:
         queries = self._view.queries
         return frozenset(ground(query.head, found)[1] for query in queries for found in after.joined(query.body, {}))
 
-    def _escapes(self, after: Facts, found: frozenset[Row]) -> bool:
-        """Whether facts that may be there besides would bring the view a row more."""
-        return any(
-            self._escape(query, binding, unknown, free, found)
-            for query in self._view.queries
-            for binding, unknown in self._partly(after, query.body, {}, ())
-            if unknown
-            for free in [
-                tuple(dict.fromkeys(t for a in unknown for t in a.terms if isinstance(t, Variable) and t not in binding))
-            ]
-        )
+    def _escapes(self, after: Facts, found: frozenset[Row]) -> State | None:
+        """The present facts with others that may be there besides and would bring the view a row more."""
+        for query in self._view.queries:
+            for binding, unknown in self._partly(after, query.body, {}, ()):
+                free = dict.fromkeys(v for atom in unknown for v in literal_variables(atom) if v not in binding)
+                state = self._escape(query, binding, unknown, tuple(free), found) if unknown else None
+                if state is not None:
+                    return state
+        return None
 
     def _partly(
         self, after: Facts, body: tuple[Atom, ...], binding: Binding, unknown: tuple[Atom, ...]
@@ -307,21 +312,31 @@ class _Search:
 
     def _escape(
         self, query: Query, binding: Binding, unknown: tuple[Atom, ...], free: Sequence[Variable], found: frozenset[Row]
-    ) -> bool:
+    ) -> State | None:
         if free:
             variable, *rest = free
             values = self._values(self._type(query, variable))
-            return any(self._escape(query, {**binding, variable: given}, unknown, rest, found) for given in values)
-        if ground(query.head, binding)[1] in found:
-            return False
+            states = (self._escape(query, {**binding, variable: given}, unknown, rest, found) for given in values)
+            return next((state for state in states if state is not None), None)
         facts = [ground(atom, binding) for atom in unknown]
-        if not all(self._possible(fact) for fact in facts):
-            return False
+        if ground(query.head, binding)[1] in found or not all(self._possible(fact) for fact in facts):
+            return None
         added = self._added(facts)
-        if added is not None:
-            self._remove(added)
-        return added is not None
+        if added is None:
+            return None
+        state = self._facts.copy()
+        self._remove(added)
+        return state
 
     def _possible(self, fact: Fact) -> bool:
         """Whether a fact outside the canonical database may have been there and stay."""
         return fact not in self._facts and fact[1] not in self._update.deletes.get(fact[0], ()) and self._allowed(fact)
+
+
+def _renamed(state: State, beyond: int) -> State:
+    """The same state with other symbols."""
+
+    def other(value: Any) -> Any:
+        return Fresh(value.number + beyond) if isinstance(value, Fresh) else value
+
+    return {name: {tuple(map(other, row)) for row in rows} for name, rows in state.items()}
