@@ -1,25 +1,24 @@
 """The compiled test: rules that decide from the stored views and the update whether a view is self-maintainable.
 
 HU97's Algorithm 5.1 with Appendix A. A case of DIFF (`reduction`) refutes self-maintainability where values for its variables
-exist that no constraint forbids (Algorithm A.1). The values may be any at all, so the test must be made safe (Algorithm A.2).
-The law behind it: a variable that no known fact binds either takes a *fresh* value, one that occurs nowhere, and different fresh
-variables take different ones, which forbids least; or some view's row that a constraint asks for holds its value, and then that
-view binds it. So each case splits by the set of fresh variables and by the rows that bind the others.
+exist that no constraint forbids (Algorithm A.1). The values may be any at all, so the test must be made safe (Algorithm A.2). Two
+laws keep it small. A row that a constraint asks for is in no view: its facts would all be known, and a case with fewer unknown
+facts says the same. So a constraint forbids wherever its premise holds. And a variable that only unknown facts have takes a
+*fresh* value, one that occurs nowhere, and each such variable another, for these meet the fewest premises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
 from typing import Final
 
-from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, Program, Relation, Rule, literal_variables
-from rederive.ir.terms import Simple, Type, Variable
+from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Program, Relation, Rule, literal_variables
+from rederive.ir.terms import Type, Variable
 from rederive.selfmaint import names
 from rederive.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
-from rederive.selfmaint.conjunctive import Class, Query, View, substituted
-from rederive.selfmaint.reduction import Case, Constraint, cases, constraints, unused
+from rederive.selfmaint.conjunctive import Class, Query, View
+from rederive.selfmaint.reduction import Case, Constraint, cases, constraints
 from rederive.selfmaint.update import Given, Kind
 
 MAX_RULES: Final = 20_000  # of one test; beyond it there is none, and the view is not known to be self-maintainable
@@ -60,7 +59,7 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
     v1.next(x, y, z) :- v1(x, y, z).
     v1.next(x, y, z) :- v1.plus(x, y, z).
     v1.candidate1(z) :- r.inserted(x, y), s.known(y, z), !v1.next(x, y, z).
-    v1.refuted1(z) :- v1.candidate1(z), r.known(x_, y_), s.known(y_, z), !v1(x_, y_, z).
+    v1.refuted1(z) :- v1.candidate1(z), r.known(x_, y_), s.known(y_, z).
     v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
     v1.maintainable() :- !v1.depends().
     """
@@ -68,8 +67,8 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
         return None
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
     test: list[Rule] = []
-    for case in cases(view, views, kind, given):
-        test += _Safe(view, case, constraints(case, views), kind, given).rules(len(test))
+    for number, case in enumerate(cases(view, views, kind, given), 1):
+        test += _case_rules(view.name, case, constraints(case, views), kind, given, number)
         if len(test) > MAX_RULES:
             return None
     depends = [rule for rule in test if rule.head.relation == names.of(view.name, names.DEPENDS)]
@@ -87,63 +86,31 @@ def _inserted(atom: Atom) -> bool:
     return atom.relation.endswith(f".{names.INSERTED}")
 
 
-class _Safe:
+def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, given: Given, number: int) -> list[Rule]:
     """One case as safe rules: `candidate` proposes values, `refuted` are those that a constraint forbids."""
+    after = (after_update(atom, kind) for atom in case.after)
+    positive = (names.at(case.inserted, names.INSERTED), *after)
+    bound = {v for atom in positive for v in literal_variables(atom)}
+    fresh = frozenset(v for v in case.variables if v not in bound)
+    applying = _least(constraint for constraint in found if not fresh.intersection(constraint.terms()))
+    if any(constraint.mandatory for constraint in applying):
+        return []
+    absent = (*_absences(case, kind, given), names.at(case.head, names.NEXT))
+    body: tuple[Literal, ...] = (*positive, *(Negation(atom) for atom in absent if not fresh.intersection(atom.terms)))
+    depends = Atom(names.of(view, names.DEPENDS), ())
+    if not applying:
+        return [Rule(depends, body)]
+    used = {term for constraint in applying for term in constraint.terms()}
+    columns = tuple(v for v in case.variables if v in used)
+    candidate, refuted = (Atom(f"{view}.{part}{number}", columns) for part in ("candidate", "refuted"))
+    refutations = (Rule(refuted, (candidate, *constraint.premise())) for constraint in applying)
+    return [Rule(candidate, body), *refutations, Rule(depends, (candidate, Negation(refuted)))]
 
-    def __init__(self, view: View, case: Case, found: Sequence[Constraint], kind: Kind, given: Given) -> None:
-        self._view = view.name
-        self._constraints = [constraint for constraint in found if not constraint.mandatory]
-        mandatory = dict.fromkeys(constraint.row for constraint in found if constraint.mandatory)
-        after = (after_update(atom, kind) for atom in case.after)
-        self._positive = (names.at(case.inserted, names.INSERTED), *mandatory, *after)
-        self._negative = (*_absences(case, kind, given), names.at(case.head, names.NEXT))
-        bound = {v for atom in self._positive for v in literal_variables(atom)}
-        self._variables = case.variables
-        self._free = tuple(v for v in case.variables if v not in bound)
-        self._number = 0
 
-    def rules(self, number: int) -> list[Rule]:
-        self._number = number
-        found: list[Rule] = []
-        for size in range(len(self._free), -1, -1):
-            for fresh in combinations(self._free, size):
-                found += self._with_fresh(frozenset(fresh))
-                if len(found) > MAX_RULES:
-                    return found
-        return found
-
-    def _with_fresh(self, fresh: frozenset[Variable]) -> Iterator[Rule]:
-        """The rules for one choice of fresh variables; the views' rows bind the other free ones."""
-        applying = [c for c in self._constraints if not fresh & c.premise()]  # a fresh value meets no premise
-        held = [v for v in self._free if v not in fresh]
-        for binders in _covers(held, [c for c in applying if not fresh.intersection(c.row.terms)]):
-            yield from self._rules(fresh, binders, applying)
-
-    def _rules(self, fresh: frozenset[Variable], binders: Sequence[Constraint], applying: Sequence[Constraint]) -> Iterator[Rule]:
-        body: list[Literal] = [*self._positive, *(self._binder(c.row, i) for i, c in enumerate(binders))]
-        body += (equal(*pair) for c in binders for pair in c.equations)
-        body += (Negation(atom) for atom in self._negative if not fresh.intersection(atom.terms))
-        depends = Atom(names.of(self._view, names.DEPENDS), ())
-        if not applying:
-            yield Rule(depends, tuple(body))
-            return
-        self._number += 1
-        used = {t for c in applying for t in (*c.premise(), *c.row.terms)}
-        columns = tuple(v for v in self._variables if v in used and v not in fresh)
-        candidate = Atom(f"{self._view}.candidate{self._number}", columns)
-        refuted = Atom(f"{self._view}.refuted{self._number}", columns)
-        yield Rule(candidate, tuple(body))
-        for constraint in applying:
-            missing = () if fresh.intersection(constraint.row.terms) else (Negation(constraint.row),)
-            premise: list[Literal] = [*(equal(*pair) for pair in constraint.equations), *constraint.known]
-            yield Rule(refuted, (candidate, *premise, *missing))
-        yield Rule(depends, (candidate, Negation(refuted)))
-
-    def _binder(self, row: Atom, number: int) -> Atom:
-        """A row that binds free variables; those that only its mapping has are its own."""
-        taken = {v.name for v in self._variables}
-        own = (v for v in literal_variables(row) if v not in self._variables)
-        return substituted(row, {v: Variable(unused(f"{v.name}{number}", taken)) for v in own})
+def _least(found: Iterable[Constraint]) -> list[Constraint]:
+    """Without those whose premise includes another's: the other forbids whatever they do."""
+    premises = {constraint: frozenset(constraint.premise()) for constraint in found}
+    return [c for c in premises if not any(other < premises[c] for other in premises.values())]
 
 
 def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:
@@ -155,19 +122,6 @@ def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:
             yield names.at(atom, names.INSERTED)
         if atom.relation in given.logged:
             yield names.at(atom, names.ABSENT)
-
-
-def _covers(held: Sequence[Variable], binders: Sequence[Constraint]) -> Iterator[tuple[Constraint, ...]]:
-    """The least sets of constraints whose rows together hold all these variables; the empty one where there are none."""
-    options = [[i for i, c in enumerate(binders) if variable in c.row.terms] for variable in held]
-    sets = {frozenset(choice) for choice in product(*options)}
-    for chosen in sorted(sets, key=lambda s: (len(s), sorted(s))):
-        if not any(other < chosen for other in sets):
-            yield tuple(binders[i] for i in sorted(chosen))
-
-
-def equal(left: Simple, right: Simple) -> Comparison:
-    return Comparison(Operator.EQ, left, right)
 
 
 def _variable_types(query: Query, relations: Mapping[str, Relation]) -> dict[Variable, Type]:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from rederive.ir.rules import Atom, literal_variables
+from rederive.ir.rules import Atom, Comparison, Literal, Operator, literal_variables
 from rederive.ir.terms import Constant, Simple, Variable
 from rederive.selfmaint import names
 from rederive.selfmaint.canonical import determined, informative
@@ -57,19 +57,23 @@ def cases(view: View, views: Sequence[View], kind: Kind, given: Given) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One containment mapping h from a rule of INCON: where `equations` and `known` hold, `row` must be in its view."""
+    """One containment mapping h from a rule of INCON: where `equations` and `known` hold, its view would get a row.
+
+    The view does not have that row: it maps some atom to an unknown fact, and a stored row's facts are all known.
+    """
 
     equations: tuple[tuple[Simple, Simple], ...]
     known: tuple[Atom, ...]
-    row: Atom
 
     @property
     def mandatory(self) -> bool:
-        """Nothing has to hold first: the case needs this row to be in its view."""
+        """Nothing has to hold first: the case cannot stand."""
         return not self.equations and not self.known
 
-    def premise(self) -> frozenset[Simple]:
-        """The terms that decide whether the row is asked for."""
+    def premise(self) -> tuple[Literal, ...]:
+        return (*(Comparison(Operator.EQ, *pair) for pair in self.equations), *self.known)
+
+    def terms(self) -> frozenset[Simple]:
         return frozenset((*(t for pair in self.equations for t in pair), *(t for atom in self.known for t in atom.terms)))
 
 
@@ -120,7 +124,7 @@ def _constraint(query: Query, images: Sequence[Atom | None]) -> Constraint | Non
                     return None
                 equations[(source, target)] = None
     known = (atom for atom, image in zip(query.body, images, strict=True) if image is None)
-    return Constraint(tuple(equations), tuple(_known(atom, mapping) for atom in known), substituted(query.head, mapping))
+    return Constraint(tuple(equations), tuple(_known(atom, mapping) for atom in known))
 
 
 def _known(atom: Atom, mapping: Mapping[Variable, Simple]) -> Atom:
