@@ -14,10 +14,23 @@ from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
+from rederive.monitor.sources import Reading
 from rederive.monitor.subscriptions import Subscription
 from rederive.monitor.transaction import Transaction
+from rederive.monitor.warehouse import Warehouse
 
-__all__ = ["Change", "Database", "Limits", "RederiveError", "Result", "Subscription", "Transaction", "open"]
+__all__ = [
+    "Change",
+    "Database",
+    "Limits",
+    "Reading",
+    "RederiveError",
+    "Result",
+    "Subscription",
+    "Transaction",
+    "Warehouse",
+    "open",
+]
 __version__ = "0.1.0"
 
 ENGINES = ("resident",)

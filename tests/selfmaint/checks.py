@@ -101,7 +101,8 @@ class Duck:
         for name in self._bases:
             self._connection.execute(f'DELETE FROM "{identifier(name)}"')
             for row in rows.get(name, ()):
-                self._connection.execute(f'INSERT INTO "{identifier(name)}" VALUES ({", ".join("?" * len(row))})', row)
+                marks = ", ".join("?" * len(row)) or "TRUE"
+                self._connection.execute(f'INSERT INTO "{identifier(name)}" VALUES ({marks})', row)
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql).fetchall()

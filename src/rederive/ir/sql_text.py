@@ -13,7 +13,7 @@ from typing import Final
 
 from rederive.errors import StrategyError
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Operator, Program, Relation, Rule
-from rederive.ir.terms import Call, Constant, Kind, Term, Variable
+from rederive.ir.terms import Call, Constant, Kind, Term, Variable, variables
 
 WHOLE: Final = "holds"  # the one column of a relation that has none
 
@@ -128,11 +128,12 @@ class _Printer:
         atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
         for i, atom in enumerate(atoms):
             conditions += self._matched(atom, f"t{i}", places, binds=True)
-        for literal in rule.body:
-            if isinstance(literal, Negation):
-                conditions.append(self._absent(literal.atom, places))
-            elif isinstance(literal, Comparison):
-                conditions.append(self._compared(literal, places))
+        waiting = [literal for literal in rule.body if isinstance(literal, Comparison)]
+        while waiting:
+            literal = next((test for test in waiting if _ready(test, places)), waiting[0])
+            waiting.remove(literal)
+            conditions += self._compared(literal, places)
+        conditions += (self._absent(literal.atom, places) for literal in rule.body if isinstance(literal, Negation))
         source = ", ".join(f"{self._name(atom.relation)} t{i}" for i, atom in enumerate(atoms))
         return places, f" FROM {source}" if source else "", conditions
 
@@ -151,10 +152,15 @@ class _Printer:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"NOT EXISTS (SELECT 1 FROM {self._name(atom.relation)} n{where})"
 
-    def _compared(self, literal: Comparison, places: Mapping[Variable, str]) -> str:
+    def _compared(self, literal: Comparison, places: dict[Variable, str]) -> Iterator[str]:
+        """An equation; one with a new variable says where its value is found."""
         if literal.operator is not Operator.EQ:
             raise StrategyError(f"'{literal.operator.value}' is not written by this printer")
-        return f"{self._term(literal.left, places)} {self._dialect.identical} {self._term(literal.right, places)}"
+        for one, other in ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(one, Variable) and one not in places:
+                places[one] = self._term(other, places)
+                return
+        yield f"{self._term(literal.left, places)} {self._dialect.identical} {self._term(literal.right, places)}"
 
     def _term(self, term: Term, places: Mapping[Variable, str]) -> str:
         match term:
@@ -176,6 +182,11 @@ def _atoms(rule: Rule) -> Iterator[Atom]:
     for literal in rule.body:
         if not isinstance(literal, Comparison):
             yield literal if isinstance(literal, Atom) else literal.atom
+
+
+def _ready(test: Comparison, places: Mapping[Variable, str]) -> bool:
+    """Whether one side of an equation is known."""
+    return any(all(v in places for v in variables(side)) for side in (test.left, test.right))
 
 
 def identifier(relation: str) -> str:

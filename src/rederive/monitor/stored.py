@@ -41,6 +41,11 @@ class Stored:
     def size(self, name: str) -> int:
         return self._engine.size(name)
 
+    def load(self, contents: Mapping[str, Iterable[Row]]) -> None:
+        """`replace` for many rows."""
+        self.replace(dict.fromkeys(contents, ()))
+        self._engine.load(contents)
+
     def replace(self, contents: Mapping[str, Iterable[Row]]) -> None:
         """Give tables these rows and no others."""
         operations = []

@@ -76,17 +76,20 @@ class Warehouse:
 
     def load(self, name: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
         """The present rows of a stored view, or of a relation that is kept here."""
-        local = [base for base in self.program.bases if base not in self.remote]
-        known = (*self._at, *local)
+        known = (*self._at, *(base for base in self.program.bases if base not in self.remote))
         if name not in known:
             raise UnknownRelation(name, known)
-        self._stored.replace({name: [typed_row(self.program.relations[name], row) for row in rows]})
+        self.load_typed({name: [typed_row(self.program.relations[name], row) for row in rows]})
+
+    def load_typed(self, contents: Mapping[str, Iterable[Row]]) -> None:
+        """`load` for several at once, of rows that readers have checked already."""
+        self._stored.load(contents)
 
     def refresh(self) -> None:
         """Read every remote relation under the views, and evaluate all views anew."""
         names = dict.fromkeys(name for view in self.views for name in view.sources)
         images = {name: self._image(name, self.version) for name in names}
-        self._stored.replace({view.name: evaluated(self.program, view.name, images) for view in self.views})
+        self._stored.load({view.name: evaluated(self.program, view.name, images) for view in self.views})
         self._at = dict.fromkeys(self._at, self.version)
         self._why.clear()
 

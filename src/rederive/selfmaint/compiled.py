@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Program, Relation, Rule, literal_variables
+from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Program, Relation, Rule
 from rederive.ir.terms import Type, Variable
 from rederive.selfmaint import names
 from rederive.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
@@ -29,8 +29,8 @@ class Compiled:
     """The rules for one view and one kind of update.
 
     `program` defines `v.plus`, `v.minus` and `v.next` and, unless the view is `always` self-maintainable, `v.depends` and
-    `v.maintainable`. Its base relations are the stored views and what `names` lists. `hopeless`: some update of this kind always
-    leaves the answer open, whatever the views hold.
+    `v.maintainable`. Its base relations are the stored views and what `names` lists. `hopeless`: some insertion of this kind
+    leaves the answer open whatever the views hold, unless the row was there already.
     """
 
     view: str
@@ -67,8 +67,11 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
         return None
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
     test: list[Rule] = []
+    hopeless = False
     for number, case in enumerate(cases(view, views, kind, given), 1):
-        test += _case_rules(view.name, case, constraints(case, views), kind, given, number)
+        found = constraints(case, views)
+        test += _case_rules(view.name, case, found, kind, given, number)
+        hopeless |= _hopeless(case, found)
         if len(test) > MAX_RULES:
             return None
     depends = [rule for rule in test if rule.head.relation == names.of(view.name, names.DEPENDS)]
@@ -78,21 +81,13 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
     outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT, names.MAINTAINABLE)]
     types = _variable_types(view.query, relations)
     program = _assembled([*rules, *test], outputs, relations, view, types)
-    hopeless = any(all(isinstance(literal, Atom) and _inserted(literal) for literal in rule.body) for rule in depends)
     return Compiled(view.name, kind, given, program, not depends, hopeless)
-
-
-def _inserted(atom: Atom) -> bool:
-    return atom.relation.endswith(f".{names.INSERTED}")
 
 
 def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, given: Given, number: int) -> list[Rule]:
     """One case as safe rules: `candidate` proposes values, `refuted` are those that a constraint forbids."""
-    after = (after_update(atom, kind) for atom in case.after)
-    positive = (names.at(case.inserted, names.INSERTED), *after)
-    bound = {v for atom in positive for v in literal_variables(atom)}
-    fresh = frozenset(v for v in case.variables if v not in bound)
-    applying = _least(constraint for constraint in found if not fresh.intersection(constraint.terms()))
+    fresh, applying = case.fresh, _applying(case, found)
+    positive = (names.at(case.inserted, names.INSERTED), *(after_update(atom, kind) for atom in case.after))
     if any(constraint.mandatory for constraint in applying):
         return []
     absent = (*_absences(case, kind, given), names.at(case.head, names.NEXT))
@@ -107,10 +102,17 @@ def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, 
     return [Rule(candidate, body), *refutations, Rule(depends, (candidate, Negation(refuted)))]
 
 
-def _least(found: Iterable[Constraint]) -> list[Constraint]:
-    """Without those whose premise includes another's: the other forbids whatever they do."""
-    premises = {constraint: frozenset(constraint.premise()) for constraint in found}
+def _applying(case: Case, found: Sequence[Constraint]) -> list[Constraint]:
+    """The constraints that fresh values can meet, without those whose premise includes another's, which forbids all they do."""
+    premises = {c: frozenset(c.premise()) for c in found if not case.fresh.intersection(c.terms())}
     return [c for c in premises if not any(other < premises[c] for other in premises.values())]
+
+
+def _hopeless(case: Case, found: Sequence[Constraint]) -> bool:
+    """Whether the case stands for every inserted row that was not there: only that it was can forbid it."""
+    there = names.at(case.inserted, names.KNOWN)
+    hidden = all(case.fresh.intersection(atom.terms) for atom in (case.head, *case.unknown))
+    return hidden and not case.after and all(there in constraint.known for constraint in _applying(case, found))
 
 
 def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:

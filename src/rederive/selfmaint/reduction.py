@@ -34,6 +34,12 @@ class Case:
         atoms = (self.inserted, *self.after, *self.unknown)
         return tuple(dict.fromkeys(v for atom in atoms for v in literal_variables(atom)))
 
+    @property
+    def fresh(self) -> frozenset[Variable]:
+        """The variables that only unknown facts have."""
+        bound = {v for atom in (self.inserted, *self.after) for v in literal_variables(atom)}
+        return frozenset(self.variables) - bound
+
 
 def cases(view: View, views: Sequence[View], kind: Kind, given: Given) -> Iterator[Case]:
     """The expansions of rule (I) that can stand at all.
