@@ -244,7 +244,7 @@ def test_bad_calls() -> None:
         warehouse.apply(insert={"v": [("a", "b", "c")]})
     with pytest.raises(UnknownRelation, match="unknown relation 'u'"):
         warehouse.apply(insert={"u": [(1,)]})
-    with pytest.raises(UnknownRelation):
+    with pytest.raises(UnknownRelation, match="known: size, v, w"):
         warehouse.load("r", [("a", "b")])
     with pytest.raises(UnknownRelation):
         warehouse.rows("r")

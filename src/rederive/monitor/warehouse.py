@@ -76,7 +76,7 @@ class Warehouse:
 
     def load(self, name: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
         """The present rows of a stored view, or of a relation that is kept here."""
-        known = (*self._at, *(base for base in self.program.bases if base not in self.remote))
+        known = {*self._at, *(base for view in self.views for base in view.sources)} - self.remote
         if name not in known:
             raise UnknownRelation(name, known)
         self.load_typed({name: [typed_row(self.program.relations[name], row) for row in rows]})

@@ -5,8 +5,8 @@ so there are many canonical databases (Definition 6.1). Every database consisten
 visits, up to the names of symbols. The view is self-maintainable if and only if, for every one of them, (1) the updated view is
 the same, and holds no fresh symbol, and (2) no further facts that agree with all views would add a row to it (Theorems 6.2, 6.3).
 
-Two things go beyond the paper's text. Constants of the definitions are known constants too. And a fresh symbol in the updated
-view stands for any of many values: the view then is not self-maintainable, even where only one canonical database is consistent.
+One thing goes beyond the paper's text: a fresh symbol in the updated view stands for any of many values. The view then is not
+self-maintainable, even where only one canonical database is consistent.
 """
 
 from __future__ import annotations
