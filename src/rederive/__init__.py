@@ -19,14 +19,27 @@ from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
 from rederive.monitor.opening import lakeside, make_engine
+from rederive.monitor.sources import Reading
 from rederive.monitor.store import Options, Store
 from rederive.monitor.subscriptions import Subscription, signs
 from rederive.monitor.transaction import Transaction
+from rederive.monitor.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Change", "Database", "Limits", "RederiveError", "Result", "Subscription", "Transaction", "open"]
+__all__ = [
+    "Change",
+    "Database",
+    "Limits",
+    "Reading",
+    "RederiveError",
+    "Result",
+    "Subscription",
+    "Transaction",
+    "Warehouse",
+    "open",
+]
 __version__ = "0.1.0"
 
 ENGINES = ("auto", "resident", "spark")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import rederive
-from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, tradeoff
+from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, selfmaint, tradeoff
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
 from rederive.engines.base import Delta
 
-MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, tradeoff)
+MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, selfmaint, tradeoff)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -26,6 +26,17 @@ def test_growth_checks_its_answers() -> None:
     assert [figure.name for figure in section.figures[:2]] == ["delete, 80 edges", "delete, 200 edges"]
     assert section.checks
     assert all(check.ok for check in section.checks)
+
+
+def test_selfmaint_checks_its_answers() -> None:
+    (section,) = selfmaint.run(sizes=(400, 100), changes=5, repeats=1)
+    assert [figure.name for figure in section.figures[:2]] == [
+        "decide and maintain, 100 rows stored",
+        "decide and maintain, 400 rows stored",
+    ]
+    assert section.checks
+    assert all(check.ok for check in section.checks)
+    assert "growth from 100 to 400 rows" in section.notes[1]
 
 
 def test_a_wrong_closure_is_noticed() -> None:

@@ -15,6 +15,7 @@ from rederive.cli import commands
 from rederive.errors import RederiveError, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
+from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -73,6 +74,19 @@ def explain(
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
     commands.explain_program(program, view, strategy, form, commands.Sources(facts, tuple(base or ())))
+
+
+@app.command()
+def advise(
+    program: Program,
+    view: Annotated[str | None, typer.Option("--view", help="Only this stored view.", show_default=False)] = None,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(ADVICE_FORMATS)}.")] = "text",
+) -> None:
+    """Print, for each stored view and kind of update, whether it can be maintained without reading a source.
+
+    Example: `rederive advise examples/warehouse.dl --view placed`
+    """
+    commands.advise_program(program, view, form)
 
 
 @app.command()

@@ -163,6 +163,19 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Remote:
+    """`.remote relation(options)`: a base relation that lives elsewhere, and how it can be read."""
+
+    relation: str
+    options: tuple[tuple[str, str], ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def source(self) -> str:
+        return dict(self.options).get("source", "none")
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Relations, their definitions, and what to load and to monitor. Base relations are those without a definition."""
 
@@ -171,6 +184,8 @@ class Program:
     facts: tuple[Fact, ...] = ()
     inputs: tuple[Input, ...] = ()
     outputs: tuple[str, ...] = ()
+    remotes: tuple[Remote, ...] = ()
+    stored: tuple[str, ...] = ()
 
     @property
     def views(self) -> tuple[str, ...]:
