@@ -44,13 +44,16 @@ class FrameRows:
 
 
 class SparkEngine:
-    """See `engines.base.Engine`. Runs in a session of its own on the context of the one given."""
+    """See `engines.base.Engine`. Runs in a session of its own on the context of the one given.
+
+    Without `decompose`, recursion is run in rounds also where it falls apart by a column.
+    """
 
     name = "spark"
     why = "it was asked for"
 
-    def __init__(self, spark: SparkSession, limits: Limits | None = None) -> None:
-        self.jobs = Jobs(spark)
+    def __init__(self, spark: SparkSession, limits: Limits | None = None, *, decompose: bool = True) -> None:
+        self.jobs = Jobs(spark, decompose=decompose)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         nothing = MaintenanceProgram(Program({}, ()), (), ())

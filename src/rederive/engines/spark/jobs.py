@@ -34,8 +34,9 @@ _SETTINGS = {
 class Jobs:
     """A session of our own on the given one's context: its configuration and its temporary views stay as they were."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, decompose: bool = True) -> None:
         self.session = spark.newSession()
+        self.decompose = decompose
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
         self.functions = Functions(self.session)
