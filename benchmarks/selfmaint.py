@@ -103,7 +103,9 @@ def measured(rows: int, changes: int, repeats: int) -> Sized:
 def run(sizes: Sequence[int], changes: int, repeats: int) -> Iterator[Section]:
     found = [measured(rows, changes, repeats) for rows in sorted(sizes)]
     figures = [Figure(f"decide and maintain, {one.rows:,} rows stored", one.strict, one.recompute) for one in found]
-    figures += [Figure(f"the same for {one.rows // 100:,} inserted rows, {one.rows:,} stored", one.bulk) for one in found]
+    figures += [
+        Figure(f"the same for {one.rows // 100:,} inserted rows, {one.rows:,} stored", one.bulk, one.recompute) for one in found
+    ]
     figures += [Figure(f"decide that it takes a source, {one.rows:,} rows stored", one.open) for one in found]
     yield Section(
         "Self-maintenance: the compiled test as the stored views grow (HU97, Example 1.1)",
