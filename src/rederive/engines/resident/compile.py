@@ -131,6 +131,7 @@ class _Writer(FunctionText):
             early = [literal for literal in tail if self.leaf and self.cheap(literal, plan.bulk)]
             for literal in early:
                 self.narrow(literal, plan.bulk)
+            self.fresh = False  # the loops below may hand it over more than once
             if plan.start is not None:
                 self.mark(plan.bulk)
             self.waiting = [step.literal for step in plan.steps]
