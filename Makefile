@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The stamp carries the folder's name: a virtual environment that was copied or moved here is made anew.
 STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
+# Java and the jars of Delta Lake, for whatever uses Spark.
+SPARK := $(STAMP)-spark
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java check format test test-all golden bench demo clean
@@ -12,7 +14,7 @@ STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-setup: $(STAMP) ## create .venv with everything pinned in requirements.lock
+setup: $(SPARK) ## create .venv with everything pinned in requirements.lock, and fetch what Spark needs
 
 check: $(STAMP) ## lint, formatting, types, layers
 	$(BIN)/ruff check .
@@ -24,19 +26,19 @@ format: $(STAMP) ## format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(STAMP) ## all tests but the slow ones
+test: $(SPARK) ## all tests but the slow ones
 	$(BIN)/python -m pytest -q -m "not slow"
 
-test-all: $(STAMP) ## all tests, with many more random examples
+test-all: $(SPARK) ## all tests, with many more random examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q
 
-golden: $(STAMP) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
+golden: $(SPARK) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden
 
-bench: $(STAMP) ## measure against a peer in the same run
+bench: $(SPARK) ## measure against a peer in the same run
 	$(BIN)/python benchmarks/run.py
 
-demo: $(STAMP) ## the paper's example and the Debian dependency graph
+demo: $(SPARK) ## the paper's example and the Debian dependency graph
 	$(BIN)/python examples/demo.py
 
 clean: ## remove .venv and all caches
@@ -57,6 +59,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@[ -e $@ ] || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SPARK): $(STAMP) src/rederive/lake/jars.py
+	@$(MAKE) --no-print-directory java
+	@$(BIN)/python -m rederive.lake.jars
 	@touch $@
 
 java: ## check for Java 17 or newer, which the Spark engine needs; as root, install it

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from random import Random
 from statistics import median
 
@@ -23,8 +22,7 @@ from benchmarks.rounds import Edge, Round, Spread, one_round, timed
 from rederive.engines.resident.demand import Answers, GroupAnswers, RuleAnswers
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.filter import FilterPhase
-from rederive.engines.resident.tables import Tables
-from rederive.ir.rules import Variant
+from rederive.engines.resident.walk import ClosureAnswers
 
 STRATEGIES = ("on_demand", "filtration")
 
@@ -127,20 +125,16 @@ def rows_left(db: rederive.Database) -> int:
     present = db.engine.installed
     views = sum(len(present.tables.table(name)) for name in present.program.views)
     variants = sum(len(table) + sum(map(len, table.caches)) for table in present.tables.transient)
-    states = product((present.tables, present.queries), (Variant.OLD, Variant.NEW))
-    derived = sum(derived_rows(tables, state) for tables, state in states)
+    derived = sum(map(answer_rows, (*present.tables.answers(), *present.queries.answers())))
     memo = sum(memo_rows(phase) for linked in present.sections for phase in linked.phases if isinstance(phase, FilterPhase))
     return views + variants + derived + memo
 
 
-def derived_rows(tables: Tables, state: Variant) -> int:
-    """What was derived on demand in one state of the database."""
-    answers = {id(found): found for name in sorted(tables.on_demand) for found in (tables.demand(name, state).answers,)}
-    return sum(map(answer_rows, answers.values()))
-
-
-def answer_rows(answers: Answers) -> int:
+def answer_rows(answers: Answers | ClosureAnswers) -> int:
+    """What was derived on demand."""
     match answers:
+        case ClosureAnswers():
+            return answers.size(answers.relation) + answer_rows(answers.rules)
         case RuleAnswers():
             return sum(len(target.table) + len(target.pending) for target in answers.targets.values())
         case GroupAnswers():

@@ -17,7 +17,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
 
-from benchmarks import closure, growth, memory, modules, on_demand, tradeoff
+from benchmarks import closure, growth, memory, modules, on_demand, selfmaint, tradeoff
 from benchmarks.report import Machine, Section, data, markdown, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -28,6 +28,7 @@ class Options:
     edges: int
     growth_edges: int
     sizes: tuple[int, ...]
+    stored: tuple[int, ...]
     repeats: int
     changes: int
     seed: int
@@ -41,18 +42,23 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
     "growth": lambda o: growth.run(o.sizes, o.growth_edges, o.repeats, o.seed),
     "on_demand": lambda o: on_demand.run(o.changes, o.repeats, o.seed),
     "modules": lambda o: modules.run(o.changes, o.seed),
+    "selfmaint": lambda o: selfmaint.run(o.stored, o.changes, o.repeats),
     "tradeoff": lambda o: tradeoff.run(o.changes // 2, o.seed, o.docs),
 }
 
 
 def _sizes(text: str, least: int) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(size) for size in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"--sizes takes numbers with commas between them, not '{text}'") from None
+    sizes = _numbers("--sizes", text)
     if min(sizes) < least:
         raise typer.BadParameter(f"a graph of {min(sizes)} edges has no {least} of them to change: lower --growth-edges")
     return sizes
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{option} takes numbers with commas between them, not '{text}'") from None
 
 
 def main(
@@ -64,6 +70,7 @@ def main(
     edges: Annotated[int, typer.Option(min=2, help="Random edges of the Debian graph to change.")] = 500,
     growth_edges: Annotated[int, typer.Option(min=2, help="Random edges of each growth graph to change.")] = 300,
     sizes: Annotated[str, typer.Option(help="Edges of the growth graphs.")] = "10000,100000,1000000",
+    stored: Annotated[str, typer.Option(help="Rows of the stored view for selfmaint.")] = "1000,10000,100000,1000000",
     repeats: Annotated[int, typer.Option(min=1, help="How often to evaluate from scratch.")] = 3,
     changes: Annotated[int, typer.Option(min=4, help="Random changes where no view is stored; half of them for tradeoff.")] = 200,
     seed: Annotated[int, typer.Option(help="What the random choices follow from.")] = 1,
@@ -72,7 +79,16 @@ def main(
     chosen = names or list(BENCHMARKS)
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         raise typer.BadParameter(f"unknown benchmark '{unknown[0]}'; known: {', '.join(BENCHMARKS)}")
-    options = Options(edges, growth_edges, _sizes(sizes, growth_edges), repeats, changes, seed, DOCS if write else None)
+    options = Options(
+        edges,
+        growth_edges,
+        _sizes(sizes, growth_edges),
+        _numbers("--stored", stored),
+        repeats,
+        changes,
+        seed,
+        DOCS if write else None,
+    )
     console, machine = Console(), Machine.this()
     console.print(f"{machine}\n", highlight=False, soft_wrap=True)
     sections = [section for name in chosen for section in measured(name, options, console)]

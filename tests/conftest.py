@@ -49,7 +49,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from rederive.lake.session import spark_session
 
     folder = tmp_path_factory.mktemp("spark")
-    options = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder), "spark.driver.memory": "1g"}
+    options = {
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder),
+        "spark.driver.memory": "1g",
+        # A few rows at a time, and hardly a query twice: compiling, planning again and shuffling cost more than they bring.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.leafNodeDefaultParallelism": "1",
+        "spark.sql.shuffle.partitions": "1",
+    }
     session = spark_session(master="local[2]", options=options)
     yield session
     session.stop()

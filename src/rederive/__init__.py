@@ -8,22 +8,41 @@
 [(1,), (3,)]
 """
 
-from pathlib import Path
+from __future__ import annotations
 
-from rederive.engines.resident.engine import ResidentEngine
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
+from rederive.monitor.opening import lakeside, make_engine
+from rederive.monitor.sources import Reading
 from rederive.monitor.store import Options, Store
 from rederive.monitor.subscriptions import Subscription, signs
 from rederive.monitor.transaction import Transaction
+from rederive.monitor.warehouse import Warehouse
 
-__all__ = ["Change", "Database", "Limits", "RederiveError", "Result", "Subscription", "Transaction", "open"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Change",
+    "Database",
+    "Limits",
+    "Reading",
+    "RederiveError",
+    "Result",
+    "Subscription",
+    "Transaction",
+    "Warehouse",
+    "open",
+]
 __version__ = "0.1.0"
 
-ENGINES = ("resident",)
+ENGINES = ("auto", "resident", "spark")
 
 
 def open(
@@ -32,26 +51,37 @@ def open(
     strategy: str | None = None,
     precision: str | None = None,
     only: str | None = None,
-    engine: str = "resident",
+    engine: str | None = None,
     limits: Limits | None = None,
     retention: int | None = None,
+    lake: str | Path | None = None,
+    spark: SparkSession | None = None,
 ) -> Database:
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
     with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. A store
     remembers strategy, precision and only. `retention`: how many versions of it can be read again; all of them by default.
+
+    `lake`: a folder, or any path that Spark can write, for base relations, views and changes as Delta tables; the store is in it
+    unless `path` says otherwise. `engine`: resident, spark, or auto, which moves to Spark when memory is short; without a lake or
+    a session it is resident. `spark`: the session to run in; its configuration stays as it is.
     """
     check_strategy(strategy or AUTO, precision or "exact")
+    engine = engine or ("auto" if lake is not None or spark is not None else "resident")
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
-    if path is None:
-        return Database(ResidentEngine(limits), strategy or AUTO, precision or "exact", only)
     signs(only)
-    store = Store.open(Path(path), Options(strategy or "", precision or "", only or ""), retention)
+    if path is None and lake is None:
+        return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only)
+    folder = Path(path) if path is not None else Path(str(lake)) / "_store"
+    store = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
     try:
+        if lake is not None:
+            store.lake = lakeside(store, lake, spark)
         options = store.options
-        return Database(ResidentEngine(limits), options.strategy, options.precision, options.only or None, store)
+        made = make_engine(engine, limits, spark)
+        return Database(made, options.strategy, options.precision, options.only or None, store)
     except BaseException:
         store.close()
         raise

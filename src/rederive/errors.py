@@ -24,7 +24,9 @@ RederiveError
 │   ├── SchemaMismatch      schema_mismatch   a table whose columns are not those of the relation
 │   ├── NullInKey           null_in_key       a row without a value in a column of its key
 │   ├── NotATable           not_a_table       a path that holds no table, or none of the expected format
-│   └── DuplicateKey        duplicate_key     two rows with one key and different values
+│   ├── DuplicateKey        duplicate_key     two rows with one key and different values
+│   └── InconsistentViews   inconsistent_views  stored views that no state of their sources explains
+├── SourceUnavailable       source_unavailable  a remote relation that cannot be read now, or not in the state that is needed
 ├── MissingDependency       missing_dependency  Spark, Java or its libraries are not installed
 ├── LakeError               lake              the tables of a lake are not in a state to be used
 │   ├── NewerFormat         newer_format      written by a later version of rederive
@@ -43,6 +45,7 @@ RederiveError
     ├── Conflict            conflict          an idempotency key that was used for something else
     ├── LateLoad            late_load         initial rows after the first version
     ├── NoStore             no_store          what only a database with a store can do
+    ├── NoLake              no_lake           what only a store with a lake can do
     └── Closed              closed            a database that was closed
 """
 
@@ -301,6 +304,20 @@ class StreamError(RederiveError):
     code = "stream"
 
 
+class InconsistentViews(DataError):
+    code = "inconsistent_views"
+
+    def __init__(self, views: Iterable[str]) -> None:
+        super().__init__(
+            f"no state of the sources gives the rows stored for {', '.join(views)}",
+            hint="load the views anew from their sources",
+        )
+
+
+class SourceUnavailable(RederiveError):
+    code = "source_unavailable"
+
+
 class EvaluationError(RederiveError):
     code = "evaluation"
 
@@ -357,6 +374,13 @@ class NoStore(StoreError):
         super().__init__(
             f"{what} needs a store: this database is in memory alone", hint="open it with a folder: rederive.open(path)"
         )
+
+
+class NoLake(StoreError):
+    code = "no_lake"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} needs a lake, and this store has none", hint="open it with one: rederive.open(path, lake=...)")
 
 
 class Closed(StoreError):

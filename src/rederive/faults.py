@@ -26,6 +26,7 @@ POINTS: Final = (
     "journal.settle:begun",  # the lake has a version, and the journal is about to know
     "journal.settle:written",
     "journal.settle:after",
+    "lake.stage:part",  # some rows of a bulk version are beside the tables, and the journal knows nothing of it
     "lake.settle:table",  # one more table of the lake has the version, the others may not
     "lake.settle:tables",  # all of them have it, and nobody wrote it down
     "lake.settle:after",

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import rederive
-from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, tradeoff
+from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, selfmaint, tradeoff
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
 from rederive.engines.base import Delta
 
-MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, tradeoff)
+MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, selfmaint, tradeoff)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -26,6 +26,17 @@ def test_growth_checks_its_answers() -> None:
     assert [figure.name for figure in section.figures[:2]] == ["delete, 80 edges", "delete, 200 edges"]
     assert section.checks
     assert all(check.ok for check in section.checks)
+
+
+def test_selfmaint_checks_its_answers() -> None:
+    (section,) = selfmaint.run(sizes=(400, 100), changes=5, repeats=1)
+    assert [figure.name for figure in section.figures[:2]] == [
+        "decide and maintain, 100 rows stored",
+        "decide and maintain, 400 rows stored",
+    ]
+    assert section.checks
+    assert all(check.ok for check in section.checks)
+    assert "growth from 100 to 400 rows" in section.notes[1]
 
 
 def test_a_wrong_closure_is_noticed() -> None:
@@ -81,15 +92,22 @@ def test_the_modules_are_layered() -> None:
 
 
 def test_the_modules_table_checks_its_answers() -> None:
-    every, one = modules.run(links=3, seed=1)
-    assert [figure.goal.text for figure in every.figures if figure.goal and "on_demand" in figure.name] == [
-        "5.5x",
-        "1.2x",
-        "15x",
-        "8.8x",
+    every, fewer, one = modules.run(links=3, seed=1)
+    assert [(figure.name[0], figure.goal.text) for figure in every.figures if figure.goal] == [
+        ("1", "5.5x"),
+        ("2", "1.2x"),
+        ("3", "15x"),
+        ("4", "8.8x"),
     ]
-    assert len(one.figures) == len(every.figures) == 16
-    assert all(check.ok for section in (every, one) for check in section.checks)
+    assert not [figure for section in (fewer, one) for figure in section.figures if figure.goal]
+    assert len(fewer.figures) == len(one.figures) == len(every.figures) == 16
+    assert all(check.ok for section in (every, fewer, one) for check in section.checks)
+
+
+def test_the_modules_have_as_many_importers_as_asked_for() -> None:
+    for importers in (1.0, 3.0):
+        links = modules.generate(seed=3, importers=importers).links
+        assert 0 <= len(links) - importers * modules.PROCEDURES < 3
 
 
 def test_strategies_that_lose_different_rows_are_noticed() -> None:

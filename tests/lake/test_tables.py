@@ -120,7 +120,7 @@ def test_a_relation_without_columns(lake: Lake) -> None:
     assert rows(lake, 1, relation=FLAG) == [()]
 
 
-@pytest.mark.parametrize("name", ["deg.count1", 'path.at("a", _)', "Edge", "_x", "ä/../b`c%20;{}=", "v" * 400])
+@pytest.mark.parametrize("name", ['path.at("a", _)', "ä/../b`c%20;{}=" + "v" * 200])
 def test_any_name_is_a_table(lake: Lake, name: str) -> None:
     relation = Relation(name, (Column("x", NUMBER), Column("X", NUMBER), Column("a b", NUMBER)))
     lake.replace(Area.VIEWS, relation, frame(lake, relation, [(1, 2, 3)]))
@@ -153,34 +153,33 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("difference", REFUSED)
-def test_another_declaration_is_refused(lake: Lake, difference: str) -> None:
+def test_another_declaration_is_refused(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
-    other = REFUSED[difference]
-    for refused in (
-        lambda: lake.create(Area.BASE, other),
-        lambda: lake.read(Area.BASE, other),
-        lambda: apply(lake, 1, [], [], other),
-        lambda: lake.replace(Area.BASE, other, frame(lake, other, [])),
-    ):
+    for difference, other in REFUSED.items():
         with pytest.raises(SchemaMismatch, match=difference):
-            refused()
+            lake.create(Area.BASE, other)
+        with pytest.raises(SchemaMismatch, match=difference):
+            lake.read(Area.BASE, other)
+        with pytest.raises(SchemaMismatch, match=difference):
+            apply(lake, 1, [], [], other)
+        with pytest.raises(SchemaMismatch, match=difference):
+            lake.replace(Area.BASE, other, frame(lake, other, []))
     assert commits(lake) == 0
 
 
-@pytest.mark.parametrize(
-    ("relation", "defaults"),
-    [
-        (Relation("edge", (*EDGE.columns, Column("n", NUMBER))), {}),
-        (Relation("edge", (*EDGE.columns, Column("n", NUMBER)), (0,)), {"n": 1}),
-        (Relation("edge", (Column("n", NUMBER), *EDGE.columns)), {"n": 1}),
-        (Relation("edge", EDGE.columns[:1]), {}),
-    ],
-)
-def test_no_other_change_of_columns(lake: Lake, relation: Relation, defaults: dict[str, int]) -> None:
+NO_EVOLUTION: list[tuple[Relation, dict[str, int]]] = [
+    (Relation("edge", (*EDGE.columns, Column("n", NUMBER))), {}),
+    (Relation("edge", (*EDGE.columns, Column("n", NUMBER)), (0,)), {"n": 1}),
+    (Relation("edge", (Column("n", NUMBER), *EDGE.columns)), {"n": 1}),
+    (Relation("edge", EDGE.columns[:1]), {}),
+]
+
+
+def test_no_other_change_of_columns(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
-    with pytest.raises(SchemaMismatch):
-        lake.evolve(Area.BASE, relation, defaults)
+    for relation, defaults in NO_EVOLUTION:
+        with pytest.raises(SchemaMismatch):
+            lake.evolve(Area.BASE, relation, defaults)
     assert commits(lake) == 0
 
 
@@ -226,6 +225,7 @@ def test_what_is_no_table_of_ours_is_refused(lake: Lake) -> None:
         lake.create(Area.VIEWS, EDGE)
 
 
+@pytest.mark.slow
 def test_small_files_are_gathered(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     for version in range(1, 4):
@@ -241,6 +241,7 @@ def test_small_files_are_gathered(lake: Lake) -> None:
     assert [len(rows(lake, version)) for version in (2, 4)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_version_that_the_log_has_forgotten(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     apply(lake, 1, [], [("a", "1")])

@@ -150,7 +150,8 @@ DECLARATIONS = (
 
 def rewritten(rule: str) -> list[str]:
     program = compile_program(DECLARATIONS + rule)
-    (section,) = [s for s in plan(program, ["p"], "on_demand").sections if s.component.relations == ("p",)]
+    planned = plan(program, program.views, "on_demand")  # all of them: a view that only p reads would be put into it
+    (section,) = [s for s in planned.sections if s.component.relations == ("p",)]
     return [f"{m.label} {show_rule(m.rule)}" for m in section.rewritten]
 
 

@@ -26,6 +26,15 @@ FOUND: dict[str, tuple[str, list[list[Change]]]] = {
         RATIO,
         [[("insert", "n", [("a", 1)])], [("insert", "d", [("a", 0)]), ("delete", "n", [("a", 1)])]],
     ),
+    "a change that is narrowed first, and then goes to two rows": (
+        ".decl e(x: symbol, y: symbol)  .decl f(x: symbol, y: symbol)  .decl n(x: symbol)  .decl v(x: symbol, y: symbol)\n"
+        "v(x, y) :- e(x, z), f(z, y), n(y).",
+        [
+            [("insert", "e", [("a", "c"), ("b", "c"), ("a", "k")]), ("insert", "n", [("d",), ("e",)])],
+            [("insert", "f", [("c", "d"), ("k", "e")])],
+            [("delete", "f", [("c", "d"), ("k", "e")])],
+        ],
+    ),
 }
 
 

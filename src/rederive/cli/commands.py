@@ -18,7 +18,7 @@ from rich.console import Console
 import rederive
 from rederive.analysis.graph import strata
 from rederive.engines.base import Call
-from rederive.errors import MalformedInput, MissingFile, RederiveError
+from rederive.errors import MalformedInput, MissingFile, RederiveError, StrategyError
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
@@ -32,6 +32,7 @@ from rederive.monitor.store import changes_of
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
 from rederive.pipeline.files import check_keys, read_input, read_rows
+from rederive.selfmaint.strategy import advise, show
 
 
 def check(path: Path) -> None:
@@ -54,6 +55,15 @@ def explain_program(path: Path, view: str | None, strategy: str, form: str, sour
     if rows := initial_rows(db.program, sources):
         db.load_typed(rows)
     print(db.explain(view, form))
+
+
+def advise_program(path: Path, view: str | None, form: str) -> None:
+    program = read_program(path)
+    found = advise(program, view)
+    if not found:
+        hint = "declare base relations .remote, and views over them .stored"
+        raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(path))
+    print(show(found, form))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,9 @@ def run(
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
         versions = list(_versions(db, rows, transactions, initial, output))
+        if db.lake is not None:
+            with progress(f"settling into {db.lake}"):
+                db.settle()
         if stats is not None:
             _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
         if trace is not None:
@@ -145,9 +158,10 @@ def _versions(
         for transaction in transactions:
             result = _commit(db, transaction)
             _write_changes(result, output)
-            cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+            cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
             cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
-            yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
+            cost |= {"derived": dict(result.derived), "skipped": result.skipped}
+            yield cost | {"engine": result.engine, "why": result.why}
 
 
 def _write_changes(result: rederive.Result, output: IO[bytes]) -> None:

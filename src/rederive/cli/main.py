@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from rederive import Limits, __version__
+from rederive import ENGINES, Limits, __version__
 from rederive import open as open_database
 from rederive.cli import commands
-from rederive.errors import RederiveError
+from rederive.errors import RederiveError, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
+from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,7 +36,10 @@ Base = Annotated[
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
-Engine = Annotated[str, typer.Option("--engine", help="What runs the rules: resident.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help=f"What runs the rules: {', '.join(ENGINES)}.", show_default="resident; auto with a lake"),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -73,6 +77,19 @@ def explain(
 
 
 @app.command()
+def advise(
+    program: Program,
+    view: Annotated[str | None, typer.Option("--view", help="Only this stored view.", show_default=False)] = None,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(ADVICE_FORMATS)}.")] = "text",
+) -> None:
+    """Print, for each stored view and kind of update, whether it can be maintained without reading a source.
+
+    Example: `rederive advise examples/warehouse.dl --view placed`
+    """
+    commands.advise_program(program, view, form)
+
+
+@app.command()
 def run(
     program: Program,
     facts: Facts = None,
@@ -95,7 +112,11 @@ def run(
         ),
     ] = None,
     only: Only = None,
-    engine: Engine = "resident",
+    engine: Engine = None,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", help="Where Delta tables of relations, views and changes are kept.", show_default=False),
+    ] = None,
     initial: Annotated[bool, typer.Option("--initial", help="Print the answers before the first transaction.")] = False,
     stats: Stats = None,
     trace: Annotated[
@@ -118,7 +139,11 @@ def run(
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
-    opened = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, limits=limits)
+    if trace is not None and engine == "spark":
+        raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
+    opened = partial(
+        open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, limits=limits, lake=lake
+    )
     commands.run(opened, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 

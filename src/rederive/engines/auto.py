@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rederive.analysis.cost import Estimate
 from rederive.engines.base import Confirm, Delta, Engine, Operation, Propagation, Question, Trace
@@ -47,7 +47,7 @@ class AutoEngine:
         announce: bool = False,
         confirm: Confirm | None = None,
     ) -> Propagation:
-        rows = {name: list(given) for name, given in (initial or {}).items()}
+        rows = {name: counted(given) for name, given in (initial or {}).items()}
         self._make_room(sum(map(len, rows.values())))
         found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce, confirm=confirm)
         self._installed = (maintenance, monitored, bound)
@@ -55,7 +55,7 @@ class AutoEngine:
         return found
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        rows = {name: list(given) for name, given in initial.items()}
+        rows = {name: counted(given) for name, given in initial.items()}
         self._make_room(sum(map(len, rows.values())))
         touched = self._current.load(rows)
         self._count()
@@ -84,6 +84,9 @@ class AutoEngine:
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         return self._current.rows(relation, bindings)
 
+    def extent(self, relation: str) -> Collection[Row]:
+        return self._current.extent(relation)
+
     def size(self, relation: str) -> int:
         return self._current.size(relation)
 
@@ -109,6 +112,11 @@ class AutoEngine:
             rows = {name: self._current.rows(name, {}) for name in maintenance.program.bases}
             spark.install(maintenance, monitored, rows, bound=bound)
         self._current = spark
+
+
+def counted(rows: Iterable[Row]) -> Collection[Row]:
+    """Rows whose number is known."""
+    return rows if isinstance(rows, Collection) else list(rows)
 
 
 def _size(number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -26,21 +26,32 @@ class Action(Enum):
     UPSERT = "upsert"
 
 
+class Bulk(Collection[Row]):
+    """Rows that are elsewhere, in Spark, until somebody iterates over them."""
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == one for one in self)
+
+    def digest(self) -> str:
+        """The same for the same rows, and in all likelihood for no others."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step of a transaction, on typed rows of one base relation. An upsert replaces the row with the same key."""
 
     action: Action
     relation: str
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] | Bulk
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """Rows that enter and rows that leave."""
 
-    plus: tuple[Row, ...] = ()
-    minus: tuple[Row, ...] = ()
+    plus: tuple[Row, ...] | Bulk = ()
+    minus: tuple[Row, ...] | Bulk = ()
 
 
 class Rows(Protocol):
@@ -111,8 +122,14 @@ class Engine(Protocol):
     `propagate` changes nothing that a reader can see; `commit` applies what it found, `rollback` forgets it.
     """
 
-    name: str
     traces: list[Trace]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def why(self) -> str:
+        """Why this engine runs."""
 
     def install(
         self,
@@ -145,6 +162,9 @@ class Engine(Protocol):
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         """The rows of a base relation or view whose columns have the bound values, in no order."""
+
+    def extent(self, relation: str) -> Collection[Row]:
+        """All rows of a base relation or view, wherever they are."""
 
     def size(self, relation: str) -> int: ...
 

@@ -163,6 +163,19 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Remote:
+    """`.remote relation(options)`: a base relation that lives elsewhere, and how it can be read."""
+
+    relation: str
+    options: tuple[tuple[str, str], ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def source(self) -> str:
+        return dict(self.options).get("source", "none")
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Relations, their definitions, and what to load and to monitor. Base relations are those without a definition."""
 
@@ -171,12 +184,17 @@ class Program:
     facts: tuple[Fact, ...] = ()
     inputs: tuple[Input, ...] = ()
     outputs: tuple[str, ...] = ()
+    remotes: tuple[Remote, ...] = ()
+    stored: tuple[str, ...] = ()
 
     @property
     def views(self) -> tuple[str, ...]:
         """Names of the defined relations, in the order of their declaration."""
         defined = {defines(definition) for definition in self.definitions}
         return tuple(name for name in self.relations if name in defined)
+
+    def is_view(self, name: str) -> bool:
+        return any(defines(definition) == name for definition in self.definitions)
 
     @property
     def bases(self) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def _difference(found: Relation, asked: Relation) -> str | None:
 def schema_difference(found: StructType, asked: StructType) -> str | None:
     """The first column in which two schemas differ by name or type; whether NULL is allowed does not count.
 
-    >>> schema_difference(StructType().add("x", "bigint"), StructType().add("x", "string"))
+    >>> schema_difference(StructType().add("x", "long"), StructType().add("x", "string"))
     "column 'x' is bigint instead of string"
     """
     for old, new in zip(found.fields, asked.fields, strict=False):

@@ -51,7 +51,10 @@ def spark_session(
     builder = SparkSession.builder.appName("rederive")
     for name, value in settings(master, options).items():
         builder = builder.config(name, value)
-    return require_delta(builder.getOrCreate())
+    built = builder.getOrCreate()
+    if (built.sparkContext.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        built.sparkContext.pythonExec = sys.executable  # workers are of this environment, not the first python3 on the PATH
+    return require_delta(built)
 
 
 def settings(master: str | None = None, options: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -74,7 +77,6 @@ def _local(master: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": partitions,
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
-        "spark.pyspark.python": sys.executable,
     }
 
 

@@ -3,6 +3,7 @@
     base/<relation>     the rows of a base relation
     views/<view>        the rows of a materialised view
     changes/<view>      _version, _change ('plus' or 'minus'), _count, and the view's columns: what every version did to the view
+    state/settled       the versions to which all tables were brought together
 
 Each write is one Delta commit and carries the version of ours that it belongs to. A write that is repeated changes nothing, since
 the table remembers the last version that was written to it.
@@ -46,6 +47,7 @@ class Area(Enum):
     BASE = "base"
     VIEWS = "views"
     CHANGES = "changes"
+    STATE = "state"
 
 
 class Lake:
@@ -60,6 +62,10 @@ class Lake:
 
     def path(self, area: Area, name: str) -> str:
         return f"{self.root}/{area.value}/{folder_name(name)}"
+
+    def has(self, path: str) -> bool:
+        """Whether there is anything at a path."""
+        return exists(self.spark, path)
 
     # Reading
 

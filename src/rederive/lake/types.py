@@ -182,8 +182,11 @@ def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], stag
     Where they are many and `staging` names a local folder that every worker sees, they go by way of a Parquet file in it, which
     must stay there as long as the DataFrame is used.
     """
-    table = arrow_table(relation, rows)
-    schema = schema_of(relation)
+    return frame_of(spark, arrow_table(relation, rows), schema_of(relation), staging)
+
+
+def frame_of(spark: SparkSession, table: pyarrow.Table, schema: spark_types.StructType, staging: str | None = None) -> DataFrame:
+    """An Arrow table as a DataFrame; see `dataframe`."""
     if staging is None or table.num_rows < MANY_ROWS:
         return spark.createDataFrame(table, schema)
     file = f"{staging}/{uuid4().hex}.parquet"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rederive.errors import Span
-from rederive.ir.rules import Aggregate, Atom, Column, Definition, Fact, Function, Input, Program, Relation, Rule
+from rederive.ir.rules import Aggregate, Atom, Column, Definition, Fact, Function, Input, Program, Relation, Remote, Rule
 from rederive.ir.terms import Variable
 
 
@@ -19,6 +19,8 @@ class Draft:
     facts: list[Fact] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    remotes: list[Remote] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, program: Program) -> Draft:
@@ -28,10 +30,13 @@ class Draft:
             list(program.facts),
             list(program.inputs),
             list(program.outputs),
+            list(program.remotes),
+            list(program.stored),
         )
 
     def program(self) -> Program:
-        return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), tuple(self.outputs))
+        rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored))
+        return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), *rest)
 
     def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:
         """The view of these columns alone; its name tells all of it, so that equal ones are one."""

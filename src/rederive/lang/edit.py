@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rederive.errors import StillNeeded, SyntaxProblem, UnknownName
 from rederive.lang.datalog import parse_statements
-from rederive.lang.syntax import Clause, Declaration, OutputDirective, Statement, relations
+from rederive.lang.syntax import Clause, Declaration, OutputDirective, Statement, StoredDirective, relations
 
 Statements = tuple[Statement, ...]
 
@@ -75,7 +75,7 @@ def without_view(statements: Sequence[Statement], view: str) -> Statements:
         match statement:
             case Clause(_, body, span) if body is not None and view in relations(body):
                 raise StillNeeded(f"'{view}' is still needed by this rule", span, hint="remove or replace that rule first")
-            case OutputDirective(relation) if relation.text == view:
+            case OutputDirective(relation) | StoredDirective(relation) if relation.text == view:
                 continue
             case Declaration(names) if any(name.text == view for name in names):
                 others = tuple(name for name in names if name.text != view)

@@ -17,7 +17,7 @@ from rederive.errors import (
     UnsafeVariable,
     Unsupported,
 )
-from rederive.ir.rules import Atom, Column, Fact, Input, Program, Relation
+from rederive.ir.rules import Atom, Column, Fact, Input, Program, Relation, Remote
 from rederive.ir.terms import Constant, Kind, Simple, Type, Variable
 from rederive.lang.clauses import lower_clause, lower_constant
 from rederive.lang.draft import Draft
@@ -27,9 +27,12 @@ from rederive.lang.syntax import Atom as SyntaxAtom
 from rederive.lang.syntax import (
     Clause,
     Declaration,
+    Directive,
     InputDirective,
     OutputDirective,
+    RemoteDirective,
     Statement,
+    StoredDirective,
     TypeDefinition,
     TypeName,
     Value,
@@ -40,8 +43,15 @@ from rederive.lang.values import MAX_PRECISION
 
 INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
 FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
+# What `.remote` says of each kind of source: the options that it needs, then those that it may have.
+SOURCES: Final = {
+    "none": (frozenset[str](), frozenset[str]()),
+    "jdbc": (frozenset({"url", "table"}), frozenset({"driver"})),
+    "parquet": (frozenset({"path"}), frozenset[str]()),
+    "python": (frozenset({"function"}), frozenset[str]()),
+}
 
-_S = TypeVar("_S", Clause, Declaration, InputDirective, OutputDirective, TypeDefinition)
+_S = TypeVar("_S", Clause, Declaration, InputDirective, OutputDirective, RemoteDirective, StoredDirective, TypeDefinition)
 
 
 def lower(statements: Sequence[Statement], known: Program) -> Program:
@@ -64,6 +74,8 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
     each(Clause, lowering.clause)
     each(InputDirective, lowering.input)
     each(OutputDirective, lowering.output)
+    each(RemoteDirective, lowering.remote)
+    each(StoredDirective, lowering.stored)
     if errors:
         raise _together(errors)
     return lowering.draft.program()
@@ -155,11 +167,36 @@ class _Lowering:
         if not self._hopeless([name]) and self._relation(directive).name not in self.draft.outputs:
             self.draft.outputs.append(name)
 
+    def remote(self, directive: RemoteDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        relation = self._relation(directive)
+        if name in self._known_views or name in self._ruled:
+            hint = "only a base relation lives elsewhere; a view over it is .stored"
+            raise Unsupported(f"not supported: the view '{name}' as a remote relation", directive.relation.span, hint=hint)
+        if any(declared.relation == name for declared in self.draft.remotes):
+            raise Redefined(f"'{name}' is declared remote already", directive.relation.span)
+        self.draft.remotes.append(Remote(relation.name, _remote_options(directive), directive.span))
+
+    def stored(self, directive: StoredDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        self._relation(directive)
+        if name not in self._known_views and name not in self._ruled:
+            hint = "a relation without rules is a base relation; declare it .remote, or leave it as it is"
+            raise Unsupported(f"not supported: the base relation '{name}' as a stored view", directive.relation.span, hint=hint)
+        for option in directive.options:
+            raise UnknownName("option", option.name.text, (), option.name.span)
+        if name not in self.draft.stored:
+            self.draft.stored.append(name)
+
     def _hopeless(self, names: Iterable[str]) -> bool:
         """Whether a declaration that these names need was refused: what follows from it is no error of its own."""
         return any(name in self._declared and name not in self.draft.relations for name in names)
 
-    def _relation(self, directive: InputDirective | OutputDirective) -> Relation:
+    def _relation(self, directive: Directive) -> Relation:
         name, known = directive.relation.text, self.draft.relations
         if name not in known:
             raise UnknownName("relation", name, (other for other in known if "." not in other), directive.relation.span)
@@ -233,6 +270,23 @@ def _input_options(directive: InputDirective) -> dict[str, str]:
         elif option.value != "file":
             raise Unsupported(f"not supported: IO={option.value}", option.span, hint="input comes from files")
     return options
+
+
+def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:
+    """The source and what it takes to read it; `rows` is an estimate of its size."""
+    options = {option.name.text: option for option in directive.options}
+    kind = options["source"].value if "source" in options else "none"
+    if kind not in SOURCES:
+        raise UnknownName("source", kind, SOURCES, options["source"].span)
+    needed, allowed = SOURCES[kind]
+    for name, option in options.items():
+        if name not in needed | allowed | {"source", "rows"}:
+            raise UnknownName("option", name, (*sorted(needed | allowed), "rows"), option.name.span)
+    if "rows" in options and not options["rows"].value.isdecimal():
+        raise TypeClash(f"'{options['rows'].value}' is not a number of rows", options["rows"].span)
+    if missing := sorted(needed - options.keys()):
+        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", directive.span, hint=f"it takes {', '.join(sorted(needed))}")
+    return tuple((name, option.value) for name, option in options.items())
 
 
 class _Types:

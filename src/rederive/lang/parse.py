@@ -23,6 +23,7 @@ from rederive.lang.syntax import (
     ColumnDeclaration,
     Compare,
     Declaration,
+    Directive,
     Fold,
     Formula,
     InputDirective,
@@ -32,7 +33,9 @@ from rederive.lang.syntax import (
     Option,
     Or,
     OutputDirective,
+    RemoteDirective,
     Statement,
+    StoredDirective,
     Truth,
     TypeDefinition,
     TypeName,
@@ -90,6 +93,14 @@ def parse_query(source: Source) -> Atom:
 
 
 # nodes
+
+
+_DIRECTIVES: Final[dict[str, type[Directive]]] = {
+    ".input": InputDirective,
+    ".output": OutputDirective,
+    ".remote": RemoteDirective,
+    ".stored": StoredDirective,
+}
 
 
 class _Builder:
@@ -158,7 +169,7 @@ class _Builder:
 
     def directive(self, meta: Meta, children: list[Any]) -> list[Statement]:
         word, *targets = children
-        make = InputDirective if word == ".input" else OutputDirective
+        make = _DIRECTIVES[str(word)]
         return [make(name, options, span) for name, options, span in targets]
 
     def target(self, meta: Meta, children: list[Any]) -> tuple[Name, tuple[Option, ...], Span]:

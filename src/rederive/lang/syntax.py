@@ -159,6 +159,24 @@ class OutputDirective:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteDirective:
+    """`.remote relation(source=jdbc, ...)`: a base relation that lives elsewhere."""
+
+    relation: Name
+    options: tuple[Option, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDirective:
+    """`.stored view`: a view that a warehouse keeps."""
+
+    relation: Name
+    options: tuple[Option, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Clause:
     """`heads :- body.`, or a fact, whose body is None."""
 
@@ -167,7 +185,8 @@ class Clause:
     span: Span = field(compare=False, repr=False)
 
 
-Statement: TypeAlias = Declaration | TypeDefinition | InputDirective | OutputDirective | Clause
+Directive: TypeAlias = InputDirective | OutputDirective | RemoteDirective | StoredDirective
+Statement: TypeAlias = Declaration | TypeDefinition | Directive | Clause
 Node: TypeAlias = Value | Formula
 
 

@@ -14,11 +14,13 @@ from rederive.maintain.aggregates import by_group
 from rederive.maintain.counting import counting
 from rederive.maintain.differencing import differencing
 from rederive.maintain.filtration import ALL, filtration
+from rederive.maintain.linear import linearised
 from rederive.maintain.materialized import materialized
 from rederive.maintain.on_demand import on_demand
 from rederive.maintain.program import MaintenanceProgram, Section, State, Strategy
 from rederive.maintain.recompute import recompute
 from rederive.maintain.specialise import push_constants
+from rederive.maintain.unfold import unfolded
 
 AUTO = "auto"
 NERVOUS = "nervous"
@@ -54,7 +56,9 @@ def plan(
     """
     check_strategy(strategy, precision)
     names = tuple(targets)
-    program = push_constants(program, names)
+    program = push_constants(linearised(program), names)  # constants pass through linear rules only
+    if strategy == Strategy.ON_DEMAND.value:
+        program = unfolded(program, names)
     wanted = needed(program, names)
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
     sections = tuple(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rederive.analysis.closure import closure_of
 from rederive.analysis.cost import Estimate
 from rederive.analysis.graph import edges, strata
 from rederive.errors import UnknownOption
@@ -52,11 +53,23 @@ def _section_data(section: Section, program: Program, estimates: Estimates) -> d
         "reason": section.reason,
         "keeps": section.strategy.keeps,
         "skipped_paths": section.skipped_paths,
+        "closure": _closure_text(section, program),
         "estimates": _estimate_data(estimate) if estimate is not None else None,
         "rules": [show_definition(definition, program) for definition in section.component.definitions],
         "phases": [_phase_data(phase, section, program) for phase in section.phases],
         "magic": [_rule_data(rule) for rule in section.rewritten],
     }
+
+
+def _closure_text(section: Section, program: Program) -> str | None:
+    """That a view is a transitive closure, and in which form its questions are answered."""
+    closure = closure_of(section.component)
+    if closure is None:
+        return None
+    columns = [column.name for column in program.relations[closure.relation].columns]
+    first, last = (", ".join(half) for half in (columns[: closure.width], columns[closure.width :]))
+    steps = closure.step or "what its exit rules derive"
+    return f"of {steps}, {closure.form.value}; asked left-linear where {first} is given, right-linear where {last} is"
 
 
 def _estimate_data(estimate: Estimate) -> dict[str, Any]:
@@ -121,6 +134,8 @@ def as_text(maintenance: MaintenanceProgram, estimates: Estimates) -> str:
     for section in data["sections"]:
         lines += section["views"]
         lines.append(f"  strategy: {section['strategy']} ({section['reason']}); keeps {section['keeps']}")
+        if section["closure"] is not None:
+            lines.append(f"  transitive closure {section['closure']}")
         if section["estimates"] is not None:
             costs = section["estimates"]
             per_row = ", ".join(f"{tuples:,} for a deleted row of {name}" for name, tuples in costs["per_deleted_row"].items())

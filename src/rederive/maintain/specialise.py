@@ -6,8 +6,9 @@ For  from_a(y) :- path("a", y).  path(x, y) :- edge(x, y).  path(x, y) :- path(x
     path.at("a", _)("a", y) :- edge("a", y).
     path.at("a", _)("a", y) :- path.at("a", _)("a", z), edge(z, y).
 
-A version is made only where it does away with the general view: where the recursion does not carry the constant along, as in
-path(x, y) :- edge(x, z), path(z, y), all of `path` is needed anyhow.
+A transitive closure is put into the linear form that carries the constant along, however it is written (`maintain.linear`). A
+version is made only where it does away with the general view: where the recursion does not carry the constant along, as in
+path(x, y) :- edge(x, z), path(z, y), x != y, all of `path` is needed anyhow.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import replace
 
 from rederive.analysis.graph import needed
 from rederive.ir.rules import Aggregate, Atom, Comparison, Definition, Literal, Negation, Program, Relation, Rule
-from rederive.ir.terms import Call, Constant, Simple, Term, Variable
+from rederive.ir.substitute import substituted
+from rederive.ir.terms import Constant, Variable
 from rederive.ir.text import show_value
+from rederive.maintain.linear import closures, form_for, in_form
 
 Given = tuple[tuple[int, Constant], ...]
 
@@ -45,6 +48,7 @@ class _Pushing:
         self.before = program
         aggregates = {d.relation for d in program.definitions if isinstance(d, Aggregate)}
         self.candidates = set(program.views).difference(aggregates, general)
+        self.closures = closures(program)
         self.made: dict[str, Relation] = {}
         self.definitions: list[Definition] = []
 
@@ -82,13 +86,18 @@ class _Pushing:
         name = f"{relation.name}.at({', '.join(columns)})"
         if name not in self.made:
             self.made[name] = replace(relation, name=name)
-            for rule in self.before.definitions_of(relation.name):
-                assert isinstance(rule, Rule)
+            for rule in self._rules(relation.name, values):
                 bound = _bound(rule, values)
                 if bound is not None:
-                    special = _substituted(rule, bound)
+                    special = substituted(rule, bound)
                     self.definitions.append(self._rule(replace(special, head=replace(special.head, relation=name))))
         return name
+
+    def _rules(self, name: str, given: Collection[int]) -> tuple[Rule, ...]:
+        """The view's rules, in the form that carries the given columns along."""
+        if (closure := self.closures.get(name)) is not None:
+            return in_form(closure, form_for(closure, given))
+        return tuple(rule for rule in self.before.definitions_of(name) if isinstance(rule, Rule))
 
 
 def _bound(rule: Rule, given: Mapping[int, Constant]) -> dict[str, Constant] | None:
@@ -101,25 +110,3 @@ def _bound(rule: Rule, given: Mapping[int, Constant]) -> dict[str, Constant] | N
             case Variable(name) if found.setdefault(name, constant) != constant:
                 return None
     return found
-
-
-def _substituted(rule: Rule, values: Mapping[str, Constant]) -> Rule:
-    def simple(term: Simple) -> Simple:
-        return values.get(term.name, term) if isinstance(term, Variable) else term
-
-    def term(value: Term) -> Term:
-        return replace(value, arguments=tuple(map(term, value.arguments))) if isinstance(value, Call) else simple(value)
-
-    def atom(one: Atom) -> Atom:
-        return replace(one, terms=tuple(map(simple, one.terms)))
-
-    def literal(one: Literal) -> Literal:
-        match one:
-            case Atom():
-                return atom(one)
-            case Negation(inner):
-                return Negation(atom(inner))
-            case Comparison():
-                return replace(one, left=term(one.left), right=term(one.right))
-
-    return replace(rule, head=atom(rule.head), body=tuple(map(literal, rule.body)))

@@ -24,6 +24,16 @@ class Change:
         self._delta = delta
         self._signs = signs
 
+    @property
+    def signs(self) -> frozenset[Sign]:
+        """What was asked for."""
+        return self._signs
+
+    @property
+    def delta(self) -> ViewDelta:
+        """The rows where they are, whatever signs were asked for."""
+        return self._delta
+
     @cached_property
     def plus(self) -> list[Row]:
         """The rows that entered the view."""
@@ -76,7 +86,7 @@ class Result:
     `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
     `estimated` and `anew`: with strategy auto, the tuples it expected to touch, and the views it evaluated from scratch instead.
-    `repeated`: the transaction's key was known, and this is what it did then.
+    `why`: the reason for which this engine ran. `repeated`: the transaction's key was known, and this is what it did then.
     """
 
     version: int
@@ -91,3 +101,4 @@ class Result:
     estimated: int
     anew: int
     repeated: bool = False
+    why: str = ""

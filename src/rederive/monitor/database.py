@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rederive.analysis.polarity import Sign
+from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import Redefined, UnknownRelation
+from rederive.errors import NoLake, Redefined, UnknownRelation
 from rederive.faults import passing
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
@@ -22,7 +25,12 @@ from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.questions import matching, positions
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
-from rederive.monitor.transaction import Transaction, base_relation, typed_row
+from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SETTLED_AFTER = 100  # versions that wait in the journal
 
 
 class Database(Lifecycle):
@@ -185,7 +193,7 @@ class Database(Lifecycle):
         self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False, confirm: Confirm | None = None
     ) -> Propagation:
         """Install the program; views that do not fit the memory there is are derived on demand."""
-        rows = {name: list(given) for name, given in (initial or {}).items()}
+        rows = {name: counted(given) for name, given in (initial or {}).items()}
         while True:
             try:
                 return self.engine.install(
@@ -233,18 +241,17 @@ class Database(Lifecycle):
 
     # Data
 
-    def load(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
-        """Add initial rows to a base relation without a version of their own and without changes."""
-        declared = base_relation(self.program, relation)
-        self.load_typed({relation: [typed_row(declared, row) for row in rows]})
+    def load(self, relation: str, rows: Given) -> None:
+        """Add initial rows, or a data frame of them, to a base relation without a version of their own and without changes."""
+        self.load_typed({relation: typed_rows(base_relation(self.program, relation), rows)})
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> int:
         """`load` for several relations at once, of rows that readers have checked already. Returns the tuples touched."""
         store = self._store
         if store is None:
             return self._install(initial).touched
-        rows = {name: list(given) for name, given in initial.items()}
-        if any(rows.values()):
+        rows = {name: counted(given) for name, given in initial.items()}
+        if any(map(len, rows.values())):
             store.check_load()
         return self._install_and_write(rows, lambda _: store.load(self.program, rows)).touched
 
@@ -256,13 +263,23 @@ class Database(Lifecycle):
         self._check_open()
         return Transaction(self, key)
 
+    def apply(
+        self, relation: str, *, inserts: DataFrame | None = None, deletes: DataFrame | None = None, key: str | None = None
+    ) -> Result:
+        """One transaction of data frames of any size: the deletes, then the inserts. Columns go by name."""
+        with self.transaction(key) as tx:
+            for action, rows in ((tx.delete, deletes), (tx.insert, inserts)):
+                if rows is not None:
+                    action(relation, rows)
+        return tx.result
+
     def commit(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Apply the operations as one version, then tell the subscribers."""
-        result = self.apply(operations, key)
+        result = self.write(operations, key)
         self.announce(result)
         return result
 
-    def apply(self, operations: Sequence[Operation], key: str | None = None) -> Result:
+    def write(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Apply the operations as one version, as a whole or, where it fails, not at all."""
         started = time.perf_counter()
         if self._store is not None or key is not None:
@@ -280,7 +297,8 @@ class Database(Lifecycle):
         try:
             passing("commit:propagated")
             result = self._version(propagation, started)
-            store.append(self.program, net, result, self.signs, key, digest(operations) if key is not None else None)
+            used_for = digest(operations) if key is not None else None
+            bulk = store.append(self.program, net, result, self.signs, key, used_for)
             self.engine.commit()
         except Exception:
             self.version = version
@@ -290,17 +308,43 @@ class Database(Lifecycle):
             self.close()  # only opening it again tells if the interrupt came before or after the commit
             raise
         passing("commit:applied")
+        self._settle_when_due(store, bulk)
         return result
+
+    # The lake
+
+    def settle(self) -> int:
+        """Bring the tables of the store's lake to the last version; the version that they are at."""
+        lake = self._durable("settling").lake
+        if lake is None:
+            raise NoLake("settling")
+        return lake.settle(self.program, self._stored())
+
+    def _settle_when_due(self, store: Store, bulk: bool) -> None:
+        """A bulk version at once; others when many wait, in the background, so that commits go on."""
+        journal, lake = store.journal, store.lake
+        if lake is None:
+            return
+        if bulk:
+            lake.settle(self.program, self._stored())
+        elif journal.version - journal.settled >= SETTLED_AFTER:
+            lake.settle_later(self.program, self._stored())
+
+    def _stored(self) -> dict[str, Callable[[], Collection[Row]]]:
+        """The monitored views that the engine keeps, and how to have all their rows."""
+        sections = (section for section in self.maintenance.sections if section.strategy.stored)
+        names = [name for section in sections for name in section.component.relations if name in self.program.monitored]
+        return {name: partial(self.engine.extent, name) for name in names}
 
     def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1
-        wanted = self._wanted()
+        wanted = self._wanted() if p.views else {}
         changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in p.views.items()}
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
-        seconds = time.perf_counter() - started
-        engine, costs = self.engine.name, (p.touched, p.derived, p.skipped)
-        return Result(self.version, changes, engine, self.strategy, seconds, *costs, bound, p.estimated, p.anew)
+        ran = (self.engine.name, self.strategy, time.perf_counter() - started)
+        costs = (p.touched, p.derived, p.skipped)
+        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why)
 
     def announce(self, result: Result) -> None:
         """Tell the subscribers of a version; a repetition has been told already."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from rederive.engines.base import Operation
+from rederive.engines.base import Bulk, Operation
 from rederive.errors import CorruptStore, DataError
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Kind, Row, Type, Value
@@ -95,5 +95,9 @@ def digest(operations: Sequence[Operation]) -> str:
     >>> digest([one]) == digest([one]), digest([one]) == digest([two])
     (True, False)
     """
-    steps = ([step.action.value, step.relation, rows_text(step.rows)] for step in operations)
+    steps = ([step.action.value, step.relation, _rows_digest(step.rows)] for step in operations)
     return hashlib.sha256(_ENCODE(list(steps)).encode()).hexdigest()
+
+
+def _rows_digest(rows: tuple[Row, ...] | Bulk) -> str:
+    return rows.digest() if isinstance(rows, Bulk) else rows_text(rows)

@@ -32,6 +32,11 @@ class Lifecycle:
         """The folder that keeps the database, if one does."""
         return self._store.journal.folder if self._store is not None else None
 
+    @property
+    def lake(self) -> str | None:
+        """Where the database's tables are, if it has a lake."""
+        return self._store.journal.lake if self._store is not None and self._store.lake is not None else None
+
     def changes(self, view: str, since: int) -> Iterator[Change]:
         """The changes of a monitored view after a version, in order, from the journal: what a subscriber missed.
 

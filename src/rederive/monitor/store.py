@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import Action, Delta, Engine, Operation, ViewDelta
@@ -19,6 +20,9 @@ from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal import Journal
 from rederive.monitor.journal_file import guarded
+
+if TYPE_CHECKING:
+    from rederive.monitor.lakeside import Lakeside
 
 Net = Mapping[str, Delta]
 
@@ -38,6 +42,7 @@ class Store:
     def __init__(self, journal: Journal, options: Options) -> None:
         self.journal = journal
         self.options = options
+        self.lake: Lakeside | None = None
 
     @classmethod
     def open(cls, folder: Path, given: Options, retention: int | None = None) -> Store:
@@ -53,6 +58,9 @@ class Store:
             raise
 
     def close(self) -> None:
+        if self.lake is not None and not self.journal.closed:
+            self.lake.wait()
+            self.lake.note()
         self.journal.close()
 
     # What is found on opening
@@ -61,8 +69,12 @@ class Store:
         with guarded(self.journal.folder):
             return Definitions.of(self.journal.catalog.texts)
 
-    def base_rows(self, program: Program) -> dict[str, list[Row]]:
+    def base_rows(self, program: Program) -> Mapping[str, Collection[Row]]:
         """The base rows at the last version."""
+        if self.lake is not None:
+            self.lake.attach(program)
+            self.lake.settle(program, {})
+            return self.lake.base(program)
         with guarded(self.journal.folder):
             if (lake := self.journal.lake) is not None:
                 raise Mismatch(f"the base relations of this store are in a lake: {lake}", hint="open it with that lake")
@@ -76,17 +88,26 @@ class Store:
 
     def append(
         self, program: Program, net: Net, result: Result, signs: frozenset[Sign], key: str | None, used_for: str | None
-    ) -> None:
-        """Keep one version; when this returns, it is on disk."""
+    ) -> bool:
+        """Keep one version; when this returns, it is on disk. Whether it is a bulk version, whose changes are in the lake."""
+        if self.lake is not None and self.lake.bulky(net, result.changes):
+            recorded = {view: change.only(signs) for view, change in result.changes.items() if view in program.monitored}
+            staged = self.lake.stage(program, result.version, net, recorded)
+            self.journal.append_bulk(Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged))
+            return True
         entry = self._entry(program, program, net, result, signs)
         self.journal.append([Entry(entry.number, entry.at, entry.engine, entry.base, entry.views, key, used_for)])
+        return False
 
     def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
         """Keep a program, and the version that it made where it made one."""
         after = step.after.program
         version = result.version if result is not None else self.journal.version
         catalog = Catalog(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
-        if result is None:
+        if result is None and self.lake is not None:
+            self.journal.amend(catalog)
+            self.lake.load(after, {name: delta.plus for name, delta in net.items()})
+        elif result is None:
             self.journal.amend(catalog, _base_changes(before, after, net))
         else:
             self.journal.append([self._entry(before, after, net, result, signs)], catalog)
@@ -110,8 +131,11 @@ class Store:
                 hint="leave them out, or insert them by a transaction",
             ).at(str(self.journal.folder))
 
-    def load(self, program: Program, initial: Mapping[str, Sequence[Row]]) -> None:
-        self.journal.amend(base=[Changed(program.relations[name], rows) for name, rows in initial.items()])
+    def load(self, program: Program, initial: Mapping[str, Collection[Row]]) -> None:
+        if self.lake is not None:
+            self.lake.load(program, initial)
+            return
+        self.journal.amend(base=[Changed(program.relations[name], list(rows)) for name, rows in initial.items()])
 
     # What was written
 
@@ -125,11 +149,17 @@ class Store:
                 f"the key '{key}' was used for another transaction, version {entry.number}",
                 hint="a key stands for one transaction",
             )
-        changes = {change.view: change for change in changes_of(entry)}
+        changes = {change.view: change for change in self.changes_of(entry)}
         return Result(entry.number, changes, entry.engine, self.options.strategy, 0.0, 0, {}, 0, {}, 0, 0, repeated=True)
 
     def changes(self, view: str, since: int) -> Iterator[Change]:
-        return (change for entry in self.journal.since(since, view) for change in changes_of(entry))
+        return (change for entry in self.journal.since(since, view) for change in self.changes_of(entry) if change.view == view)
+
+    def changes_of(self, entry: Entry) -> list[Change]:
+        """The view changes of a version, as they were announced; those of a bulk version are in the lake."""
+        if entry.staged is None or self.lake is None:
+            return changes_of(entry)
+        return changes_of(replace(entry, staged=None, views=tuple(self.lake.changes(entry, self.definitions().program))))
 
     def acknowledge(self, name: str, version: int) -> None:
         self.journal.acknowledge(name, version, datetime.now(UTC))
@@ -155,7 +185,7 @@ def net_of(engine: Engine, before: Program, step: Step) -> dict[str, Delta]:
 
 
 def _base_changes(before: Program, after: Program, net: Net) -> tuple[Changed, ...]:
-    return tuple(Changed(_declared(name, before, after), delta.plus, delta.minus) for name, delta in net.items())
+    return tuple(Changed(_declared(name, before, after), tuple(delta.plus), tuple(delta.minus)) for name, delta in net.items())
 
 
 def _declared(name: str, before: Program, after: Program) -> Relation:

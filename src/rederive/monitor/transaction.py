@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from rederive.engines.base import Action, Operation
+from rederive.engines.base import Action, Bulk, Operation
 from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Value
@@ -14,7 +14,12 @@ from rederive.lang.values import from_python
 from rederive.monitor.changes import Result
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from rederive.monitor.database import Database
+
+
+Given: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | DataFrame"
 
 
 class Transaction:
@@ -29,23 +34,25 @@ class Transaction:
         self._operations: list[Operation] = []
         self._result: Result | None = None
 
-    def insert(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
-        """Add rows: tuples in column order, or dictionaries by column name. Rows that are there already change nothing."""
+    def insert(self, relation: str, rows: Given) -> None:
+        """Add rows: tuples in column order, dictionaries by column name, or a data frame of Spark's. Rows that are there
+        already change nothing.
+        """
         self._add(Action.INSERT, relation, rows)
 
-    def delete(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+    def delete(self, relation: str, rows: Given) -> None:
         """Take rows out. Rows that are not there change nothing."""
         self._add(Action.DELETE, relation, rows)
 
-    def upsert(self, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+    def upsert(self, relation: str, rows: Given) -> None:
         """Add rows, each in place of the row that has the same key."""
         self._add(Action.UPSERT, relation, rows)
 
-    def _add(self, action: Action, relation: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+    def _add(self, action: Action, relation: str, rows: Given) -> None:
         if self._result is not None:
             raise RuntimeError("the transaction is committed; begin another one")
         declared = base_relation(self._database.program, relation)
-        self._operations.append(Operation(action, relation, tuple(typed_row(declared, row) for row in rows)))
+        self._operations.append(Operation(action, relation, typed_rows(declared, rows)))
 
     @property
     def result(self) -> Result:
@@ -59,7 +66,7 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
-            self._result = self._database.apply(self._operations, self._key)
+            self._result = self._database.write(self._operations, self._key)
             self._database.announce(self._result)
 
 
@@ -67,9 +74,18 @@ def base_relation(program: Program, name: str) -> Relation:
     """The declaration of a base relation, or an error that says why it is none."""
     if name not in program.relations:
         raise UnknownRelation(name, (n for n, r in program.relations.items() if not r.auxiliary))
-    if name in program.views:
+    if program.is_view(name):
         raise NotABase(name)
     return program.relations[name]
+
+
+def typed_rows(relation: Relation, rows: Given) -> tuple[Row, ...] | Bulk:
+    """Rows checked against the columns of their relation; those of a data frame stay where they are."""
+    if hasattr(rows, "sparkSession"):
+        from rederive.lake.register import given_rows
+
+        return given_rows(cast("DataFrame", rows), relation)
+    return tuple(typed_row(relation, row) for row in rows)
 
 
 def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:

@@ -9,6 +9,7 @@ from rederive.ir.terms import Kind, Row, Type, Value
 
 Code = int
 CodedRow = tuple[Code, ...]
+Encode = Callable[[Iterable[Row]], list[CodedRow]]
 NULL: Code = 0
 
 
@@ -89,9 +90,17 @@ class Codes:
                 codec.codes.ceiling = 2**32
 
     def encode_rows(self, types: Sequence[Type], rows: Iterable[Row]) -> list[CodedRow]:
-        columns = zip(*rows, strict=True)
-        coded = [map(self.codec(type_).encode, column) for type_, column in zip(types, columns, strict=False)]
-        return list(zip(*coded, strict=True)) if types else [() for _ in rows]
+        return self.encoder(types)(rows)
+
+    def encoder(self, types: Sequence[Type]) -> Encode:
+        """What codes rows of these types, for whoever does it again and again."""
+        encoders = [self.codec(type_).encode for type_ in types]
+
+        def encode(rows: Iterable[Row]) -> list[CodedRow]:
+            coded = [map(code, column) for code, column in zip(encoders, zip(*rows, strict=True), strict=False)]
+            return list(zip(*coded, strict=True)) if encoders else [() for _ in rows]
+
+        return encode
 
     def decode_rows(self, types: Sequence[Type], rows: Iterable[CodedRow]) -> list[Row]:
         columns = [self.codec(type_).values for type_ in types]

@@ -127,16 +127,29 @@ class _Writer(FunctionText):
         with self.here():
             if plan.start is not None:
                 self.row(plan.start, "key", "leaf", plan.bulk)
+            tail = plan.tail if not isinstance(self.into, Keys) else ()
+            early = [literal for literal in tail if self.leaf and self.cheap(literal, plan.bulk)]
+            for literal in early:
+                self.narrow(literal, plan.bulk)
+            self.fresh = False  # the loops below may hand it over more than once
+            if plan.start is not None:
                 self.mark(plan.bulk)
             self.waiting = [step.literal for step in plan.steps]
             while self.waiting:
                 self.step(self.waiting.pop(0), plan.bulk)
                 self.mark(plan.bulk)
-            for literal in plan.tail if not isinstance(self.into, Keys) else ():
-                self.narrow(literal, plan.bulk)
+            for literal in tail:
+                if literal not in early:
+                    self.narrow(literal, plan.bulk)
             if plan.meets is not None:
                 self.meet(*plan.meets)
             self.emit(plan.bulk)
+
+    def cheap(self, literal: Literal, bulk: str | None) -> bool:
+        """Whether the driver's leaf can be narrowed before anything else is joined, at no cost but a look at what is stored."""
+        atom = literal.atom if isinstance(literal, Negation) else literal
+        stored = not isinstance(atom, Atom) or not self.resolve(atom).lazy
+        return stored and all(v.name == bulk or v.name in self.bound for v in literal_variables(literal))
 
     def mark(self, bulk: str | None) -> None:
         """Remember where the head's key is known first: what the loops below find can be gathered there."""
@@ -390,6 +403,12 @@ class _Writer(FunctionText):
     def meet(self, one: Atom, two: Atom) -> None:
         """The one variable that is left joins two atoms: some value of it must be in both."""
         (variable,) = (v for v in literal_variables(one) if v.name not in self.bound)
+        if self.resolve(two).lazy and not self.resolve(one).lazy:
+            one, two = two, one
+        if self.resolve(one).lazy and not self.resolve(two).lazy and one.terms[-1] == variable:
+            found, key = self.find(two, self.without(two, variable.name)), self.key(self.slots(one)[:-1])
+            self.enter(f"if {found} is not None and {self.name('probe', self.resolve(one).probe())}({key}, {found}):")
+            return
         first = self.find(one, self.without(one, variable.name))
         self.enter(f"if {first} is not None:")
         second = self.find(two, self.without(two, variable.name))

@@ -10,12 +10,13 @@ The compiled functions are the supplementary relations: what a rule has joined s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pyroaring import BitMap
 
+from rederive.analysis.closure import closure_of
 from rederive.analysis.graph import Component, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.codes import Codes
@@ -23,7 +24,8 @@ from rederive.engines.resident.compile import Pending, compile_rule
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter, Target
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Lookup, Probe, Readable, Table, rows_of, whole_rows
-from rederive.ir.rules import Aggregate, Atom, Program, Relation
+from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation
+from rederive.maintain.linear import form_for, in_form
 from rederive.maintain.magic import Bound, Question, magic_relation, query_rules
 
 Lower = Callable[[str], Readable]
@@ -44,8 +46,7 @@ class Demand:
         return any(True for _ in self.items())
 
     def fanout(self, bound: Bound) -> float:
-        """Nothing is known of its size; more bound columns match fewer rows."""
-        return float(64 ** (1 - len(bound) / self.arity))
+        return guessed_fanout(bound, self.arity)
 
     def lookup(self, bound: Bound) -> Lookup:
         asked = self.answers.ask(self.relation.name, bound)
@@ -58,7 +59,7 @@ class Demand:
         return lookup
 
     def probe(self) -> Probe:
-        asked = self.answers.ask_rows(self.relation.name)
+        asked = self.answers.ask_leaf(self.relation.name, tuple(range(self.relation.arity)))
         find = self.answers.table(self.relation.name).probe()
 
         def probe(key: Key, leaf: Leaf) -> Leaf | None:
@@ -67,9 +68,19 @@ class Demand:
 
         return probe
 
+    def ahead(self, column: int) -> Callable[[Leaf], None]:
+        """A function that makes the answers complete for many values of one column, in fewer rounds than one by one."""
+        asked = self.answers.ask_leaf(self.relation.name, (column,))
+        return lambda leaf: asked((), leaf)
+
     def items(self) -> Iterable[tuple[Key, Leaf]]:
         self.answers.ask(self.relation.name, ())(())
         return self.answers.table(self.relation.name).items()
+
+
+def guessed_fanout(bound: Bound, arity: int) -> float:
+    """Nothing is known of the size of a view that is not stored; more bound columns match fewer rows."""
+    return float(64 ** (1 - len(bound) / arity))
 
 
 class Answers(Protocol):
@@ -80,8 +91,11 @@ class Answers(Protocol):
     def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         """A function that makes the answers complete for a key of the bound columns."""
 
-    def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        """A function that settles which rows of a leaf hold."""
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The same for many keys at once: those that a leaf's values complete."""
+
+    def size(self, relation: str) -> int:
+        """How many rows have been derived so far."""
 
     def clear(self) -> None: ...
 
@@ -91,6 +105,7 @@ class RuleAnswers:
 
     def __init__(self, component: Component, program: Program, lower: Lower, codes: Codes, meter: Meter, limits: Limits) -> None:
         self.component = component
+        self.closure = closure_of(component)
         self.program = program
         self.lower = lower
         self.codes = codes
@@ -119,22 +134,24 @@ class RuleAnswers:
 
         return ask
 
-    def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        arity = self.program.relations[relation].arity
-        if arity == 0:
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        if not bound:
             asked = self.ask(relation, ())
             return lambda key, leaf: asked(())
-        target = self._question(Question(relation, tuple(range(arity))))
+        target = self._question(Question(relation, bound))
         known = target.table.primary
 
-        def ask_rows(key: Key, leaf: Leaf) -> None:
+        def ask_leaf(key: Key, leaf: Leaf) -> None:
             have = known.get(key)
             new = leaf.copy() if have is None else leaf - have
             if new:
                 target.pending[key] = new
                 self.fixpoint.run(self.meter, self.limits)
 
-        return ask_rows
+        return ask_leaf
+
+    def size(self, relation: str) -> int:
+        return len(self.targets[relation].table)
 
     def clear(self) -> None:
         for target in self.targets.values():
@@ -159,8 +176,8 @@ class RuleAnswers:
         return target
 
     def _compile(self, question: Question) -> None:
-        definitions = self.program.definitions_of(question.relation)
-        found = query_rules(question, definitions, self.program.relations, self.component.relations, supplementary=False)
+        given, inside = self.program.relations, self.component.relations
+        found = query_rules(question, self._definitions(question), given, inside, supplementary=False)
         for asked in found.asks:
             magic = magic_relation(asked, self.relations[asked.relation])
             self.relations[magic.name] = magic
@@ -176,6 +193,12 @@ class RuleAnswers:
                 self._target(atom.relation).variants.append(function)
         for asked in found.asks:
             self._question(asked)
+
+    def _definitions(self, question: Question) -> Sequence[Definition]:
+        """The view's own; of a transitive closure, in the form that carries the half along that is given."""
+        if self.closure is None or len(question.bound) != self.closure.width:
+            return self.program.definitions_of(question.relation)
+        return in_form(self.closure, form_for(self.closure, question.bound))
 
     def _resolve(self, atom: Atom) -> Readable:
         return self.targets[atom.relation].table if atom.relation in self.targets else self.lower(atom.relation)
@@ -209,7 +232,7 @@ class GroupAnswers:
             return whole_rows(columns, key, lookup(key) or (), arity)
 
         def ask(key: Key) -> None:
-            given = key if isinstance(key, tuple) else (key,)
+            given = _columns(key)
             chosen = tuple(given[i] for i in within)
             group: Key = chosen[0] if len(chosen) == 1 else chosen
             if (columns, group) not in self.asked:
@@ -218,9 +241,18 @@ class GroupAnswers:
 
         return ask
 
-    def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        asked = self.ask(relation, tuple(range(len(self.aggregate.group))))
-        return lambda key, leaf: asked(key)
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The group is asked for, whether it comes as a key or as the values of a leaf."""
+        if len(bound) > len(self.aggregate.group):
+            asked = self.ask(relation, bound[:-1])
+            return lambda key, leaf: asked(key)
+        asked = self.ask(relation, bound)
+
+        def ask_leaf(key: Key, leaf: Leaf) -> None:
+            for last in leaf:
+                asked(last if len(bound) == 1 else (*_columns(key), last))
+
+        return ask_leaf
 
     def _fold(self, rows: Iterable[tuple[int, ...]]) -> None:
         for key, leaf in self.groups.fold(rows):
@@ -228,9 +260,16 @@ class GroupAnswers:
             if key not in self.view.primary:
                 self.view.add(key, leaf)
 
+    def size(self, relation: str) -> int:
+        return len(self.view)
+
     def clear(self) -> None:
         self.view.clear()
         self.asked.clear()
+
+
+def _columns(key: Key) -> tuple[int, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _split(columns: int) -> Callable[[Key], tuple[Key, int]]:

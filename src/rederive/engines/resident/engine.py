@@ -26,6 +26,7 @@ class ResidentEngine:
     """See `engines.base.Engine`."""
 
     name = "resident"
+    why = "it was asked for"
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.codes = Codes()
@@ -82,21 +83,20 @@ class ResidentEngine:
         return self.install(present.maintenance, present.monitored, initial, bound=bound).touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
-        tables = {operation.relation: self.installed.tables.table(operation.relation) for operation in operations}
-        return net_effect(operations, self.program.relations, tables, self.codes)
+        present = self.installed
+        return net_effect(operations, present.program.relations, present.tables.table, present.encoders, self.codes)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         self.meter.touched = 0
         try:
             for name, delta in net.items():
-                types, versions = self.program.relations[name].types, self.installed.versions[name]
-                versions.came.load(self.codes.encode_rows(types, delta.plus))
-                versions.gone.load(self.codes.encode_rows(types, delta.minus))
+                encode, versions = self.installed.encoders[name], self.installed.versions[name]
+                versions.came.load(encode(delta.plus))
+                versions.gone.load(encode(delta.minus))
             estimated, anew = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
-            skipped = sum(s.section.skipped_paths for s in self.installed.sections)
             bound = self._bound_changes(net)
-            derived = self.installed.tables.derived_sizes()
-            return Propagation(self._changes(), self.meter.touched, derived, skipped, bound, round(estimated), anew)
+            costs = self.meter.touched, self.installed.tables.derived_sizes(), self.installed.skipped
+            return Propagation(self._changes(), *costs, bound, round(estimated), anew)
         except BaseException:
             self.rollback()
             raise
@@ -156,7 +156,7 @@ class ResidentEngine:
         return self.meter.touched
 
     def commit(self) -> None:
-        for versions in self.installed.stored():
+        for versions in self.installed.stored:
             versions.settle()
         for section in self.installed.sections:
             for phase in section.phases:
@@ -199,6 +199,9 @@ class ResidentEngine:
         key = tuple(wanted.values())
         entry = source.lookup(tuple(wanted))(key[0] if len(key) == 1 else key)
         return whole_rows(tuple(wanted), key, entry or (), source.arity)
+
+    def extent(self, relation: str) -> list[Row]:
+        return self.rows(relation, {})
 
     def size(self, relation: str) -> int:
         try:

@@ -57,6 +57,11 @@ class Meter:
     touched: int = 0
     most: float = inf
 
+    def count(self, tuples: int) -> None:
+        self.touched += tuples
+        if self.touched > self.most:
+            raise OverBudget
+
 
 @dataclass(frozen=True, slots=True)
 class Seed:
@@ -102,9 +107,7 @@ class Target:
             leaf = pending.pop(key, None)
             if leaf is None:
                 continue
-            meter.touched += len(leaf)
-            if meter.touched > meter.most:
-                raise OverBudget
+            meter.count(len(leaf))
             have = known(key)
             if have is not None:
                 leaf -= have
@@ -148,11 +151,10 @@ class Fixpoint:
             seed.run(meter)
         rounds = 0
         order: list[Key] | None = None
-        while any(target.pending for target in self.targets):
-            for target in self.targets:
-                if target.pending:
-                    order = order or target.order()
-                    target.sweep(meter, order)
+        while waiting := [target for target in self.targets if target.pending]:
+            for target in waiting:
+                order = order or target.order()
+                target.sweep(meter, order)
             rounds += 1
             if rounds > most:
                 raise TooManyRounds

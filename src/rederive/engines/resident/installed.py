@@ -153,6 +153,9 @@ class Installed:
         self.linker = Linker(maintenance, self.tables, around.codes, around.watch)
         self.sections: tuple[LinkedSection, ...] = ()
         self.versions: dict[str, Versions] = {}
+        self.stored: tuple[Versions, ...] = ()
+        self.encoders = {name: around.codes.encoder(self.program.relations[name].types) for name in self.program.bases}
+        self.skipped = sum(section.skipped_paths for section in sections)
         self.touched = 0
         self._passed: dict[int, list[Versions]] = {}
         self._added: list[tuple[Table, dict[Key, list[Code]]]] = []
@@ -165,11 +168,12 @@ class Installed:
         """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
         reused = self._reuse(before, affected) if before is not None else frozenset[str]()
         for name, rows in initial.items():
-            types, table = self.program.relations[name].types, self.tables.table(name)
-            self._added.append((table, table.load(self.around.codes.encode_rows(types, rows))))
+            table = self.tables.table(name)
+            self._added.append((table, table.load(self.encoders[name](rows))))
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
         self._evaluate(reused)
         self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
+        self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.kept))
         self._passed = self._last_readers()
         for name in (*self.program.bases, *self.kept):
             self.queries.adopt(name, self.tables.table(name))
@@ -234,9 +238,6 @@ class Installed:
         for name in names:
             found.setdefault(last[name], []).append(self.versions[name])
         return found
-
-    def stored(self) -> Iterable[Versions]:
-        return (self.versions[name] for name in (*self.program.bases, *self.kept))
 
     def extent(self, name: str) -> dict[Key, Leaf]:
         """All rows of a relation, derived for this question alone where they are not kept."""

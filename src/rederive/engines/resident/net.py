@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rederive.engines.base import Action, Delta, Operation
-from rederive.engines.resident.codes import CodedRow, Codes
+from rederive.engines.resident.codes import CodedRow, Codes, Encode
 from rederive.engines.resident.table import Table, rows_of, whole_rows
 from rederive.engines.resident.tables import Tables
 from rederive.errors import DuplicateKey
@@ -14,14 +14,19 @@ from rederive.ir.terms import Row
 
 
 def net_effect(
-    operations: Sequence[Operation], relations: Mapping[str, Relation], tables: Mapping[str, Table], codes: Codes
+    operations: Sequence[Operation],
+    relations: Mapping[str, Relation],
+    table: Callable[[str], Table],
+    encoders: Mapping[str, Encode],
+    codes: Codes,
 ) -> dict[str, Delta]:
     """Apply the operations in order on top of the tables, without touching them; the difference is the net effect."""
     drafts: dict[str, Draft] = {}
     for operation in operations:
         name = operation.relation
-        draft = drafts.setdefault(name, Draft(relations[name], tables[name], codes))
-        draft.apply(operation.action, operation.rows)
+        if name not in drafts:
+            drafts[name] = Draft(relations[name], table(name), encoders[name], codes)
+        drafts[name].apply(operation.action, operation.rows)
     deltas = {name: draft.delta() for name, draft in drafts.items()}
     return {name: delta for name, delta in deltas.items() if delta.plus or delta.minus}
 
@@ -40,15 +45,16 @@ def check_keys(relations: Mapping[str, Relation], tables: Tables, changed: Itera
 class Draft:
     """A base relation with a transaction's changes on top; keys are checked when it is done, so that order is free within it."""
 
-    def __init__(self, relation: Relation, table: Table, codes: Codes) -> None:
+    def __init__(self, relation: Relation, table: Table, encode: Encode, codes: Codes) -> None:
         self.relation = relation
         self.table = table
+        self.encode = encode
         self.codes = codes
         self.present: dict[CodedRow, tuple[Row, bool]] = {}
         self.by_key: dict[CodedRow, set[CodedRow]] = {}
 
-    def apply(self, action: Action, rows: Sequence[Row]) -> None:
-        for coded, row in zip(self.codes.encode_rows(self.relation.types, rows), rows, strict=True):
+    def apply(self, action: Action, rows: Collection[Row]) -> None:
+        for coded, row in zip(self.encode(rows), rows, strict=True):
             if action is Action.UPSERT:
                 for other in self._same_key(coded):
                     self._set(other, False)

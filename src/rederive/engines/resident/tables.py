@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from rederive.analysis.closure import closure_of
 from rederive.analysis.graph import Component, components
 from rederive.engines.resident.codes import Codes
 from rederive.engines.resident.demand import Answers, Demand, GroupAnswers, RuleAnswers
 from rederive.engines.resident.fixpoint import Limits, Meter
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.table import Overlay, Readable, Table
+from rederive.engines.resident.walk import ClosureAnswers
 from rederive.ir.rules import Aggregate, Atom, Program, Variant
 from rederive.maintain.program import State
 
@@ -37,7 +39,7 @@ class Tables:
         self.limits = limits
         self.transient: list[Table] = []  # what a transaction fills and its end empties
         self._tables: dict[tuple[str, Variant], Table] = {}
-        self._answers: dict[tuple[Component, Variant], Answers] = {}
+        self._answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
         self._components = {name: component for component in components(program) for name in component.relations}
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
@@ -65,20 +67,25 @@ class Tables:
             return self.demand(relation, variant)
         return self.table(relation, variant)
 
-    def demand(self, relation: str, state: Variant) -> Demand:
+    def demand(self, relation: str, state: Variant) -> Readable:
         """A view derived on demand in one state of the database."""
         component = self._components[relation]
         if (component, state) not in self._answers:
             self._answers[component, state] = self._answers_of(component, state)
-        return Demand(self._answers[component, state], self.program.relations[relation])
+        answers = self._answers[component, state]
+        return answers if isinstance(answers, ClosureAnswers) else Demand(answers, self.program.relations[relation])
 
-    def _answers_of(self, component: Component, state: Variant) -> Answers:
+    def _answers_of(self, component: Component, state: Variant) -> Answers | ClosureAnswers:
         for definition in component.definitions:
             if isinstance(definition, Aggregate):
                 source = self.source(definition.source, state)
                 view = self.program.relations[definition.relation]
                 return GroupAnswers(definition, self.groups(definition), view, source, self.meter)
-        return RuleAnswers(component, self.program, lambda name: self.source(name, state), self.codes, self.meter, self.limits)
+        rules = RuleAnswers(component, self.program, lambda name: self.source(name, state), self.codes, self.meter, self.limits)
+        closure = closure_of(component)
+        if closure is not None and closure.step is not None and closure.width == 1:
+            return ClosureAnswers(closure.relation, self.source(closure.step, state), rules, self.meter)
+        return rules
 
     def groups(self, aggregate: Aggregate) -> Groups:
         source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
@@ -102,9 +109,13 @@ class Tables:
         sizes: dict[str, int] = {}
         for (component, _), answers in self._answers.items():
             for name in component.relations:
-                if size := len(answers.table(name)):
+                if size := answers.size(name):
                     sizes[name] = sizes.get(name, 0) + size
         return sizes
+
+    def answers(self) -> Iterable[Answers | ClosureAnswers]:
+        """Whatever has been asked for rows that are not stored."""
+        return self._answers.values()
 
     def forget(self) -> None:
         """Drop all that was derived on demand."""

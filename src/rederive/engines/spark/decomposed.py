@@ -80,10 +80,10 @@ def _to_fixpoint(
     """What a worker does with its part of the seeds."""
 
     def run(batches: Batches) -> Batches:
-        seeds = pa.Table.from_batches(batches, to_arrow((), relation.types).schema)
-        if seeds.num_rows:
+        seeds = list(batches)
+        if any(batch.num_rows for batch in seeds):
             engine = ResidentEngine(limits)
-            tables = {_seeds(relation.name): seeds, **sent.value}
+            tables = {_seeds(relation.name): pa.Table.from_batches(seeds), **sent.value}
             initial = {name: from_arrow(table, program.relations[name].types) for name, table in tables.items()}
             engine.install(plan(program, [relation.name], Strategy.MATERIALIZED.value), [relation.name], initial)
             yield from _answer(engine, relation).to_batches(max_chunksize=100_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
-from rederive.analysis.relevance import relevant
-from rederive.engines.base import Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.analysis.relevance import Patterns, relevant
+from rederive.engines.base import Bulk, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.fixpoint import Limits
+from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.installed import Installed
 from rederive.engines.spark.jobs import Jobs
-from rederive.engines.spark.kept import Kept, KeptInSession
-from rederive.engines.spark.net import difference, net_frames, net_rows
+from rederive.engines.spark.kept import Kept
+from rederive.engines.spark.net import difference, net_bulk, net_rows
 from rederive.engines.spark.relations import Growing
 from rederive.engines.spark.sources import Frame, Local, Source
 from rederive.ir.rules import Program, Variant
@@ -37,18 +38,26 @@ class FrameRows:
     def decoded(self) -> list[Row]:
         return [row for frame in self.frames for row in self.jobs.rows(frame)]
 
+    def parts(self) -> list[Collection[Row]]:
+        """The rows where they are."""
+        return [bulk(frame) for frame in self.frames]
+
 
 class SparkEngine:
-    """See `engines.base.Engine`. Runs in a session of its own on the context of the one given."""
+    """See `engines.base.Engine`. Runs in a session of its own on the context of the one given.
+
+    Without `decompose`, recursion is run in rounds also where it falls apart by a column.
+    """
 
     name = "spark"
+    why = "it was asked for"
 
-    def __init__(self, spark: SparkSession, limits: Limits | None = None, kept: Kept | None = None) -> None:
-        self.jobs = Jobs(spark)
+    def __init__(self, spark: SparkSession, limits: Limits | None = None, *, decompose: bool = True) -> None:
+        self.jobs = Jobs(spark, decompose=decompose)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         nothing = MaintenanceProgram(Program({}, ()), (), ())
-        self.installed = Installed(nothing, (), (), kept or KeptInSession(self.jobs), self.jobs, self.limits)
+        self.installed = Installed(nothing, (), (), Kept(self.jobs), self.jobs, self.limits)
 
     @property
     def program(self) -> Program:
@@ -64,26 +73,14 @@ class SparkEngine:
         announce: bool = False,
         confirm: Confirm | None = None,
     ) -> Propagation:
-        frames = {n: self.jobs.frame(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
-        return self.install_frames(maintenance, monitored, frames, bound=bound, announce=announce, confirm=confirm)
-
-    def install_frames(
-        self,
-        maintenance: MaintenanceProgram,
-        monitored: Sequence[str],
-        initial: Mapping[str, Frame],
-        *,
-        bound: Sequence[Question] = (),
-        announce: bool = False,
-        confirm: Confirm | None = None,
-    ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
         self.jobs.touched = 0
         old = self.installed
-        affected = affected_relations(old.program, maintenance.program, initial)
+        given = {n: self.jobs.given(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
+        affected = affected_relations(old.program, maintenance.program, given)
         new = old.successor(maintenance, monitored, bound, affected)
         try:
-            new.build(affected, initial)
+            new.build(given)
             changes = self._announced(old, new, affected) if announce else {}
             parts = self._announced_parts(old, new, affected) if announce else {}
             found = Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts))
@@ -123,36 +120,26 @@ class SparkEngine:
         return self.install(present.maintenance, present.monitored, initial, bound=bound).touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
-        return net_rows(operations, self.program.relations, self.installed.kept, self.jobs)
+        around = (self.program.relations, self.installed.kept, self.jobs)
+        if not any(isinstance(operation.rows, Bulk) for operation in operations):
+            return net_rows(operations, *around)
+        return {name: Delta(bulk(came), bulk(gone)) for name, (gone, came) in net_bulk(operations, *around).items()}
 
-    def net_frames(self, relation: str, inserts: DataFrame | None, deletes: DataFrame | None) -> tuple[Frame, Frame]:
-        """Of data frames of any size: the rows that leave a base relation and those that enter it."""
-        declared = self.program.relations[relation]
-        given = [
-            self.jobs.adopt(data, declared.types) if data is not None else Local(declared.types, frozenset())
-            for data in (inserts, deletes)
-        ]
-        return net_frames(declared, given[0], given[1], self.installed.kept.source(relation), self.jobs)
+    def rebase(self, rows: Mapping[str, DataFrame]) -> None:
+        """Read base relations from other data from now on, which has the same rows."""
+        for name, data in rows.items():
+            self.installed.kept.write(name, self.jobs.borrow(data, self.program.relations[name].types))
+        self._end()
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
-        relations = self.program.relations
-        patterns = self.installed.patterns
-        frames = {
-            name: (self.jobs.frame(delta.minus, relations[name].types), self.jobs.frame(delta.plus, relations[name].types))
-            for name, delta in net.items()
-        }
-        matters = any(relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
-        return self.propagate_frames(frames, matters=matters)
-
-    def propagate_frames(self, net: Mapping[str, tuple[Frame, Frame]], *, matters: bool = True) -> Propagation:
-        """`propagate` for rows that leave and rows that enter, of any size. Without `matters`, no view can be concerned."""
         self.jobs.touched = 0
-        present = self.installed
+        present, patterns = self.installed, self.installed.patterns
         try:
-            for name, (gone, came) in net.items():
-                present.relations.found(name, Variant.DEL).put([gone])
-                present.relations.found(name, Variant.INS).put([came])
-            if matters:
+            for name, delta in net.items():
+                types = self.program.relations[name].types
+                present.relations.found(name, Variant.DEL).put([self.jobs.given(delta.minus, types)])
+                present.relations.found(name, Variant.INS).put([self.jobs.given(delta.plus, types)])
+            if any(_matters(patterns, name, delta) for name, delta in net.items()):
                 present.run()
             skipped = sum(section.skipped_paths for section in present.maintenance.sections)
             parts = {q: self._compared(*present.both_states(q)) for q in present.questions(net)}
@@ -186,6 +173,10 @@ class SparkEngine:
         finally:
             self._end()
 
+    def extent(self, relation: str) -> Collection[Row]:
+        found = self.installed.extent(relation)
+        return bulk(self.jobs.frame_of(found)) if found is not None else ()
+
     def size(self, relation: str) -> int:
         try:
             found = self.installed.extent(relation)
@@ -199,6 +190,18 @@ class SparkEngine:
     @property
     def touched(self) -> int:
         return self.jobs.touched
+
+
+def bulk(frame: Frame) -> tuple[Row, ...] | Bulk:
+    """The rows of a frame as others take them: as such where they are in the driver."""
+    return tuple(frame.rows) if isinstance(frame, Local) else DataRows(frame.data, frame.types, frame.count)
+
+
+def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:
+    """Whether a change can matter to any view; rows that are many are not looked at for that."""
+    if isinstance(delta.plus, Bulk) or isinstance(delta.minus, Bulk):
+        return True
+    return relevant(patterns, name, (*delta.plus, *delta.minus))
 
 
 _Name = TypeVar("_Name")

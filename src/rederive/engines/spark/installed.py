@@ -80,7 +80,7 @@ class Installed:
         names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts.beside(name), groups.beside(name)))]
         return Installed(maintenance, monitored, bound, self.kept.fork(names), self.jobs, self.limits)
 
-    def build(self, affected: Collection[str], initial: Mapping[str, Frame]) -> None:
+    def build(self, initial: Mapping[str, Frame]) -> None:
         """Take in the initial rows, then fill the views bottom up."""
         for name in self.program.bases:
             relation = self.program.relations[name]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
 from rederive.engines.spark.sources import Distributed, Frame, Local, Source, Types, listed, same
 from rederive.engines.spark.types import columns, from_arrow, from_spark, schema, to_arrow
@@ -33,8 +34,9 @@ _SETTINGS = {
 class Jobs:
     """A session of our own on the given one's context: its configuration and its temporary views stay as they were."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, decompose: bool = True) -> None:
         self.session = spark.newSession()
+        self.decompose = decompose
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
         self.functions = Functions(self.session)
@@ -86,13 +88,33 @@ class Jobs:
             data = self.session.read.schema(schema(types)).parquet(str(path))
         return self.named(data, types, table.num_rows)
 
-    def adopt(self, data: DataFrame, types: Types) -> Frame:
-        """The distinct rows of a data frame of any session, its columns in our order."""
+    def given(self, rows: Iterable[Row], types: Types) -> Frame:
+        """Rows as they are handed in: as such, or in a data frame of any session."""
+        if isinstance(rows, DataRows):
+            return self.settled(self._ours(rows.data, types).distinct(), types)
+        return self.frame(rows, types)
+
+    def borrow(self, data: DataFrame, types: Types) -> Frame:
+        """A data frame of any session as it is: read again whenever it is used. It has no two rows alike."""
+        ours = self._ours(data, types)
+        number = ours.count()
+        return self.settled(ours, types) if number <= SMALL else self.named(ours, types, number)
+
+    def _ours(self, data: DataFrame, types: Types) -> DataFrame:
+        """The same data in our session."""
         session = self.session
         assert session._jvm is not None
         dataset = session._jvm.org.apache.spark.sql.classic.Dataset
         ours = DataFrame(dataset.ofRows(session._jsparkSession, data._jdf.logicalPlan()), session)
-        return self.settled(ours.toDF(*columns(types)).distinct(), types)
+        return ours.toDF(*columns(types)) if types else ours.selectExpr("TRUE AS c0")
+
+    def frame_of(self, source: Source) -> Frame:
+        """The rows of a source at hand."""
+        match source:
+            case Local() | Distributed():
+                return source
+            case _:
+                return self.materialise(f"SELECT {listed(source.types)} FROM {source.text()}", source.types)
 
     # Rows out
 
@@ -150,6 +172,19 @@ class Jobs:
         hint = "/*+ BROADCAST(f) */ " if few.rows else ""
         text = f"SELECT {hint}k.* FROM {source.text()} k LEFT SEMI JOIN {few.text()} f ON {same(few.types, 'k', 'f')}"
         return Local(few.types, frozenset(from_spark(self.few(text), few.types)))
+
+    def plus(self, one: Frame, other: Frame) -> Frame:
+        """The rows of either frame."""
+        match one, other:
+            case _ if one.empty:
+                return other
+            case _ if other.empty:
+                return one
+            case Local(types, rows), Local():
+                return self.frame(rows | other.rows, types)
+        chosen = listed(one.types)
+        text = f"SELECT {chosen} FROM {one.text()} UNION SELECT {chosen} FROM {other.text()}"
+        return self.materialise(text, one.types)
 
     def both(self, frame: Frame, source: Source) -> Frame:
         """The rows of a frame that a source has as well."""

@@ -3,63 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
 
-from rederive.engines.spark.jobs import Jobs
-from rederive.engines.spark.sources import Distributed, Frame, Local, Source, listed, overlay
+from rederive.engines.spark.jobs import SMALL, Jobs
+from rederive.engines.spark.sources import Distributed, Frame, Local, Source, listed, overlay, union
+
+COMPACTED_FROM = 0.1  # of a relation's rows: from so many changes on they are worked in
 
 
-class Kept(Protocol):
-    """Relations by name. `apply` moves them all at once."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows as they were once, and what changed since: a small change does not touch the rows."""
 
-    def source(self, name: str) -> Source: ...
+    rows: Frame
+    gone: tuple[Frame, ...] = ()
+    came: tuple[Frame, ...] = ()
 
-    def __contains__(self, name: str) -> bool: ...
+    @property
+    def source(self) -> Source:
+        return overlay(self.rows, union(self.rows.types, self.gone), self.came)
 
-    def write(self, name: str, frame: Frame) -> None:
+    @property
+    def changes(self) -> int:
+        return sum(map(len, (*self.gone, *self.came)))
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        return (self.rows, *self.gone, *self.came)
+
+
+class Kept:
+    """Relations by name: in the driver where they are small, else in Spark, with the changes since beside them."""
+
+    def __init__(self, jobs: Jobs, held: Mapping[str, Held] | None = None) -> None:
+        self.jobs = jobs
+        self.held = dict(held or {})
+
+    def source(self, name: str) -> Source:
+        return self.held[name].source
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.held
+
+    def write(self, name: str, rows: Frame) -> None:
         """Create a relation, or replace all its rows."""
+        self.held[name] = Held(rows)
 
     def apply(self, changes: Mapping[str, tuple[Source, Source]]) -> None:
-        """Take out and put in rows of each relation: what goes is there, what comes is not."""
+        """Take out and put in rows of several relations, all or none: what goes is there, what comes is not."""
+        self.held.update({name: self._moved(self.held[name], gone, came) for name, (gone, came) in changes.items()})
+
+    def _moved(self, held: Held, gone: Source, came: Source) -> Held:
+        match held, gone, came:
+            case Held(Local(types, rows), (), ()), Local(), Local():
+                return Held(self.jobs.frame((rows - gone.rows) | came.rows, types))
+            case _:
+                return self._compacted(self._beside(held, self.jobs.frame_of(gone), self.jobs.frame_of(came)))
+
+    def _beside(self, held: Held, gone: Frame, came: Frame) -> Held:
+        """A row that came and goes again, or went and comes again, is as it was."""
+        left = [self.jobs.minus(frame, [came]) for frame in held.gone]
+        stayed = [self.jobs.minus(frame, [gone]) for frame in held.came]
+        left.append(self.jobs.minus(gone, held.came))
+        stayed.append(self.jobs.minus(came, held.gone))
+        return Held(held.rows, self._gathered(left), self._gathered(stayed))
+
+    def _gathered(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
+        """The rows in the driver as one frame, and the others as they are."""
+        there = [frame for frame in frames if not frame.empty]
+        rows = [frame for frame in there if isinstance(frame, Local)]
+        rest = tuple(frame for frame in there if isinstance(frame, Distributed))
+        if not rows:
+            return rest
+        return (self.jobs.frame(frozenset().union(*(frame.rows for frame in rows)), rows[0].types), *rest)
+
+    def _compacted(self, held: Held) -> Held:
+        """Work the changes in where they are many."""
+        if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
+            return held
+        types = held.rows.types
+        return Held(self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source.text()}", types))
 
     def fork(self, names: Iterable[str]) -> Kept:
         """A copy to build on, with these relations only; whoever made it takes its place when it stands."""
+        return Kept(self.jobs, {name: self.held[name] for name in names if name in self.held})
 
     @property
-    def names(self) -> Iterable[str]:
+    def names(self) -> list[str]:
         """The temporary views in use."""
-
-
-class KeptInSession:
-    """Relations that live as long as the session: in the driver where they are small, else in the memory of Spark's workers."""
-
-    def __init__(self, jobs: Jobs, frames: Mapping[str, Frame] | None = None) -> None:
-        self.jobs = jobs
-        self.frames = dict(frames or {})
-
-    def source(self, name: str) -> Source:
-        return self.frames[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.frames
-
-    def write(self, name: str, frame: Frame) -> None:
-        self.frames[name] = frame
-
-    def apply(self, changes: Mapping[str, tuple[Source, Source]]) -> None:
-        moved = {name: self._moved(self.frames[name], gone, came) for name, (gone, came) in changes.items()}
-        self.frames.update(moved)
-
-    def _moved(self, old: Frame, gone: Source, came: Source) -> Frame:
-        match old, gone, came:
-            case Local(types, rows), Local(), Local():
-                return self.jobs.frame((rows - gone.rows) | came.rows, types)
-            case _:
-                return self.jobs.materialise(f"SELECT {listed(old.types)} FROM {overlay(old, gone, [came]).text()}", old.types)
-
-    def fork(self, names: Iterable[str]) -> KeptInSession:
-        return KeptInSession(self.jobs, {name: self.frames[name] for name in names if name in self.frames})
-
-    @property
-    def names(self) -> Iterable[str]:
-        return [frame.name for frame in self.frames.values() if isinstance(frame, Distributed)]
+        frames = (frame for held in self.held.values() for frame in held.frames)
+        return [frame.name for frame in frames if isinstance(frame, Distributed)]

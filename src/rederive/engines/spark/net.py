@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rederive.engines.base import Delta, Operation
+from rederive.engines.base import Action, Delta, Operation
 from rederive.engines.resident.codes import Codes
 from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Table
@@ -27,7 +27,8 @@ def net_rows(operations: Sequence[Operation], relations: Mapping[str, Relation],
         rows = (row for operation in operations if operation.relation == name for row in operation.rows)
         tables[name] = Table(name, relation.arity)
         tables[name].load(codes.encode_rows(relation.types, _concerned(relation, frozenset(rows), kept.source(name), jobs)))
-    return net_effect(operations, relations, tables, codes)
+    encoders = {name: codes.encoder(relations[name].types) for name in tables}
+    return net_effect(operations, relations, tables.__getitem__, encoders, codes)
 
 
 def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: Jobs) -> list[Row]:
@@ -41,12 +42,49 @@ def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: J
     return from_spark(jobs.few(text), relation.types)
 
 
-def net_frames(relation: Relation, inserts: Frame, deletes: Frame, source: Source, jobs: Jobs) -> tuple[Frame, Frame]:
-    """Of deletes, then inserts, of any size: the rows that leave and those that enter."""
-    gone = jobs.both(jobs.minus(deletes, [inserts]), source)
-    came = jobs.minus(inserts, [source])
-    check_keys(relation, overlay(source, gone, [came]), came, jobs)
-    return gone, came
+def net_bulk(
+    operations: Sequence[Operation], relations: Mapping[str, Relation], kept: Kept, jobs: Jobs
+) -> dict[str, tuple[Frame, Frame]]:
+    """Of operations of any size, in order: the rows that leave and those that enter, for each relation that changes."""
+    found = {}
+    for name in dict.fromkeys(operation.relation for operation in operations):
+        relation, source = relations[name], kept.source(name)
+        gone = came = _nothing(relation)
+        for operation in operations:
+            if operation.relation == name:
+                gone, came = _after(operation, relation, source, gone, came, jobs)
+        gone, came = jobs.both(jobs.minus(gone, [came]), source), jobs.minus(came, [source])
+        check_keys(relation, overlay(source, gone, [came]), came, jobs)
+        if not gone.empty or not came.empty:
+            found[name] = (gone, came)
+    return found
+
+
+def _nothing(relation: Relation) -> Frame:
+    return Local(relation.types, frozenset())
+
+
+def _after(operation: Operation, relation: Relation, source: Source, gone: Frame, came: Frame, jobs: Jobs) -> tuple[Frame, Frame]:
+    """What shall be gone and what shall be there, after one more operation."""
+    rows = jobs.given(operation.rows, relation.types)
+    match operation.action:
+        case Action.DELETE:
+            return jobs.plus(gone, rows), jobs.minus(came, [rows])
+        case Action.UPSERT if relation.key:
+            rivals = _same_key(relation, source, rows, jobs)
+            drafted = _same_key(relation, came, rows, jobs)
+            return jobs.minus(jobs.plus(gone, jobs.plus(rivals, drafted)), [rows]), jobs.plus(jobs.minus(came, [drafted]), rows)
+        case _:
+            return jobs.minus(gone, [rows]), jobs.plus(came, rows)
+
+
+def _same_key(relation: Relation, source: Source, rows: Frame, jobs: Jobs) -> Frame:
+    """The rows of a source that share a key with one of these."""
+    if source.empty or rows.empty:
+        return _nothing(relation)
+    matching = " AND ".join(f"s.{column(i)} <=> f.{column(i)}" for i in relation.key)
+    text = f"SELECT s.* FROM {source.text()} s LEFT SEMI JOIN {rows.text()} f ON {matching}"
+    return jobs.materialise(text, relation.types)
 
 
 def check_keys(relation: Relation, state: Source, came: Source, jobs: Jobs) -> None:

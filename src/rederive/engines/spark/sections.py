@@ -33,7 +33,6 @@ class Sections:
     kept: Kept
     jobs: Jobs
     limits: Limits
-    decompose: bool = True
     beside: dict[str, tuple[Source, Source]] = field(default_factory=dict)
 
     # The first evaluation
@@ -66,7 +65,7 @@ class Sections:
 
     def _beside(self, component: Component) -> dict[str, Source] | None:
         """What workers need to run a recursion that decomposes by themselves; None where it does not, or that is too much."""
-        if not self.decompose or carried_column(component) is None:
+        if not self.jobs.decompose or carried_column(component) is None:
             return None
         found = {name: self.relations.state(name, Variant.OLD) for name in read_beside(component)}
         sources = {name: source for name, source in found.items() if isinstance(source, Source)}

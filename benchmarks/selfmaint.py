@@ -1,0 +1,131 @@
+"""HU97: deciding whether views are self-maintainable, and maintaining them, as the stored views grow.
+
+The views are those of the paper's Example 1.1. A row is inserted into R, which joins with what the views prove to be in S and T.
+The compiled test and the maintenance queries run over the stored views; the peer evaluates the view from the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+from statistics import median
+
+import duckdb
+
+from benchmarks.report import Check, Figure, Section
+from benchmarks.rounds import timed
+from rederive import Warehouse
+from rederive.ir.terms import Row
+
+PROGRAM = """
+    .decl r(x: number, y: number)  .decl s(y: number, z: number)  .decl t(z: number)  .remote r, s, t
+    .decl v1(x: number, y: number, z: number)  v1(x, y, z) :- r(x, y), s(y, z), t(z).
+    .decl v2(y: number, z: number)             v2(y, z) :- s(y, z).
+"""
+JOIN = "SELECT r.x, r.y, s.z FROM r, s, t WHERE r.y = s.y AND s.z = t.z"
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """One size, measured: medians in seconds, and whether every answer was right."""
+
+    rows: int
+    strict: float
+    bulk: float
+    open: float
+    recompute: float
+    right: bool
+
+
+def sources(rows: int) -> dict[str, list[Row]]:
+    """R with as many rows as V1 is to have; ten of them for each y of S, twenty for each z of T.
+
+    >>> {name: len(found) for name, found in sources(1000).items()}
+    {'r': 1000, 's': 100, 't': 50}
+    """
+    groups = max(2, rows // 10)
+    s: list[Row] = [(y, y % (groups // 2)) for y in range(groups)]
+    return {"r": [(x, x % groups) for x in range(rows)], "s": s, "t": [(z,) for z in range(groups // 2)]}
+
+
+class Peer:
+    """The sources themselves, on DuckDB."""
+
+    def __init__(self, found: dict[str, list[Row]]) -> None:
+        self._connection = duckdb.connect()
+        columns = {"r": ("x", "y"), "s": ("y", "z"), "t": ("z",)}
+        for name, rows in found.items():
+            typed = ", ".join(f"{column} BIGINT" for column in columns[name])
+            self._connection.execute(f"CREATE TABLE {name} ({typed})")
+            values = ", ".join(f"unnest(?) AS {column}" for column in columns[name])
+            self._connection.execute(
+                f"INSERT INTO {name} SELECT {values}", [[row[i] for row in rows] for i in range(len(rows[0]))]
+            )
+
+    def insert(self, row: Row) -> None:
+        self._connection.execute("INSERT INTO r VALUES (?, ?)", row)
+
+    def recompute(self) -> int:
+        """Evaluate the view from its sources into a table; the number of its rows."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE v1 AS {JOIN}")
+        return int(self._connection.execute("SELECT count(*) FROM v1").fetchall()[0][0])
+
+    def rows_of(self, x: int) -> set[Row]:
+        return set(self._connection.execute(f"SELECT * FROM ({JOIN}) WHERE x = ?", [x]).fetchall())
+
+
+def measured(rows: int, changes: int, repeats: int) -> Sized:
+    found = sources(rows)
+    peer = Peer(found)
+    warehouse = Warehouse(PROGRAM)
+    by_y = {row[0]: row[1] for row in found["s"]}
+    warehouse.load_typed({"v1": [(x, y, by_y[y]) for x, y in found["r"]], "v2": found["s"]})
+    warehouse.apply(insert={"r": [(-1, 0)]})  # rules are compiled at their first use
+    strict, right = [], True
+    for i in range(changes):
+        row = (rows + i, (i * 7919) % len(found["s"]))
+        peer.insert(row)
+        seconds, report = timed(lambda row=row: warehouse.apply(insert={"r": [row]}))  # type: ignore[misc]
+        strict.append(seconds)
+        right &= not report.reads and set(report.views["v1"].plus) == peer.rows_of(rows + i)
+    times, sizes = zip(*(timed(peer.recompute) for _ in range(repeats)), strict=True)
+    right &= sizes[0] == rows + changes
+    many = [(2 * rows + i, i % len(found["s"])) for i in range(rows // 100)]
+    bulk, report = timed(lambda: warehouse.apply(insert={"r": many}))
+    right &= not report.reads and len(report.views["v1"].plus) == len(many)
+    seconds, report = timed(lambda: warehouse.apply(insert={"s": [(0, -1)]}))
+    right &= report.waiting == ("v1",)  # nothing tells whether t(-1) holds, and there is no source
+    return Sized(rows, median(strict), bulk, seconds, median(times), right)
+
+
+def run(sizes: Sequence[int], changes: int, repeats: int) -> Iterator[Section]:
+    found = [measured(rows, changes, repeats) for rows in sorted(sizes)]
+    figures = [Figure(f"decide and maintain, {one.rows:,} rows stored", one.strict, one.recompute) for one in found]
+    figures += [
+        Figure(f"the same for {one.rows // 100:,} inserted rows, {one.rows:,} stored", one.bulk, one.recompute) for one in found
+    ]
+    figures += [Figure(f"decide that it takes a source, {one.rows:,} rows stored", one.open) for one in found]
+    yield Section(
+        "Self-maintenance: the compiled test as the stored views grow (HU97, Example 1.1)",
+        tuple(figures),
+        tuple(Check(f"{one.rows:,} rows: no source needed, the change is DuckDB's", one.right) for one in found),
+        (
+            "Ours: one row inserted into R; test, maintenance and application. Peer: the view evaluated from its sources.",
+            *(_growth(one, other) for one, other in pairwise(found)),
+        ),
+    )
+
+
+def _growth(one: Sized, other: Sized) -> str:
+    """The powers of the number of rows that the times grew by.
+
+    >>> _growth(Sized(10, 1.0, 1.0, 1.0, 0, True), Sized(1000, 10.0, 100.0, 1.0, 0, True))
+    'growth from 10 to 1,000 rows: one row inserted, time ~ rows^0.50; a hundredth inserted, time ~ rows^1.00'
+    """
+    single, bulk = (
+        log(after / before) / log(other.rows / one.rows) for before, after in ((one.strict, other.strict), (one.bulk, other.bulk))
+    )
+    sizes = f"growth from {one.rows:,} to {other.rows:,} rows"
+    return f"{sizes}: one row inserted, time ~ rows^{single:.2f}; a hundredth inserted, time ~ rows^{bulk:.2f}"

@@ -1,0 +1,40 @@
+"""Rows in data frames, where the other engines expect rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, count, lit, sum_distinct, xxhash64
+
+from rederive.engines.base import Bulk
+from rederive.engines.spark.sources import Types
+from rederive.engines.spark.types import columns, from_arrow
+from rederive.ir.terms import Row
+
+
+class DataRows(Bulk):
+    """The rows of a data frame, whose columns are in the relation's order."""
+
+    def __init__(self, data: DataFrame, types: Types, number: int | None = None) -> None:
+        self.data = data.toDF(*columns(types)) if types else data.select(lit(True).alias("c0"))
+        self.types = types
+        self._number = number
+
+    def __len__(self) -> int:
+        if self._number is None:
+            self._number = self.data.count()
+        return self._number
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        return from_arrow(self.data.toArrow(), self.types)
+
+    def digest(self) -> str:
+        hashes = self.data.select(xxhash64(*map(col, columns(self.types))).cast("decimal(38,0)").alias("h"))
+        (found,) = hashes.agg(count("h"), sum_distinct("h")).collect()
+        return f"{found[0]}:{found[1]}"

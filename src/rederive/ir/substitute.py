@@ -1,0 +1,47 @@
+"""Other terms in the place of a rule's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Rule
+from rederive.ir.terms import Call, Simple, Term, Variable
+
+Substitution = Mapping[str, Simple]
+
+
+def substituted(rule: Rule, values: Substitution) -> Rule:
+    """The rule with the given terms for the variables of these names, all at once.
+
+    >>> from rederive.ir.text import show_rule
+    >>> rule = Rule(Atom("p", (Variable("x"),)), (Atom("e", (Variable("x"), Variable("y"))),))
+    >>> show_rule(substituted(rule, {"x": Variable("y"), "y": Variable("x")}))
+    'p(y) :- e(y, x).'
+    """
+    head = _atom(rule.head, values)
+    return replace(rule, head=head, body=tuple(_literal(literal, values) for literal in rule.body))
+
+
+def _literal(literal: Literal, values: Substitution) -> Literal:
+    match literal:
+        case Atom():
+            return _atom(literal, values)
+        case Negation(atom):
+            return Negation(_atom(atom, values))
+        case Comparison():
+            return replace(literal, left=_term(literal.left, values), right=_term(literal.right, values))
+
+
+def _atom(atom: Atom, values: Substitution) -> Atom:
+    return replace(atom, terms=tuple(_simple(term, values) for term in atom.terms))
+
+
+def _term(term: Term, values: Substitution) -> Term:
+    if isinstance(term, Call):
+        return replace(term, arguments=tuple(_term(argument, values) for argument in term.arguments))
+    return _simple(term, values)
+
+
+def _simple(term: Simple, values: Substitution) -> Simple:
+    return values.get(term.name, term) if isinstance(term, Variable) else term

@@ -1,0 +1,164 @@
+"""Columns from outside as columns of a relation: for each a value, and the problem that keeps it from having one.
+
+Text and JSON mean what they mean in `lang.values`, whatever the session's time zone. Typed columns are widened, never narrowed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+from rederive.errors import SchemaMismatch
+from rederive.ir.rules import Column
+from rederive.ir.terms import Kind, Type
+from rederive.lake.types import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+
+_INTEGER: Final = r"^[+-]?[0-9]{1,40}$"
+_FLOAT: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
+_DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIMESTAMP: Final = rf"^{_DATE}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?$"
+_OFFSET: Final = r"(Z|[+-][0-9]{2}:[0-9]{2})$"
+_INTEGERS: Final = (spark_types.LongType, spark_types.IntegerType, spark_types.ShortType, spark_types.ByteType)
+_DIGITS: Final = {spark_types.ByteType: 3, spark_types.ShortType: 5, spark_types.IntegerType: 10, spark_types.LongType: 19}
+_FIRST, _LAST = "0001-01-01", "9999-12-31"
+
+
+class Converted(NamedTuple):
+    """A value of the column's type, and the reason why there is none; NULL has neither."""
+
+    value: SparkColumn
+    problem: SparkColumn
+
+
+def from_text(text: SparkColumn, column: Column) -> Converted:
+    """The value that a field of text stands for."""
+    value = _parsed(text, column.type)
+    if column.type.kind is Kind.SYMBOL:
+        return Converted(text, F.lit(None).cast("string"))
+    matching = text.rlike(_pattern(column.type))
+    value = F.when(matching, value)
+    return _checked(value, column, text.isNotNull() & value.isNull(), text)
+
+
+def _pattern(type: Type) -> str:
+    match type.kind:
+        case Kind.SYMBOL:
+            return ""
+        case Kind.NUMBER | Kind.UNSIGNED:
+            return _INTEGER
+        case Kind.FLOAT:
+            return _FLOAT
+        case Kind.BOOLEAN:
+            return "^(true|false)$"
+        case Kind.DATE:
+            return f"^{_DATE}$"
+        case Kind.TIMESTAMP:
+            return _TIMESTAMP
+        case Kind.DECIMAL:  # digits beyond the scale are zeros: nothing is rounded
+            return rf"^[+-]?([0-9]+(\.[0-9]{{0,{type.scale}}}0*)?|\.[0-9]{{1,{max(type.scale, 1)}}}0*)$"
+
+
+def _parsed(text: SparkColumn, type: Type) -> SparkColumn:
+    if type.kind is Kind.TIMESTAMP:
+        dated = F.when(F.length(text) == len(_FIRST), F.concat(text, F.lit("T00:00"))).otherwise(text)
+        return _utc(F.when(dated.rlike(_OFFSET), dated).otherwise(F.concat(dated, F.lit("Z"))).try_cast("timestamp"))
+    return text.try_cast(spark_type(type))
+
+
+def _utc(instant: SparkColumn) -> SparkColumn:
+    """An instant as the time that clocks in Greenwich show, in whatever zone the session is."""
+    return F.lit("1970-01-01").cast("timestamp_ntz") + (instant - F.lit("1970-01-01T00:00:00Z").cast("timestamp"))
+
+
+def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) -> Converted:
+    """A column of a typed source, widened to the column's type; refused where some of its values might not fit."""
+    if not _fits(found, column.type):
+        raise SchemaMismatch(
+            f"column '{column.name}' is {found.simpleString()}, which does not fit {column.type}",
+            hint="convert the column in the source, or declare another type",
+        )
+    widened = _utc(value) if isinstance(found, spark_types.TimestampType) else value.cast(spark_type(column.type))
+    return _checked(widened, column, F.lit(False), value)
+
+
+def _fits(found: spark_types.DataType, type: Type) -> bool:
+    match type.kind:
+        case Kind.SYMBOL:
+            return isinstance(found, spark_types.StringType)
+        case Kind.NUMBER:
+            return isinstance(found, _INTEGERS)
+        case Kind.UNSIGNED:
+            return isinstance(found, _INTEGERS) or (isinstance(found, spark_types.DecimalType) and _digits(found) <= (20, 0))
+        case Kind.FLOAT:
+            return isinstance(found, spark_types.DoubleType | spark_types.FloatType)
+        case Kind.BOOLEAN:
+            return isinstance(found, spark_types.BooleanType)
+        case Kind.DATE:
+            return isinstance(found, spark_types.DateType)
+        case Kind.TIMESTAMP:
+            return isinstance(found, spark_types.TimestampType | spark_types.TimestampNTZType)
+        case Kind.DECIMAL:
+            if not isinstance(found, spark_types.DecimalType | spark_types.IntegralType):
+                return False
+            whole, scale = _digits(found)
+            return whole <= type.precision - type.scale and scale <= type.scale
+
+
+def _digits(found: spark_types.DataType) -> tuple[int, int]:
+    """Digits before and after the point."""
+    if isinstance(found, spark_types.DecimalType):
+        return found.precision - found.scale, found.scale
+    return _DIGITS[type(found)], 0  # type: ignore[index]
+
+
+def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn, shown: SparkColumn) -> Converted:
+    refused = unreadable | F.coalesce(~_in_range(value, column.type), F.lit(False))
+    reason = F.concat(
+        F.lit(f"column '{column.name}': '"), F.substring(shown.cast("string"), 1, 60), F.lit(f"' is not a {column.type}")
+    )
+    return Converted(value, F.when(refused, reason))
+
+
+def _in_range(value: SparkColumn, type: Type) -> SparkColumn:
+    """Whether a value of Spark's type is one of ours: Spark's floats, dates and decimals reach further."""
+    match type.kind:
+        case Kind.UNSIGNED:
+            return value.between(F.lit(0), F.lit(str(2**64 - 1)).cast("decimal(20,0)"))
+        case Kind.FLOAT:
+            return ~F.isnan(value) & (F.abs(value) != F.lit(float("inf")))
+        case Kind.DATE:
+            return value.between(F.lit(_FIRST).cast("date"), F.lit(_LAST).cast("date"))
+        case Kind.TIMESTAMP:
+            return value.between(F.lit(_FIRST).cast("timestamp_ntz"), F.lit(f"{_LAST} 23:59:59.999999").cast("timestamp_ntz"))
+        case _:
+            return F.lit(True)
+
+
+def from_json(document: SparkColumn, column: Column) -> Converted:
+    """A field of a parsed JSON document: of the right JSON type first, and then what its text stands for."""
+    field = F.variant_get(document, f"$['{column.name}']", "variant")
+    text = F.variant_get(document, f"$['{column.name}']", "string")
+    kind = F.schema_of_variant(field)
+    null = F.is_variant_null(field) | field.isNull()
+    value, problem = from_text(F.when(~null, text), column)
+    reason = F.concat(F.lit(f"column '{column.name}': a JSON value of type "), F.lower(kind), F.lit(f" is not a {column.type}"))
+    return Converted(value, F.when(~null & ~kind.rlike(_json_kind(column.type)), reason).otherwise(problem))
+
+
+def _json_kind(type: Type) -> str:
+    match type.kind:
+        case Kind.SYMBOL | Kind.DATE | Kind.TIMESTAMP:
+            return "^STRING$"
+        case Kind.NUMBER | Kind.UNSIGNED:
+            return r"^(BIGINT|DECIMAL\(\d+,0\))$"
+        case Kind.FLOAT:
+            return r"^(BIGINT|DOUBLE|FLOAT|DECIMAL\(.*\))$"
+        case Kind.BOOLEAN:
+            return "^BOOLEAN$"
+        case Kind.DECIMAL:
+            return r"^(BIGINT|STRING|DECIMAL\(\d+,0\))$"

@@ -1,0 +1,239 @@
+"""Tables and files that somebody else wrote, as rows of a base relation: Parquet, CSV, JSON lines, JDBC and Delta.
+
+Everything is checked before the first row is handed on: that it is there, its columns, their types, each value, the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from rederive.engines.spark.bulk import DataRows
+from rederive.errors import (
+    DuplicateKey,
+    IllTypedRow,
+    MalformedInput,
+    MissingFile,
+    NotATable,
+    NullInKey,
+    RederiveError,
+    SchemaMismatch,
+    nearest,
+)
+from rederive.ir.rules import Relation
+from rederive.lake.convert import Converted, from_json, from_text, from_typed
+from rederive.lake.delta import exists, snapshot
+from rederive.lake.names import PRESENT, column_names
+from rederive.lake.types import rows_of, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RAW: Final = "value"
+_FAILURES: Final = (PySparkException, Py4JJavaError)
+_CSV: Final = {"header": "true", "mode": "FAILFAST", "enforceSchema": "false", "columnPruning": "false", "escape": '"'}
+
+
+class Format(Enum):
+    """Where rows can come from."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+    JDBC = "jdbc"
+    DELTA = "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A path, or a JDBC address; `options` are those of Spark's reader: `header`, `sep`, `dbtable`, `driver`, ..."""
+
+    format: Format
+    location: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_source(spark: SparkSession, source: Source, relation: Relation, *, nulls: bool = False) -> DataFrame:
+    """The rows of `source` as a set, with the columns of the relation's table.
+
+    With `nulls`, columns outside a declared key may lack a value. The source is read to be checked, and again to be used.
+    """
+    try:
+        converted = _OPENERS[source.format](spark, source, relation)
+        _check_values(converted, relation)
+        rows = _values(converted, relation)
+        _check_nulls(rows, relation, nulls)
+        _check_key(rows, relation)
+    except RederiveError as error:
+        raise error if error.place else error.at(source.location) from None
+    except _FAILURES as error:
+        raise MalformedInput(f"cannot be read as {source.format.value}: {_first_line(error)}").at(source.location) from None
+    return rows
+
+
+def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
+    """The rows of a data frame, as a set, its columns taken by name and checked."""
+    converted = _typed(frame, relation)
+    _check_values(converted, relation)
+    rows = _values(converted, relation)
+    _check_nulls(rows, relation, nulls=False)
+    return DataRows(rows, relation.types)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    return text.strip().splitlines()[0]
+
+
+# Opening: a frame with a pair of columns for each of the relation's, the value and the problem
+
+
+def _delta(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+    if snapshot(spark, source.location) is None:
+        raise NotATable("no Delta table", hint="give the folder that holds _delta_log")
+    return _typed(spark.read.format("delta").options(**source.options).load(source.location), relation)
+
+
+def _parquet(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+    _require(spark, source)
+    if snapshot(spark, source.location) is not None:
+        raise NotATable("a Delta table, not plain Parquet: its folder holds deleted rows too", hint="register it as delta")
+    return _typed(spark.read.options(**source.options).parquet(source.location), relation)
+
+
+def _jdbc(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+    reader = spark.read.format("jdbc").options(**source.options).option("url", source.location)
+    try:
+        return _typed(reader.load(), relation)
+    except _FAILURES as error:
+        raise NotATable(
+            f"the table cannot be opened: {_first_line(error)}",
+            hint="check url, dbtable, user, and the driver's jar in spark.jars",
+        ) from None
+
+
+def _csv(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+    """With `header` (the default), columns go by name; without, by position. A row of another width is refused.
+
+    A field with nothing in it, not even quotes, is NULL.
+    """
+    _require(spark, source)
+    options = {**_CSV, **source.options}
+    reader = spark.read.options(**options).option("inferSchema", "false").option("nullValue", "\0").option("emptyValue", "")
+    if options["header"] == "true":
+        _check_names(reader.csv(source.location).columns, relation)
+        frame = reader.csv(source.location)
+    else:
+        frame = reader.schema(", ".join(f"`{name}` string" for name in column_names(relation))).csv(source.location)
+    return _pairs(
+        frame, [from_text(F.col(_quoted(name)), c) for name, c in zip(_sources(frame, relation), relation.columns, strict=True)]
+    )
+
+
+def _json(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+    """A line is an object by column name, with no other names."""
+    _require(spark, source)
+    lines = spark.read.options(**source.options).text(source.location).where(F.trim(_RAW) != "")
+    document = F.try_parse_json(_RAW)
+    names = F.array(*(F.lit(column.name) for column in relation.columns))
+    surplus = F.array_except(F.json_object_keys(_RAW), names)
+    known = ", ".join(column.name for column in relation.columns)
+    shape = F.when(
+        document.isNull() | F.json_object_keys(_RAW).isNull(), F.concat(F.lit("not a JSON object: "), F.substring(_RAW, 1, 60))
+    )
+    shape = shape.when(F.size(surplus) > 0, F.concat(F.lit("unknown column '"), surplus[0], F.lit(f"'; known: {known}")))
+    return _pairs(lines, [Converted(F.lit(None), shape), *(from_json(document, column) for column in relation.columns)], 1)
+
+
+_OPENERS: Final[Mapping[Format, Callable[[SparkSession, Source, Relation], DataFrame]]] = {
+    Format.PARQUET: _parquet,
+    Format.CSV: _csv,
+    Format.JSON: _json,
+    Format.JDBC: _jdbc,
+    Format.DELTA: _delta,
+}
+
+
+def _require(spark: SparkSession, source: Source) -> None:
+    if not any(sign in source.location for sign in "*?[{") and not exists(spark, source.location):
+        raise MissingFile("no such path")
+
+
+def _typed(frame: DataFrame, relation: Relation) -> DataFrame:
+    _check_names(frame.columns, relation)
+    found = {f.name: f.dataType for f in frame.schema.fields}
+    names = _sources(frame, relation)
+    return _pairs(frame, [from_typed(F.col(_quoted(n)), found[n], c) for n, c in zip(names, relation.columns, strict=True)])
+
+
+def _sources(frame: DataFrame, relation: Relation) -> list[str]:
+    """For each of the relation's columns, the frame's column: by its own name, or by the name that its table gives it."""
+    stored = column_names(relation)
+    return [c.name if c.name in frame.columns else stored[i] for i, c in enumerate(relation.columns)]
+
+
+def _check_names(names: Sequence[str], relation: Relation) -> None:
+    stored = column_names(relation)
+    declared = [column.name for column in relation.columns]
+    for name, other in zip(declared, stored, strict=False):
+        if name not in names and other not in names:
+            raise SchemaMismatch(f"column '{name}' of relation '{relation.name}' is missing", hint=nearest(name, names))
+    if surplus := [name for name in names if name not in declared and name not in stored]:
+        raise SchemaMismatch(
+            f"relation '{relation.name}' has no column '{surplus[0]}'", hint=f"leave it out: {', '.join(declared)}"
+        )
+
+
+def _pairs(frame: DataFrame, converted: Sequence[Converted], ahead: int = 0) -> DataFrame:
+    """`v0, v1, ...` and the first problem. The `ahead` first pairs are no columns."""
+    values = [value.alias(f"v{i}") for i, (value, _) in enumerate(converted[ahead:])]
+    problems = [problem for _, problem in converted] or [F.lit(None)]
+    return frame.select(*values, F.coalesce(*problems, F.lit(None).cast("string")).alias("problem"))
+
+
+# Checking
+
+
+def _check_values(converted: DataFrame, relation: Relation) -> None:
+    problems = converted.where(F.col("problem").isNotNull()).select("problem").limit(1).collect()
+    if problems:
+        reason = problems[0]["problem"]
+        shape = reason.startswith(("not a JSON", "unknown column"))
+        raise (MalformedInput if shape else IllTypedRow)(f"relation '{relation.name}': {reason}")
+
+
+def _values(converted: DataFrame, relation: Relation) -> DataFrame:
+    if not relation.columns:
+        return converted.select(F.lit(True).alias(PRESENT)).distinct()
+    fields = schema_of(relation).fields
+    return converted.select(*(F.col(f"v{i}").alias(f.name, metadata=f.metadata) for i, f in enumerate(fields))).distinct()
+
+
+def _check_nulls(rows: DataFrame, relation: Relation, nulls: bool) -> None:
+    needed = relation.key if nulls else range(relation.arity)
+    for i in needed:
+        name, stored = relation.columns[i].name, column_names(relation)[i]
+        if not rows.where(F.col(_quoted(stored)).isNull()).isEmpty():
+            what = "which belongs to its key" if i in relation.key else "which must not be NULL"
+            raise NullInKey(f"relation '{relation.name}': a row has no value in column '{name}', {what}")
+
+
+def _check_key(rows: DataFrame, relation: Relation) -> None:
+    if not relation.key:
+        return
+    names = column_names(relation)
+    keys = [_quoted(names[i]) for i in relation.key]
+    twice = rows.groupBy(*keys).agg(F.count("*").alias("_rows")).where(F.col("_rows") > 1).limit(1).drop("_rows")
+    shared = rows.join(twice, [names[i] for i in relation.key], "left_semi").select(*map(_quoted, names)).limit(2)
+    if len(found := rows_of(shared.toArrow(), relation)) == 2:
+        raise DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], found[0], found[1])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

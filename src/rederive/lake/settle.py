@@ -1,0 +1,200 @@
+"""Settling: a lake is brought to a version, once, by the changes of all versions that it does not have yet.
+
+Each table is brought there by one commit, which the table remembers; at the end the version is written down in `state/settled`.
+Whoever is killed on the way starts again, with the same versions or with more: a table takes only what it lacks.
+A reader that must see all tables at one version reads each as of `settled(lake)`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow
+
+from rederive.errors import SchemaMismatch
+from rederive.faults import passing
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import NUMBER, Row
+from rederive.lake.names import folder_name
+from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
+from rederive.lake.types import arrow_table, dataframe, frame_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
+
+
+class Changed(Protocol):
+    """The rows that entered and left one relation."""
+
+    @property
+    def relation(self) -> Relation: ...
+    @property
+    def plus(self) -> Sequence[Row]: ...
+    @property
+    def minus(self) -> Sequence[Row]: ...
+
+
+class Version(Protocol):
+    """One version: net base changes and exact view changes, as rows; a journal's entries are such.
+
+    `staged`: a folder with more of them, too many for rows: `base/<relation>` and `changes/<view>`, Parquet with the columns of a
+    change table.
+    """
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def base(self) -> Sequence[Changed]: ...
+    @property
+    def views(self) -> Sequence[Changed]: ...
+    @property
+    def staged(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The relations of a lake: which are base, which are monitored, and which of the views are kept as tables too."""
+
+    base: Sequence[Relation]
+    views: Sequence[Relation]
+    materialized: Collection[str] = ()
+
+
+def settled(lake: Lake) -> int:
+    """The last version to which all tables were brought; 0 where there is none."""
+    return lake.written(Area.STATE, SETTLED.name) or 0
+
+
+def settle(lake: Lake, tables: Tables, versions: Sequence[Version]) -> int:
+    """Bring every table to the last of `versions`, which follow one another; the version to which the lake is settled then."""
+    done = settled(lake)
+    if not versions or versions[-1].number <= done:
+        return done
+    last = versions[-1].number
+    with _staging(lake) as folder:
+        for relation, write in _writes(lake, tables, versions, folder):
+            write(relation)
+            passing("lake.settle:table")
+    passing("lake.settle:tables")
+    _write_down(lake, last)
+    passing("lake.settle:after")
+    return last
+
+
+def _write_down(lake: Lake, version: int) -> None:
+    lake.create(Area.STATE, SETTLED)
+    none, one = (dataframe(lake.spark, SETTLED, rows) for rows in ([], [(version,)]))
+    lake.apply(Area.STATE, SETTLED, none, one, version)
+
+
+Write = Callable[[Relation], None]
+
+
+def _writes(lake: Lake, tables: Tables, versions: Sequence[Version], folder: str | None) -> Iterator[tuple[Relation, Write]]:
+    """For each table that changes, what brings it to the last version."""
+    last = versions[-1].number
+    for relation in tables.base:
+        if (changes := _changes(lake, Area.BASE, relation, versions, folder)) is not None:
+            yield relation, _applying(lake, Area.BASE, changes, last)
+    for relation in tables.views:
+        if (changes := _changes(lake, Area.CHANGES, relation, versions, folder)) is not None:
+            yield relation, _appending(lake, changes, last)
+            if relation.name in tables.materialized:
+                yield relation, _applying(lake, Area.VIEWS, changes, last)
+
+
+def _applying(lake: Lake, area: Area, changes: DataFrame, last: int) -> Write:
+    def write(relation: Relation) -> None:
+        lake.create(area, relation)
+        lake.apply_changes(area, relation, changes, last)
+
+    return write
+
+
+def _appending(lake: Lake, changes: DataFrame, last: int) -> Write:
+    def write(relation: Relation) -> None:
+        lake.create(Area.CHANGES, relation)
+        lake.append_changes(relation, changes, last)
+
+    return write
+
+
+# The changes of one relation over all versions
+
+
+def _changes(lake: Lake, area: Area, relation: Relation, versions: Sequence[Version], folder: str | None) -> DataFrame | None:
+    """A frame like the relation's change table; None where no version changes it."""
+    schema = change_schema(relation)
+    frames = [
+        lake.spark.read.schema(schema).parquet(path)
+        for version in versions
+        if version.staged is not None and (path := staged_path(version.staged, area, relation.name)) and lake.has(path)
+    ]
+    table = _rows(area, relation, versions)
+    if table.num_rows:
+        frames.append(frame_of(lake.spark, table, schema, folder))
+    if not frames:
+        return None
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+def staged_path(folder: str, area: Area, name: str) -> str:
+    """Where a bulk version keeps the changes of one relation.
+
+    >>> staged_path("/lake/_staged/7", Area.CHANGES, "Closure")
+    '/lake/_staged/7/changes/-43losure'
+    """
+    return f"{folder}/{area.value}/{folder_name(name)}"
+
+
+def _rows(area: Area, relation: Relation, versions: Sequence[Version]) -> pyarrow.Table:
+    rows: list[Row] = []
+    numbers: list[int] = []
+    signs: list[str] = []
+    for version in versions:
+        for sign, found in _signed(version.base if area is Area.BASE else version.views, relation):
+            rows += found
+            numbers += [version.number] * len(found)
+            signs += [sign] * len(found)
+    table = arrow_table(relation, rows)
+    own = {VERSION: pyarrow.array(numbers, pyarrow.int64()), CHANGE: pyarrow.array(signs, pyarrow.string())}
+    own[COUNT] = pyarrow.array([1] * len(rows), pyarrow.int64())
+    return pyarrow.table([*own.values(), *table.columns], names=[*own, *table.column_names])
+
+
+def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[str, Sequence[Row]]]:
+    for change in changed:
+        if change.relation.name != relation.name:
+            continue
+        if change.relation.columns != relation.columns:
+            raise SchemaMismatch(
+                f"relation '{relation.name}' had other columns when these changes were made",
+                hint="settle before columns change",
+            )
+        yield MINUS, change.minus
+        yield PLUS, change.plus
+
+
+@contextmanager
+def _staging(lake: Lake) -> Iterator[str | None]:
+    """A folder for rows that are many, where this process and every worker see the lake's root as a local folder."""
+    if not Path(lake.root).is_absolute() or not (lake.spark.sparkContext.master or "").startswith("local"):
+        yield None
+        return
+    Path(lake.root).mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="_rows-", dir=lake.root)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

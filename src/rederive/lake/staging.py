@@ -1,0 +1,69 @@
+"""Changes of a version that are too many for a journal: written beside the tables first, applied to them once it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from rederive.engines.spark.bulk import DataRows
+from rederive.faults import passing
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+from rederive.lake.delta import remove
+from rederive.lake.names import column_names
+from rederive.lake.settle import staged_path
+from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake
+from rederive.lake.types import collect, dataframe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STAGED: Final = "_staged"
+
+
+def staging(lake: Lake, version: int) -> str:
+    """The folder of a version's changes."""
+    return f"{lake.root}/{STAGED}/{version}"
+
+
+def stage(
+    lake: Lake,
+    version: int,
+    area: Area,
+    relation: Relation,
+    gone: Iterable[Collection[Row]],
+    came: Iterable[Collection[Row]],
+) -> None:
+    """Write what leaves and enters one relation. Written twice is written once: the folder is emptied first."""
+    place = staged_path(staging(lake, version), area, relation.name)
+    remove(lake.spark, place)
+    for sign, parts in ((MINUS, gone), (PLUS, came)):
+        for rows in parts:
+            if len(rows):
+                _signed(frame(lake, relation, rows), version, sign).write.mode("append").parquet(place)
+                passing("lake.stage:part")
+
+
+def unstage(lake: Lake, version: int | None = None) -> None:
+    """Remove what was staged for a version, or for any."""
+    remove(lake.spark, staging(lake, version) if version is not None else f"{lake.root}/{STAGED}")
+
+
+def version_rows(lake: Lake, relation: Relation, version: int, sign: str) -> list[Row]:
+    """The rows that one version put into a view, or took out of it, from its change table."""
+    table = lake.read(Area.CHANGES, relation).where((F.col(VERSION) == version) & (F.col(CHANGE) == sign))
+    return collect(table.drop(VERSION, CHANGE, COUNT), relation)
+
+
+def frame(lake: Lake, relation: Relation, rows: Collection[Row]) -> DataFrame:
+    """Rows, wherever they are, as a frame with the columns of the relation's table."""
+    if isinstance(rows, DataRows) and relation.columns:
+        return rows.data.toDF(*column_names(relation))
+    return dataframe(lake.spark, relation, rows)
+
+
+def _signed(rows: DataFrame, version: int, sign: str) -> DataFrame:
+    own = (F.lit(version).cast("long").alias(VERSION), F.lit(sign).alias(CHANGE), F.lit(1).cast("long").alias(COUNT))
+    return rows.select(*own, *(F.col(f"`{name}`") for name in rows.columns))

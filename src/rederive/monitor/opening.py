@@ -1,0 +1,49 @@
+"""What a database is put together from. Spark is imported when something needs it: nothing else starts a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rederive.engines.auto import AutoEngine
+from rederive.engines.base import Engine
+from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.resident.fixpoint import Limits
+from rederive.monitor.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rederive.monitor.lakeside import Lakeside
+
+
+def make_engine(name: str, limits: Limits | None, spark: SparkSession | None) -> Engine:
+    """The engine of that name; `auto` starts Spark when it moves there."""
+
+    def on_spark() -> Engine:
+        from rederive.engines.spark.engine import SparkEngine
+        from rederive.lake.session import spark_session
+
+        return SparkEngine(spark or spark_session(), limits)
+
+    match name:
+        case "resident":
+            return ResidentEngine(limits)
+        case "spark":
+            return on_spark()
+        case _:
+            return AutoEngine(limits or Limits(), on_spark)
+
+
+def lakeside(store: Store, root: str | Path, spark: SparkSession | None) -> Lakeside:
+    """The lake of a store."""
+    from rederive.lake.session import spark_session
+    from rederive.lake.tables import Lake
+    from rederive.monitor.lakeside import Lakeside
+
+    return Lakeside(Lake(spark_session(spark), _absolute(str(root))), store.journal)
+
+
+def _absolute(root: str) -> str:
+    """A local path is made absolute, as Spark's workers have other working folders."""
+    return root if "://" in root else str(Path(root).absolute())

@@ -1,0 +1,221 @@
+"""Views as unions of conjunctive queries over base relations: the classes that HU97 decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from math import prod
+from typing import Final
+
+from rederive.analysis.graph import components
+from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Operator, Program, Rule, literal_variables
+from rederive.ir.terms import Call, Constant, Simple, Term, Variable
+
+MAX_RULES: Final = 64  # of one view, after the views that it reads are unfolded
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`head :- body`: one conjunctive query over base relations, with equality only."""
+
+    head: Atom
+    body: tuple[Atom, ...]
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Those of the body, each once, in the order they occur."""
+        return tuple(dict.fromkeys(v for atom in self.body for v in literal_variables(atom)))
+
+    @property
+    def hidden(self) -> tuple[Variable, ...]:
+        """The variables that the head projects out."""
+        shown = set(literal_variables(self.head))
+        return tuple(v for v in self.variables if v not in shown)
+
+
+class Class(Enum):
+    """What is known about a view's self-maintainability, by the form of its definition."""
+
+    PLAIN = "conjunctive, without projection"  # HU97 sections 3 to 5: a compiled test
+    PROJECTION = "conjunctive, with projection"  # 6.1: a bounded search
+    UNION = "a union of conjunctive queries"  # 6.2: a bounded search
+    OTHER = "more than conjunctive queries"  # no method: everything is read
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A stored view, its queries over base relations, and the base relations that it depends on."""
+
+    name: str
+    kind: Class
+    queries: tuple[Query, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def query(self) -> Query:
+        """The only query of a plain view."""
+        (query,) = self.queries
+        return query
+
+
+def stored_views(program: Program) -> tuple[View, ...]:
+    """The stored views of a program: those declared so, or else the monitored views that read a remote relation.
+
+    >>> from rederive.lang import compile_program
+    >>> views = stored_views(compile_program('''
+    ...     .decl r(x: number, y: number)  .decl s(y: number)  .remote r, s
+    ...     .decl v(x: number, y: number)  v(x, y) :- r(x, y), s(y).
+    ...     .decl w(x: number)             w(x) :- v(x, _).
+    ... '''))
+    >>> [(view.name, view.kind.name, view.sources) for view in views]
+    [('v', 'PLAIN', ('r', 's')), ('w', 'PROJECTION', ('r', 's'))]
+    """
+    remote = {declared.relation for declared in program.remotes}
+    read = base_relations(program)
+    chosen = program.stored or [name for name in program.monitored if remote & set(read[name])]
+    unfolding = _Unfolding(program)
+    return tuple(_view(name, unfolding.queries(name), read[name]) for name in chosen)
+
+
+def base_relations(program: Program) -> dict[str, tuple[str, ...]]:
+    """The base relations that each view depends on, in the order of their declaration."""
+    found: dict[str, set[str]] = {name: {name} for name in program.bases}
+    for component in components(program):
+        read = {name for d in component.definitions for name in _read(d)} - set(component.relations)
+        for relation in component.relations:
+            found[relation] = {base for name in read for base in found[name]}
+    return {name: tuple(base for base in program.bases if base in found[name]) for name in found}
+
+
+def _read(definition: Rule | Aggregate) -> Iterator[str]:
+    match definition:
+        case Aggregate():
+            yield definition.source
+        case Rule(_, body):
+            for literal in body:
+                if not isinstance(literal, Comparison):
+                    yield literal.relation if isinstance(literal, Atom) else literal.atom.relation
+
+
+def _view(name: str, queries: tuple[Query, ...] | None, sources: tuple[str, ...]) -> View:
+    if not queries:
+        return View(name, Class.OTHER, (), sources)
+    if len(queries) > 1:
+        return View(name, Class.UNION, queries, sources)
+    return View(name, Class.PROJECTION if queries[0].hidden else Class.PLAIN, queries, sources)
+
+
+class _Unfolding:
+    """Views on views become queries over base relations, by putting the rules of a view in its place."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[str, tuple[Query, ...] | None] = {}
+        for component in components(program):
+            for name in component.relations:
+                self._known[name] = None if component.recursive else self._defined(name)
+
+    def queries(self, name: str) -> tuple[Query, ...] | None:
+        """The view's queries; None where it is more than a union of conjunctive ones."""
+        return self._known[name]
+
+    def _defined(self, name: str) -> tuple[Query, ...] | None:
+        found: dict[Query, None] = {}
+        for definition in self._program.definitions_of(name):
+            queries = self._unfolded(definition) if isinstance(definition, Rule) else None
+            if queries is None:
+                return None
+            found.update(dict.fromkeys(queries))
+            if len(found) > MAX_RULES:
+                return None
+        return tuple(found)
+
+    def _unfolded(self, rule: Rule) -> list[Query] | None:
+        """One query for each choice of a rule for every view in the body; None where a literal has no place in a query."""
+        if not rule.body or any(not isinstance(literal, Atom) and not _equation(literal) for literal in rule.body):
+            return None
+        inner = [self._known[a.relation] for a in rule.body if isinstance(a, Atom) and a.relation in self._known]
+        choices = [queries for queries in inner if queries is not None]
+        if len(choices) < len(inner) or prod(map(len, choices)) > MAX_RULES:
+            return None
+        combined = (self._combined(rule, chosen) for chosen in product(*choices))
+        return [query for query in combined if query is not None]
+
+    def _combined(self, rule: Rule, chosen: Sequence[Query]) -> Query | None:
+        """The rule with these queries in place of its views; None where the constants contradict each other."""
+        body: list[Atom] = []
+        pairs: list[tuple[Term, Term]] = [(e.left, e.right) for e in rule.body if isinstance(e, Comparison)]
+        queries = iter(chosen)
+        for i, literal in enumerate(rule.body):
+            if isinstance(literal, Atom) and literal.relation in self._known:
+                inner = _renamed(next(queries), str(i))
+                pairs += zip(inner.head.terms, literal.terms, strict=True)
+                body += inner.body
+            elif isinstance(literal, Atom):
+                body.append(literal)
+        bindings = unified(pairs)
+        if bindings is None:
+            return None
+        unique = dict.fromkeys(substituted(atom, bindings) for atom in body)
+        return _tidy(Query(substituted(rule.head, bindings), tuple(unique)))
+
+
+def _equation(literal: Comparison | Negation) -> bool:
+    """Whether a test only says that two simple terms are equal."""
+    return (
+        isinstance(literal, Comparison)
+        and literal.operator is Operator.EQ
+        and all(isinstance(side, Variable | Constant) for side in (literal.left, literal.right))
+    )
+
+
+def _renamed(query: Query, mark: str) -> Query:
+    names: dict[Variable, Simple] = {v: Variable(f"{v.name}.{mark}") for v in (*query.variables, *literal_variables(query.head))}
+    return Query(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
+
+
+def _tidy(query: Query) -> Query:
+    """The variables by short names that a reader knows: as written where that is unique, numbered where not."""
+    names: dict[Variable, Simple] = {}
+    taken: set[str] = set()
+    for variable in query.variables:
+        stem = variable.name.split(".")[0]
+        stem = f"u{stem}" if stem[0].isdigit() else stem
+        name = next(n for n in (stem, *(f"{stem}{i}" for i in range(1, len(query.variables) + 1))) if n not in taken)
+        taken.add(name)
+        names[variable] = Variable(name)
+    return Query(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
+
+
+def unified(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None:
+    """The most general substitution that makes each pair equal; None where two constants differ.
+
+    >>> x, y = Variable("x"), Variable("y")
+    >>> unified([(x, y)])
+    {Variable(name='x'): Variable(name='y')}
+    """
+    bindings: dict[Variable, Simple] = {}
+
+    def find(term: Term) -> Simple:
+        assert not isinstance(term, Call)
+        while isinstance(term, Variable) and term in bindings:
+            term = bindings[term]
+        return term
+
+    for left, right in pairs:
+        one, other = find(left), find(right)
+        if isinstance(one, Constant) and isinstance(other, Constant):
+            if one != other:
+                return None
+        elif one != other:
+            source, target = (one, other) if isinstance(one, Variable) else (other, one)
+            assert isinstance(source, Variable)
+            bindings[source] = target
+    return {variable: find(variable) for variable in bindings}
+
+
+def substituted(atom: Atom, bindings: Mapping[Variable, Simple]) -> Atom:
+    """The atom with variables replaced; those that are not bound stay."""
+    return Atom(atom.relation, tuple(bindings.get(t, t) if isinstance(t, Variable) else t for t in atom.terms), span=atom.span)

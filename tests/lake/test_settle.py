@@ -1,0 +1,119 @@
+"""Settling brings every table to a version exactly once, wherever it was stopped before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rederive.errors import SchemaMismatch
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import NUMBER, SYMBOL, Row
+from rederive.lake import settle as module
+from rederive.lake.settle import Tables, settle, settled, staged_path
+from rederive.lake.storage import LakeStorage
+from rederive.lake.tables import Area, Lake, change_schema
+from rederive.lake.types import collect, dataframe
+from tests.lake import witness
+
+EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
+REACH = Relation("reach.view", EDGE.columns)
+TABLES = Tables((EDGE,), (REACH,), {"reach.view"})
+
+
+@dataclass(frozen=True)
+class Change:
+    relation: Relation
+    plus: tuple[Row, ...] = ()
+    minus: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True)
+class Committed:
+    number: int
+    base: tuple[Change, ...] = ()
+    views: tuple[Change, ...] = ()
+    staged: str | None = field(default=None)
+
+
+AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
+VERSIONS = (
+    Committed(1, (Change(EDGE, (AB, BC)),), (Change(REACH, (AB, BC, ("a", "c"))),)),
+    Committed(2),
+    Committed(3, (Change(EDGE, (CD,), (AB,)),), (Change(REACH, (CD, ("b", "d")), (AB, ("a", "c"))),)),
+    Committed(4, (Change(EDGE, (AB,)),), (Change(REACH, (AB, ("a", "c"), ("a", "d"))),)),
+)
+BASE = [AB, BC, CD]
+VIEW = [AB, ("a", "c"), ("a", "d"), BC, ("b", "d"), CD]
+CHANGES = sorted(
+    (version.number, sign, 1, *row)
+    for version in VERSIONS
+    for change in version.views
+    for sign, rows in (("plus", change.plus), ("minus", change.minus))
+    for row in rows
+)
+
+
+class Stopped(Exception):
+    pass
+
+
+def check(lake: Lake) -> None:
+    assert settled(lake) == 4
+    assert witness.rows(lake.path(Area.BASE, "edge")) == BASE
+    assert witness.rows(lake.path(Area.VIEWS, "reach.view")) == VIEW
+    assert sorted(witness.rows(lake.path(Area.CHANGES, "reach.view"))) == CHANGES
+
+
+@pytest.mark.parametrize("stop", [2, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 3, 4, 5))])
+def test_stopped_anywhere_and_begun_again_with_more(lake: Lake, monkeypatch: pytest.MonkeyPatch, stop: int) -> None:
+    passed: list[str] = []
+
+    def passing(point: str) -> None:
+        passed.append(point)
+        if len(passed) == stop:
+            raise Stopped
+
+    monkeypatch.setattr(module, "passing", passing)
+    with pytest.raises(Stopped):
+        settle(lake, TABLES, VERSIONS[:3])
+    expected = ["lake.settle:table"] * 3 + ["lake.settle:tables", "lake.settle:after"]
+    assert passed == expected[:stop]
+    assert settled(lake) == (3 if stop == 5 else 0)
+    assert settle(lake, TABLES, VERSIONS) == 4
+    check(lake)
+    assert settle(lake, TABLES, VERSIONS) == 4
+    assert not list(Path(lake.root).glob("_rows-*"))
+
+
+def test_staged_changes_of_a_bulk_version(lake: Lake, tmp_path: Path) -> None:
+    staged = str(tmp_path / "staged")
+    last = VERSIONS[3]
+    for area, change in ((Area.BASE, last.base[0]), (Area.CHANGES, last.views[0])):
+        rows = [(4, "plus", 1, *row) for row in change.plus]
+        frame = lake.spark.createDataFrame(rows, change_schema(change.relation))
+        frame.write.parquet(staged_path(staged, area, change.relation.name))
+    settle(lake, TABLES, (*VERSIONS[:3], Committed(4, staged=staged)))
+    check(lake)
+
+
+def test_other_columns_are_refused(lake: Lake) -> None:
+    other = Relation("edge", (Column("x", SYMBOL), Column("n", NUMBER)))
+    with pytest.raises(SchemaMismatch, match="had other columns when these changes were made"):
+        settle(lake, TABLES, (Committed(1, (Change(other, (("a", 1),)),)),))
+    assert settled(lake) == 0
+
+
+def test_an_engine_keeps_its_relations_in_a_lake(lake: Lake) -> None:
+    storage = LakeStorage(lake, {"edge"})
+    none, ab, bc = (dataframe(lake.spark, EDGE, rows) for rows in ([], [AB], [BC]))
+    storage.write(EDGE, ab)
+    storage.write(REACH, ab)
+    for _ in range(2):
+        LakeStorage(lake, {"edge"}).apply({"edge": (ab, bc), "reach.view": (none, bc)}, 1)
+    assert collect(storage.read(EDGE), EDGE) == [BC]
+    assert sorted(collect(storage.read(REACH), REACH)) == [AB, BC]
+    assert witness.rows(lake.path(Area.BASE, "edge")) == [BC]
+    storage.drop("edge")
+    assert lake.declaration(Area.BASE, "edge") is None

@@ -1,0 +1,84 @@
+"""Non-linear closures in linear form, and closures in the form that a binding asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+import rederive
+from rederive.analysis.closure import Form
+from rederive.ir.text import show_definition, show_rule
+from rederive.lang import compile_program
+from rederive.maintain.linear import closures, form_for, in_form, linearised
+
+DECLARED = """
+.decl e(x: symbol, y: symbol) .decl f(x: symbol, y: symbol) .decl p(x: symbol, y: symbol)
+.decl g(a: symbol, b: symbol, c: symbol, d: symbol) .decl w(a: symbol, b: symbol, c: symbol, d: symbol)
+"""
+STEP = "p(x, y) :- e(x, y)."
+TWICE = "p(x, y) :- p(x, z), p(z, y)."
+WIDE = "w(a, b, c, d) :- g(a, b, c, d). w(a, b, c, d) :- w(a, b, u, v), w(u, v, c, d)."
+
+
+def linear(rules: str) -> list[str]:
+    program = linearised(compile_program(DECLARED + rules))
+    return [show_definition(definition, program) for definition in program.definitions]
+
+
+def test_a_relation_of_steps_serves_as_it_is() -> None:
+    assert linear(STEP + TWICE) == ["p(x, y) :- e(x, y).", "p(x, y) :- e(x, z), p(z, y)."]
+    assert linear(WIDE) == ["w(a, b, c, d) :- g(a, b, c, d).", "w(a, b, c, d) :- g(a, b, u, v), w(u, v, c, d)."]
+
+
+def test_other_exit_rules_define_the_step() -> None:
+    assert linear('p(x, y) :- e(y, x). p("a", "b").' + TWICE) == [
+        "p.step(x, y) :- e(y, x).",
+        'p.step("a", "b").',
+        "p(x, y) :- p.step(x, y).",
+        "p(x, y) :- p.step(x, z), p(z, y).",
+    ]
+
+
+def test_a_rule_that_stands_there_twice_is_one() -> None:
+    """Found by changing definitions: a rule may be added again."""
+    assert linear(STEP + TWICE + TWICE) == linear(STEP + TWICE)
+    db = rederive.open()
+    db.define(DECLARED + STEP + TWICE)
+    db.load("e", [("a", "b"), ("b", "c")])
+    assert db.add_rule(TWICE).changes == {}
+    assert db.rows("p") == [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+@pytest.mark.parametrize(
+    "rules", [STEP + "p(x, y) :- e(x, z), p(z, y).", STEP + "p(x, y) :- p(x, z), e(z, y).", STEP + TWICE[:-1] + ", x != y."]
+)
+def test_everything_else_is_left_as_it_is(rules: str) -> None:
+    program = compile_program(DECLARED + rules)
+    assert linearised(program) == program
+
+
+@pytest.mark.parametrize(
+    ("bound", "form"), [((0, 1), Form.LEFT), ((0, 1, 2), Form.LEFT), ((2, 3), Form.RIGHT), ((0, 2), Form.RIGHT), ((), Form.RIGHT)]
+)
+def test_the_form_that_carries_a_half_along(bound: tuple[int, ...], form: Form) -> None:
+    closure = closures(linearised(compile_program(DECLARED + WIDE)))["w"]
+    assert form_for(closure, bound) is form
+
+
+def test_the_other_form_of_a_step_of_joins_under_names_of_its_own() -> None:
+    rules = "p(x, y) :- e(x, z), f(z, y). p(x, y) :- p(x, z), e(z, u), f(u, y)."
+    closure = closures(compile_program(DECLARED + rules))["p"]
+    assert [show_rule(rule) for rule in in_form(closure, Form.RIGHT)] == [
+        "p(x, y) :- e(x, z), f(z, y).",
+        "p(x, y) :- e(x, z), f(z, z_), p(z_, y).",
+    ]
+    assert in_form(closure, Form.LEFT) == (*closure.exits, *closure.recursive)
+
+
+def test_steps_of_joins_asked_by_either_end() -> None:
+    """Found: a bitmap that was narrowed before the loops went to several rows at once."""
+    db = rederive.open(strategy="on_demand")
+    db.define(DECLARED + "p(x, y) :- e(x, u), f(u, y). p(x, y) :- e(x, u), f(u, z), p(z, y).")
+    db.load("e", [("a", "a"), ("b", "b")])
+    db.load("f", [("a", "a"), ("a", "b"), ("b", "a")])
+    assert db.rows("p", y="b") == [("a", "b"), ("b", "b")]
+    assert db.rows("p", x="b") == [("b", "a"), ("b", "b")]
