@@ -6,9 +6,12 @@ import pytest
 
 import rederive
 from rederive.analysis.closure import Form
+from rederive.analysis.graph import components
+from rederive.ir.rules import Rule
 from rederive.ir.text import show_definition, show_rule
 from rederive.lang import compile_program
-from rederive.maintain.linear import closures, form_for, in_form, linearised
+from rederive.maintain.linear import behind_step, closures, form_for, in_form, linearised
+from rederive.maintain.materialized import insertion_rules
 
 DECLARED = """
 .decl e(x: symbol, y: symbol) .decl f(x: symbol, y: symbol) .decl p(x: symbol, y: symbol)
@@ -72,6 +75,29 @@ def test_the_other_form_of_a_step_of_joins_under_names_of_its_own() -> None:
         "p(x, y) :- e(x, z), f(z, z_), p(z_, y).",
     ]
     assert in_form(closure, Form.LEFT) == (*closure.exits, *closure.recursive)
+
+
+@pytest.mark.parametrize("recursive", ["e(x, z), p(z, y)", "p(x, z), e(z, y)"])
+def test_a_new_step_is_followed_where_its_own_pair_is_new(recursive: str) -> None:
+    program = compile_program(DECLARED + STEP + f"p(x, y) :- {recursive}.")
+    (component,) = components(program)
+    rules = [m for rule in component.definitions if isinstance(rule, Rule) for m in insertion_rules(rule)]
+    changed = [show_rule(n.rule) for m in rules if (n := behind_step(closures(program)["p"], m)) != m]
+    pair, step = (
+        ("p^ins(x, z)", "e^ins(x, z), p^new(z, y)") if recursive[0] == "e" else ("p^ins(z, y)", "p^new(x, z), e^ins(z, y)")
+    )
+    assert changed == [f"p^ins(x, y) :- {pair}, {step}."]
+
+
+@pytest.mark.parametrize("rules", [STEP + TWICE, STEP + "p(x, y) :- p(x, z), e(z, y)."])
+def test_a_step_between_places_that_are_connected_is_one_question(rules: str) -> None:
+    db = rederive.open(strategy="on_demand")
+    db.define(DECLARED + rules)
+    db.load("e", [("a", "b"), ("b", "c"), *((f"to{i}", "a") for i in range(300)), *(("c", f"from{i}") for i in range(300))])
+    with db.transaction() as tx:
+        tx.insert("e", [("a", "c")])
+    assert not tx.result.changes
+    assert tx.result.touched < 10
 
 
 def test_steps_of_joins_asked_by_either_end() -> None:

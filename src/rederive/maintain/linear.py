@@ -19,9 +19,10 @@ from dataclasses import replace
 
 from rederive.analysis.closure import Closure, Form, closure_of
 from rederive.analysis.graph import components
-from rederive.ir.rules import Atom, Definition, Program, Relation, Rule, defines, literal_variables
+from rederive.ir.rules import Atom, Definition, Program, Relation, Rule, Variant, defines, literal_variables
 from rederive.ir.substitute import substituted
 from rederive.ir.terms import Variable
+from rederive.maintain.program import MaintenanceRule
 
 
 def linearised(program: Program) -> Program:
@@ -67,6 +68,22 @@ def in_form(closure: Closure, form: Form) -> tuple[Rule, ...]:
         return (*closure.exits, *closure.recursive)
     assert closure.form is not Form.NONLINEAR, "linearise the program first"
     return (*closure.exits, *(_recursive(closure, rule, form) for rule in closure.exits))
+
+
+def behind_step(closure: Closure, m: MaintenanceRule) -> MaintenanceRule:
+    """An insertion rule of a closure that starts from a new step, started from that step's own pair instead, where it is new too.
+
+        p^ins(X, Y) :- step^ins(X, Z), p^new(Z, Y).      becomes      p^ins(X, Y) :- p^ins(X, Z), step^ins(X, Z), p^new(Z, Y).
+
+    If (X, Z) is no insertion, X reaches Z without the new steps; whatever Z reaches newly comes to X along those.
+    """
+    match m.rule.head.variant, closure.form, m.rule.body:
+        case Variant.INS, Form.RIGHT | Form.LEFT, (Atom() as one, Atom() as two) if closure.step is not None:
+            step, pair = (one, two) if closure.form is Form.RIGHT else (two, one)
+            if step.variant is Variant.INS and step.relation == closure.step and pair.relation == closure.relation:
+                found = replace(step, relation=closure.relation)
+                return replace(m, rule=replace(m.rule, body=(found, *m.rule.body)), drivers=(0,))
+    return m
 
 
 def _recursive(closure: Closure, exit_rule: Rule, form: Form) -> Rule:

@@ -4,16 +4,16 @@
     p(x, y) :- step(x, z), p(z, y).        y is given: the right-linear form, backwards
 
 The ends of a walk that is done are complete: a later walk that meets its start takes them in whole and goes no further there.
-A question with both ends given is answered from either side. It walks from x, whose ends the next y may share; but where other x
-asked for the same y before, it walks back from y instead, no further than the walks from those x went: whichever side there are
-fewer of is soon complete, at no more than twice its cost. Without any end given, the rules are evaluated.
+A question with both ends given is answered from either side. It walks from x until it has come to one step before y; the next
+question for x walks on to all its ends. But where other x asked for the same y before, it walks back from y, no further than the
+walks from those x went: whichever side there are fewer of is soon complete, at no more than twice its cost. Without any end
+given, the rules are evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from pyroaring import BitMap
 
@@ -37,32 +37,42 @@ class Walk:
     meter: Meter
     ahead: Callable[[Leaf], None] | None = None
     complete: dict[int, Leaf] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
 
     def ends(self, start: int) -> Leaf:
-        found = self.within(start, inf)
-        assert found is not None
-        return found
+        return self._walk(start)
 
-    def within(self, start: int, most: float) -> Leaf | None:
+    def within(self, start: int, most: int) -> Leaf | None:
         """The ends, or None where there are more than that, unless they are known."""
-        found = self.complete.get(start)
-        if found is None and (found := self._walk(start, most)) is not None:
-            self.complete[start] = found
-        return found
+        if start in self.complete or most:
+            self._walk(start, lambda reached: len(reached) > most)
+        return self.complete.get(start)
 
-    def _walk(self, start: int, most: float) -> Leaf | None:
+    def towards(self, start: int, wanted: Sequence[Leaf]) -> Leaf:
+        """The ends; or, where one of each of these sets comes before, those up to there. Whoever starts here again gets all."""
+        if start in self.begun:
+            return self._walk(start)
+        self.begun.add(start)
+        return self._walk(start, lambda reached: not any(reached.isdisjoint(some) for some in wanted))
+
+    def _walk(self, start: int, enough: Callable[[Leaf], bool] | None = None) -> Leaf:
+        """What is reached. It is complete, and kept, unless that was enough before."""
+        if start in self.complete:
+            return self.complete[start]
         reached = BitMap()
         waiting = self.follow(start)
         while waiting:
             reached |= waiting
-            if len(reached) > most:
+            if enough is not None and enough(reached):
                 break
             open_ends = [node for node in waiting if node not in self.complete]
             for node in waiting if len(open_ends) < len(waiting) else ():
                 reached |= self.complete.get(node, NOWHERE)
             waiting = self._following(open_ends) - reached
+        else:
+            self.complete[start] = reached
         self.meter.count(len(reached))
-        return reached if not waiting else None
+        return reached
 
     def _following(self, places: list[int]) -> Leaf:
         """One step from each of the places."""
@@ -105,20 +115,25 @@ class ClosureAnswers:
         return lambda key: ends(key) or None
 
     def probe(self) -> Probe:
-        forwards, backwards, asked = self._walk(0), self._walk(1), self.asked
+        forwards, backwards = self._walk(0), self._walk(1)
 
         def probe(key: int, leaf: Leaf) -> Leaf | None:
-            if key not in forwards.complete and len(leaf) <= FEW:
-                starts = [backwards.within(end, asked.get(end, 0)) for end in leaf]
-                if None not in starts:
-                    held = [end for end, found in zip(leaf, starts, strict=True) if found is not None and key in found]
-                    return BitMap(held) or None
-            ends = forwards.ends(key)
-            for end in leaf if len(leaf) <= FEW else ():
-                asked[end] = asked.get(end, 0) + len(ends)
-            return ends & leaf or None
+            if key in forwards.complete or len(leaf) > FEW:
+                return forwards.ends(key) & leaf or None
+            starts = [backwards.within(end, self.asked.get(end, 0)) for end in leaf]
+            if None not in starts:
+                return BitMap([end for end, found in zip(leaf, starts, strict=True) if found and key in found]) or None
+            return self._towards(key, leaf) or None
 
         return probe
+
+    def _towards(self, start: int, leaf: Leaf) -> Leaf:
+        """Which of a few ends a walk from here reaches. It is over when it has come to one step before each of them."""
+        forwards, before = self._walk(0), self._walk(1).follow
+        reached = forwards.towards(start, [(before(end) or NOWHERE) | BitMap((end,)) for end in leaf])
+        for end in leaf:
+            self.asked[end] = self.asked.get(end, 0) + len(reached)
+        return reached & leaf if start in forwards.complete else leaf.copy()
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
         self.rules.ask(self.relation, ())(())
@@ -151,4 +166,5 @@ class ClosureAnswers:
         self.rules.clear()
         for walk in self.walks.values():
             walk.complete.clear()
+            walk.begun.clear()
         self.asked.clear()
