@@ -1,15 +1,18 @@
-"""`make demo`: exact changes of a recursive view, on a paper's graph and on Debian's dependency graph.
+"""`make demo`: exact changes of a recursive view, on a paper's graph, and on Debian's dependency graph in a lake, by a stream.
 
 Ends with an independent check: DuckDB computes the final view from scratch, and every row must be the same.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow
@@ -19,7 +22,12 @@ from rich.markup import escape
 import rederive
 from rederive.ir.terms import Row
 from rederive.ir.text import show_rule
-from rederive.pipeline.files import read_rows
+from rederive.lake.session import spark_session
+from rederive.pipeline.ingest import Batch
+from rederive.pipeline.streams import ChangeFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "debian_bookworm_depends.csv.gz"
@@ -101,33 +109,57 @@ def arrows(rows: Iterable[Row]) -> str:
 
 
 def debian() -> bool:
-    """The dependency graph of Debian 12: what each package needs, directly or not."""
-    title("2. What every package of Debian 12 needs, directly or not")
-    db = rederive.open()
-    db.define(NEEDS)
-    with step("reading the package graph") as done:
-        rows = read_rows(DATA, db.program.relations["depends"])
-        done.append(f"{len(rows):,} direct dependencies read")
-    with step("evaluating the closure") as done:
-        db.load_typed({"depends": rows})
-        done.append(f"{db.engine.size('needs'):,} dependencies found, direct or not")
-    say("Now single dependencies are taken away and given back; each time the exact change of the view:")
-    final = set(rows)
-    for deleted, inserted in TRANSACTIONS:
-        apply(db, deleted, inserted)
+    """The dependency graph of Debian 12 in a lake, changed by a stream: what each package needs, directly or not."""
+    title("2. The pipeline: what every package of Debian 12 needs, directly or not")
+    with TemporaryDirectory(prefix="rederive-demo-") as folder:
+        with step("starting Spark") as done:
+            spark = spark_session(options={"spark.driver.memory": "4g"})
+            done.append(f"Spark {spark.version} is running")
+        with rederive.open(lake=Path(folder, "lake"), spark=spark) as db:
+            return stream_changes(db, spark, Path(folder, "changes"))
+
+
+def stream_changes(db: rederive.Database, spark: SparkSession, changes: Path) -> bool:
+    """Spark loads the graph, a Structured Streaming query replays a folder of change files, each a transaction."""
+    db.ensure(NEEDS)
+    with step("loading the package graph into the lake, and evaluating the closure") as done:
+        edges = spark.read.option("header", True).csv(str(DATA)).toDF("package", "on").distinct()
+        db.load("depends", edges)
+        done.append(f"{db.engine.size('depends'):,} direct dependencies loaded into the lake as a Delta table")
+    say(f"{INDENT}{db.engine.size('needs'):,} dependencies found, direct or not")
+    final = set(db.rows("depends"))
+    for number, (deleted, inserted) in enumerate(TRANSACTIONS, 1):
+        write_change(changes / f"{number:03}.jsonl", deleted, inserted)
         final = (final - set(deleted)) | set(inserted)
+    say(f"A folder of {len(TRANSACTIONS)} change files is read as a stream, file by file. Each is a transaction, applied once:")
+    source = ChangeFiles(str(changes), {"maxFilesPerTrigger": "1"})
+    stream = db.ingest(source, checkpoint=changes.with_name("checkpoint"), on_batch=tell)
+    progress = stream.wait()
+    say(f"{INDENT}the stream is at its end: {progress.batches} batches, version {db.version}")
+    with step("settling into the lake") as done:
+        version = db.settle()
+        done.append(f"base relation, view and changes are in the lake as of version {version}")
+    table = spark.read.format("delta").load(f"{db.lake}/changes/needs").groupBy("_version", "_change").count()
+    rows = sorted(table.collect())
+    say(f"{INDENT}the change table: {', '.join(f'v{v} {sign} {count:,}' for v, sign, count in rows)}")
     return check(db, final)
 
 
-def apply(db: rederive.Database, deleted: Sequence[Row], inserted: Sequence[Row]) -> None:
-    """One transaction, and what it did, in words."""
-    what = words(deleted, inserted)
-    with step(what) as done:
-        with db.transaction() as tx:
-            tx.delete("depends", deleted)
-            tx.insert("depends", inserted)
-        done.append(what)
-    change = tx.result.changes.get("needs")
+def write_change(path: Path, deleted: Sequence[Row], inserted: Sequence[Row]) -> None:
+    """One transaction in the format of `rederive run --changes`."""
+    path.parent.mkdir(exist_ok=True)
+    transaction = {"delete": {"depends": deleted}, "insert": {"depends": inserted}}
+    path.write_text(json.dumps(transaction) + "\n", encoding="utf-8")
+
+
+def tell(batch: Batch[rederive.Result]) -> None:
+    """What a micro-batch did, in words."""
+    result = batch.result
+    if result is None:
+        return
+    deleted, inserted = TRANSACTIONS[result.version - 1]
+    say(f"{result.seconds * 1000:8.1f} ms  version {result.version}, {result.engine} engine: {words(deleted, inserted)}")
+    change = result.changes.get("needs")
     if change is None:
         say(f"{INDENT}nothing changes: another path leads there, too")
         return

@@ -79,7 +79,7 @@ def settle(lake: Lake, tables: Tables, versions: Sequence[Version]) -> int:
     if not versions or versions[-1].number <= done:
         return done
     last = versions[-1].number
-    with _staging(lake) as folder:
+    with rows_folder(lake) as folder:
         for relation, write in _writes(lake, tables, versions, folder):
             write(relation)
             passing("lake.settle:table")
@@ -187,7 +187,7 @@ def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[st
 
 
 @contextmanager
-def _staging(lake: Lake) -> Iterator[str | None]:
+def rows_folder(lake: Lake) -> Iterator[str | None]:
     """A folder for rows that are many, where this process and every worker see the lake's root as a local folder."""
     if not Path(lake.root).is_absolute() or not (lake.spark.sparkContext.master or "").startswith("local"):
         yield None

@@ -57,11 +57,11 @@ def version_rows(lake: Lake, relation: Relation, version: int, sign: str) -> lis
     return collect(table.drop(VERSION, CHANGE, COUNT), relation)
 
 
-def frame(lake: Lake, relation: Relation, rows: Collection[Row]) -> DataFrame:
-    """Rows, wherever they are, as a frame with the columns of the relation's table."""
+def frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str | None = None) -> DataFrame:
+    """Rows, wherever they are, as a frame with the columns of the relation's table. Many rows of ours go through a folder."""
     if isinstance(rows, DataRows) and relation.columns:
         return rows.data.toDF(*column_names(relation))
-    return dataframe(lake.spark, relation, rows)
+    return dataframe(lake.spark, relation, rows, folder)
 
 
 def _signed(rows: DataFrame, version: int, sign: str) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.auto import counted
@@ -29,6 +29,9 @@ from rederive.monitor.transaction import Given, Transaction, base_relation, type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rederive.pipeline.ingest import Ingestion
+    from rederive.pipeline.streams import Source
 
 SETTLED_AFTER = 100  # versions that wait in the journal
 
@@ -272,6 +275,12 @@ class Database(Lifecycle):
                 if rows is not None:
                     action(relation, rows)
         return tx.result
+
+    def ingest(self, source: Source, **options: Any) -> Ingestion[Result]:
+        """Take a stream into the database, a transaction for each micro-batch; see `rederive.pipeline.ingest.ingest`."""
+        from rederive.pipeline.ingest import ingest
+
+        return ingest(self, source, **options)
 
     def commit(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Apply the operations as one version, then tell the subscribers."""

@@ -17,7 +17,7 @@ from rederive.engines.spark.engine import FrameRows
 from rederive.errors import Mismatch
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
-from rederive.lake.settle import Tables, settle
+from rederive.lake.settle import Tables, rows_folder, settle
 from rederive.lake.staging import frame, stage, staging, unstage, version_rows
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.monitor.changes import Change
@@ -46,9 +46,10 @@ class Lakeside:
         """Move the base relations of a store that has no lake yet. What an earlier, unfinished move wrote is written over."""
         if self.journal.lake is None:
             rows = self.journal.base_rows()
-            for name in program.bases:
-                relation = program.relations[name]
-                self.lake.replace(Area.BASE, relation, frame(self.lake, relation, rows.get(name, [])))
+            with rows_folder(self.lake) as folder:
+                for name in program.bases:
+                    relation = program.relations[name]
+                    self.lake.replace(Area.BASE, relation, frame(self.lake, relation, rows.get(name, []), folder))
             self.journal.attach_lake(self.lake.root)
 
     def base(self, program: Program) -> dict[str, DataRows]:
@@ -135,8 +136,9 @@ class Lakeside:
         for name in names:
             if not self.lake.has(self.lake.path(Area.VIEWS, name)):
                 relation = program.relations[name]
-                rows = frame(self.lake, relation, stored[name]())
-                self.lake.replace(Area.VIEWS, relation, rows, self.journal.version or None)
+                with rows_folder(self.lake) as folder:
+                    rows = frame(self.lake, relation, stored[name](), folder)
+                    self.lake.replace(Area.VIEWS, relation, rows, self.journal.version or None)
         base, views = ([program.relations[name] for name in group] for group in (program.bases, program.monitored))
         return Tables(base, views, names)
 
