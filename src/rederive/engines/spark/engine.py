@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
@@ -124,12 +124,6 @@ class SparkEngine:
         if not any(isinstance(operation.rows, Bulk) for operation in operations):
             return net_rows(operations, *around)
         return {name: Delta(bulk(came), bulk(gone)) for name, (gone, came) in net_bulk(operations, *around).items()}
-
-    def rebase(self, rows: Mapping[str, DataFrame]) -> None:
-        """Read base relations from other data from now on, which has the same rows."""
-        for name, data in rows.items():
-            self.installed.kept.write(name, self.jobs.borrow(data, self.program.relations[name].types))
-        self._end()
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         self.jobs.touched = 0

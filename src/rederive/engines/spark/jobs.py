@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
+from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -43,6 +44,8 @@ class Jobs:
         self.touched = 0
         self._numbers = count(1)
         self._named: set[str] = set()
+        self._folder = mkdtemp(prefix="rederive-")
+        finalize(self, rmtree, self._folder, ignore_errors=True)
         self._what = ""
 
     # Names
@@ -79,26 +82,20 @@ class Jobs:
         return Local(types, found) if len(found) <= SMALL else self.distribute(found, types)
 
     def distribute(self, rows: Iterable[Row], types: Types) -> Distributed:
+        """Rows of the driver handed to Spark; many go by way of a file, where the workers see this process's files."""
         table = to_arrow(rows, types)
-        if table.num_rows < _BY_FILE:
-            data = self.session.createDataFrame(table, schema=schema(types))
-        else:
-            path = Path(mkdtemp(prefix="rederive-")) / "rows.parquet"
-            pyarrow.parquet.write_table(table, path)
-            data = self.session.read.schema(schema(types)).parquet(str(path))
-        return self.named(data, types, table.num_rows)
+        local = (self.session.sparkContext.master or "").startswith("local")
+        if not local or table.num_rows < _BY_FILE:
+            return self.named(self.session.createDataFrame(table, schema=schema(types)), types, table.num_rows)
+        path = f"{self._folder}/{next(self._numbers)}.parquet"
+        pyarrow.parquet.write_table(table, path)
+        return self.named(self.session.read.schema(schema(types)).parquet(path), types, table.num_rows)
 
     def given(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows as they are handed in: as such, or in a data frame of any session."""
         if isinstance(rows, DataRows):
             return self.settled(self._ours(rows.data, types).distinct(), types)
         return self.frame(rows, types)
-
-    def borrow(self, data: DataFrame, types: Types) -> Frame:
-        """A data frame of any session as it is: read again whenever it is used. It has no two rows alike."""
-        ours = self._ours(data, types)
-        number = ours.count()
-        return self.settled(ours, types) if number <= SMALL else self.named(ours, types, number)
 
     def _ours(self, data: DataFrame, types: Types) -> DataFrame:
         """The same data in our session."""
