@@ -7,7 +7,8 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,27 +19,32 @@ from rich.console import Console
 import rederive
 from rederive.analysis.graph import strata
 from rederive.engines.base import Call
-from rederive.errors import MalformedInput, MissingFile, RederiveError
+from rederive.errors import MalformedInput, MissingFile, RederiveError, UnknownOption
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
-from rederive.lang import compile_program
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
 from rederive.monitor.database import Database
+from rederive.monitor.sql import SqlRun
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
 from rederive.pipeline.files import check_keys, read_input, read_rows
 
+SQL = ".sql"
+
 
 def check(path: Path) -> None:
-    program = read_program(path)
+    db = rederive.open()
+    define(db, path)
+    program = db.program
     declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
-    levels = {name: level for name, level in strata(program.definitions).items() if name in declared}
+    shown = set(declared).difference(n for n in program.tables if n in program.views)
+    levels = {name: level for name, level in strata(program.definitions).items() if name in shown}
     lines = ["relations"]
     for name, relation in declared.items():
-        lines.append(f"  {'view' if name in program.views else 'base'}  {show_relation(relation)}")
+        lines.append(f"  {'base' if name in program.tables else 'view'}  {show_relation(relation)}")
     lines.append("strata")
     for level in sorted(set(levels.values())):
         lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
@@ -48,10 +54,18 @@ def check(path: Path) -> None:
 
 def explain_program(path: Path, view: str | None, strategy: str, form: str, sources: Sources) -> None:
     db = rederive.open(strategy=strategy)
-    db.define(_text(path), str(path))
+    define(db, path)
     if rows := initial_rows(db.program, sources):
         db.load_typed(rows)
     print(db.explain(view, form))
+
+
+def define(db: Database, path: Path) -> None:
+    """Take in the definitions of a program; the changes of data in one of SQL are checked and not made."""
+    if path.suffix == SQL:
+        SqlRun(db).define(_text(path), str(path))
+    else:
+        db.define(_text(path), str(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +79,11 @@ class Sources:
 def run(
     db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, stats: Path | None, trace: Path | None
 ) -> None:
-    with progress(f"reading {path}"):
-        db.define(_text(path), str(path))
-        rows = initial_rows(db.program, sources)
-        transactions = read_all_changes(changes, db.program) if changes else ()
     calls: list[str] = []
     if trace is not None:
         db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
     with tempfile.SpooledTemporaryFile(max_size=2**26) as output:
-        versions = list(_versions(db, rows, transactions, initial, output))
+        versions = list((_sql_versions if path.suffix == SQL else _versions)(db, path, sources, changes, initial, output))
         if stats is not None:
             _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
         if trace is not None:
@@ -83,6 +93,22 @@ def run(
             sys.stdout.buffer.write(block)
 
 
+def _load_tables(db: Database, sources: Sources) -> None:
+    """Load the files of `--base` whose table is there and has no rows yet, before the first version."""
+    names = [option.partition("=")[0] for option in sources.base]
+    ready = tuple(o for o, n in zip(sources.base, names, strict=True) if n in db.program.tables and not db.rows(n))
+    if ready and db.version == 0:
+        db.load_typed(initial_rows(db.program, Sources(None, ready)))
+
+
+def _check_loaded(db: Database, sources: Sources) -> None:
+    """Refuse `--base` for tables that the program does not create, and `--facts`, which belongs to Datalog."""
+    if sources.facts is not None:
+        raise UnknownOption("option of a SQL program", "--facts", ["--base"])
+    for option in sources.base:
+        base_relation(db.program, option.partition("=")[0])
+
+
 def _trace_line(version: int, call: Call) -> str:
     sets = {name: getattr(call, name) for name in ("updates", "approximation", "disqualified", "actual")}
     fields = [f'"{name}": {_rows(rows)}' for name, rows in sets.items()]
@@ -90,26 +116,59 @@ def _trace_line(version: int, call: Call) -> str:
     return f'{{{head}, "view": {json.dumps(call.view)}, "sign": "{call.sign}", {", ".join(fields)}}}\n'
 
 
+def _sql_versions(
+    db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
+) -> Iterator[dict[str, Any]]:
+    """Run the statements, then the transactions. The rows of `--base` are in their tables when these are created."""
+    yield {"version": 0, "seconds": 0.0, "touched": 0}
+
+    def start() -> None:
+        _load_tables(db, sources)
+        if initial:
+            _write_answers(db, output)
+
+    run = SqlRun(db, start)
+    with progress("running statements"):
+        for result in run.run(_text(path), str(path)):
+            yield _written(db, result, output)
+    _check_loaded(db, sources)
+    transactions = read_all_changes(changes, db.program) if changes else ()
+    for transaction in transactions:
+        yield _written(db, _commit(db, transaction), output)
+
+
 def _versions(
-    db: Database, rows: Mapping[str, list[Row]], transactions: Iterable[Transaction], initial: bool, output: IO[bytes]
+    db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
 ) -> Iterator[dict[str, Any]]:
     """Load, apply every transaction, write the changes; what each version cost."""
+    with progress(f"reading {path}"):
+        db.define(_text(path), str(path))
+        rows = initial_rows(db.program, sources)
+        transactions = read_all_changes(changes, db.program) if changes else ()
     with progress("evaluating"):
         started = time.perf_counter()
         touched = db.load_typed(rows)
         yield {"version": 0, "seconds": time.perf_counter() - started, "touched": touched}
     if initial:
-        for view in db.monitored:
-            if answer := db.rows(view):
-                output.write(change_line(0, view, answer, []))
+        _write_answers(db, output)
     with progress("applying transactions"):
         for transaction in transactions:
-            result = _commit(db, transaction)
-            for view, change in result.changes.items():
-                output.write(change_line(result.version, view, change.plus, change.minus))
-            cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
-            cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
-            yield cost | {"derived": dict(result.derived), "skipped": result.skipped}
+            yield _written(db, _commit(db, transaction), output)
+
+
+def _write_answers(db: Database, output: IO[bytes]) -> None:
+    for view in db.monitored:
+        if answer := db.rows(view):
+            output.write(answer_line(view, answer))
+
+
+def _written(db: Database, result: rederive.Result, output: IO[bytes]) -> dict[str, Any]:
+    """Write the changes of one version; what it cost."""
+    for view, change in result.changes.items():
+        output.write(change_line(result.version, view, change.plus, change.minus, change.counts))
+    cost = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+    cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
+    return cost | {"derived": dict(result.derived), "skipped": result.skipped}
 
 
 def _commit(db: Database, transaction: Transaction) -> rederive.Result:
@@ -132,13 +191,24 @@ def _write(path: Path, text: str) -> None:
         raise MissingFile(f"cannot write: {error.strerror}").at(str(path)) from None
 
 
-def change_line(version: int, view: str, plus: Iterable[Row], minus: Iterable[Row]) -> bytes:
-    """One line of the output contract.
+def answer_line(view: str, answer: Sequence[Row]) -> bytes:
+    """All rows of a view as the change of version 0; the copies in a bag counted."""
+    counted = Counter(answer)
+    counts = {"plus": list(counted.values()), "minus": []} if len(counted) < len(answer) else None
+    return change_line(0, view, counted, [], counts)
+
+
+def change_line(
+    version: int, view: str, plus: Iterable[Row], minus: Iterable[Row], counts: Mapping[str, list[int]] | None = None
+) -> bytes:
+    """One line of the output contract. `counts`: how many copies of each row, where that is not always 1.
 
     >>> change_line(1, "closure", [("h", "d")], [])
     b'{"version": 1, "view": "closure", "plus": [["h","d"]], "minus": []}\\n'
     """
-    return f'{{"version": {version}, "view": {json.dumps(view)}, "plus": {_rows(plus)}, "minus": {_rows(minus)}}}\n'.encode()
+    copies = f', "counts": {json.dumps(counts)}' if counts is not None else ""
+    change = f'"plus": {_rows(plus)}, "minus": {_rows(minus)}{copies}'
+    return f'{{"version": {version}, "view": {json.dumps(view)}, {change}}}\n'.encode()
 
 
 def _rows(rows: Iterable[Row]) -> str:
@@ -149,8 +219,12 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
     db = rederive.open(strategy=Strategy.ON_DEMAND.value)
     with progress(f"reading {path}"):
-        db.define(_text(path), str(path))
-        db.load_typed(initial_rows(db.program, sources))
+        if path.suffix == SQL:
+            list(SqlRun(db, lambda: _load_tables(db, sources)).run(_text(path), str(path)))
+            _check_loaded(db, sources)
+        else:
+            db.define(_text(path), str(path))
+            db.load_typed(initial_rows(db.program, sources))
     with progress("answering"):
         started = time.perf_counter()
         found = db.query(atom)
@@ -158,10 +232,6 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     if stats is not None:
         _write(stats, json.dumps({"rows": len(found), "seconds": seconds, "touched": db.engine.touched}, indent=2) + "\n")
     sys.stdout.buffer.writelines(f"{_rows([row])[1:-1]}\n".encode() for row in found)
-
-
-def read_program(path: Path) -> Program:
-    return compile_program(_text(path), str(path))
 
 
 def _text(path: Path) -> str:

@@ -23,7 +23,7 @@ app = typer.Typer(
     help="Views maintained incrementally: exactly which rows entered and left them.",
 )
 
-Program = Annotated[Path, typer.Argument(help="A Datalog program (.dl).", show_default=False)]
+Program = Annotated[Path, typer.Argument(help="A program in Datalog (.dl) or SQL (.sql).", show_default=False)]
 Facts = Annotated[
     Path | None, typer.Option("--facts", help="Folder with a .facts file for each .input relation.", show_default=False)
 ]

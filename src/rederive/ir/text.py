@@ -25,6 +25,7 @@ from rederive.ir.rules import (
 from rederive.ir.terms import Call, Constant, Term, Value, Variable
 
 _INFIX = {"+", "-", "*", "/", "%", "^", "band", "bor", "bxor", "bshl", "bshr", "land", "lor", "lxor"}
+_INFIX |= {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "div", "like", "rlike"}
 
 
 def show_value(value: Value) -> str:
