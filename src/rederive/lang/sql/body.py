@@ -71,7 +71,8 @@ class Body:
                 self.fail()
         elif typed.nullable and isinstance(term, Variable) and term.name not in self.known:
             self.known.add(term.name)
-            self.add(Comparison(Operator.NE, term, Constant(None, typed.type.type)))
+            # in front: whatever compares the variable may then rely on it, as soon as it is bound
+            self.literals.insert(0, Comparison(Operator.NE, term, Constant(None, typed.type.type)))
 
     def is_not_null(self, typed: Typed) -> bool:
         return not typed.nullable or (isinstance(typed.term, Variable) and self.name_of(typed.term) in self.known)
@@ -82,8 +83,8 @@ class Body:
 
     def equate(self, one: Typed, two: Typed) -> None:
         """SQL's equality of simple terms: they are one variable, which is not NULL."""
-        if not self.is_not_null(one) and not self.is_not_null(two):
-            self.not_null(one)
+        for side in (one, two):
+            self.not_null(side)
         left, right = (self.resolved(side.term) for side in (one, two))
         if isinstance(left, Constant) and isinstance(right, Constant):
             if left.value is None or left.value != right.value:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from rederive.errors import Span, TypeClash
 from rederive.ir.rules import Atom, Column, Function, Literal, Negation
-from rederive.ir.terms import NUMBER, Constant, Simple, Variable
+from rederive.ir.terms import NUMBER, Constant, Simple, Variable, variables
 from rederive.lang.sql.body import Body, Rows
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions, number
@@ -194,6 +194,10 @@ class _Grouping:
             value = lower.call("case", parts, value.type, nullable=True)
         elif name == "count" and not value.nullable and not distinct:
             return None
+        if any(variable.name in self.body.outer for variable in variables(self.body.term(value.term))):
+            raise self.context.unsupported(
+                "an aggregate of columns of the query around it", call, "join that query's table instead"
+            )
         return self.body.assigned(value, f"{name}_of")
 
     def suited(self, function: Function, name: str, typed: Typed, call: exp.Expr) -> Typed:
