@@ -217,8 +217,10 @@ def view(draw: Any, views: tuple[str, ...] = ()) -> str:
 
 
 RECURSIONS = (
-    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u UNION SELECT r.x, u.y FROM r JOIN u ON r.y = u.x) SELECT x, y, 's' AS s FROM r",
-    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u WHERE s = 'a' UNION SELECT u.x, r.y FROM u JOIN r ON u.y = r.x WHERE u.s <> 'b')"
+    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u UNION SELECT r.x, u.y FROM r JOIN u ON r.y = u.x)"
+    " SELECT x, y, 's' AS s FROM r",
+    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u WHERE s = 'a'"
+    " UNION SELECT u.x, r.y FROM u JOIN r ON u.y = r.x WHERE u.s <> 'b')"
     " SELECT x, CAST(count(*) AS INT) AS y, 'n' AS s FROM r GROUP BY x",
 )
 

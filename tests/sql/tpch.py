@@ -1,4 +1,4 @@
-"""A schema like TPC-H's at a tiny scale, its queries, and refresh streams. Row counts are ours; the queries are the benchmark's."""
+"""A schema like TPC-H's at a tiny scale, with refresh streams. Row counts are ours; the queries are the benchmark's."""
 
 from __future__ import annotations
 
