@@ -43,7 +43,7 @@ class Names:
 
 
 def literal_number(draw: Any) -> str:
-    return draw(st.sampled_from(["0", "1", "2", "3", "NULL"]))
+    return str(draw(st.sampled_from(["0", "1", "2", "3", "NULL"])))
 
 
 def number(draw: Any, names: Names, depth: int = 2) -> str:
@@ -91,7 +91,7 @@ def text(draw: Any, names: Names, depth: int = 1) -> str:
         case "column":
             return f"{draw(st.sampled_from(names.aliases))}.s"
         case "literal":
-            return draw(st.sampled_from(["'a'", "'b'", "CAST(NULL AS STRING)"]))
+            return str(draw(st.sampled_from(["'a'", "'b'", "CAST(NULL AS STRING)"])))
         case "concat":
             return f"({text(draw, names, depth - 1)} || {text(draw, names, depth - 1)})"
         case "upper":
@@ -119,8 +119,8 @@ def condition(draw: Any, names: Names, depth: int = 2) -> str:
         case "between":
             return f"{number(draw, names, 0)} {negation}BETWEEN {number(draw, names, 0)} AND {number(draw, names, 0)}"
         case "in":
-            options = ", ".join(draw(st.lists(st.sampled_from(["0", "1", "2", "NULL"]), min_size=1, max_size=3)))
-            return f"{number(draw, names, 0)} {negation}IN ({options})"
+            listed = ", ".join(draw(st.lists(st.sampled_from(["0", "1", "2", "NULL"]), min_size=1, max_size=3)))
+            return f"{number(draw, names, 0)} {negation}IN ({listed})"
         case "like":
             return f"{text(draw, names)} {negation}LIKE '{draw(st.sampled_from(['a%', '_', '%b']))}'"
         case "and" | "or" as connective:
@@ -144,7 +144,7 @@ def source(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     """A table, an earlier view, or a query in parentheses; without what surrounds it."""
     if names.depth > 0 and draw(st.integers(0, 4)) == 0:
         return f"({query(draw, Names((), names.depth - 1, names.fresh), views)})"
-    return draw(st.sampled_from((*TABLES, *views)))
+    return str(draw(st.sampled_from((*TABLES, *views))))
 
 
 JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "USING", "LEFT USING", "FULL USING", "SEMI", "ANTI")

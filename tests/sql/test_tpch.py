@@ -30,7 +30,9 @@ def loaded(orders: int) -> tuple[rederive.Database, duckdb.DuckDBPyConnection, G
 
 def same(mine: list[Row], theirs: list[Row]) -> bool:
     """Equal as bags. DuckDB's quotients and means are floats: Spark's decimals are compared with them up to their last digit."""
-    one, two = (sorted(rows, key=lambda row: [str(v) for v in row if not isinstance(v, float | Decimal)]) for rows in (mine, theirs))
+    one, two = (
+        sorted(rows, key=lambda row: [str(v) for v in row if not isinstance(v, float | Decimal)]) for rows in (mine, theirs)
+    )
     return len(one) == len(two) and all(close(a, b) for r, s in zip(one, two, strict=True) for a, b in zip(r, s, strict=True))
 
 
