@@ -30,13 +30,15 @@ def open(
     only: str | None = None,
     engine: str = "resident",
     limits: Limits | None = None,
+    strict: bool = False,
 ) -> Database:
     """A database in this process's memory.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. `strict` refuses
+    views that a change evaluates as a whole.
     """
     check_strategy(strategy, precision)
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
-    return Database(ResidentEngine(limits), strategy, precision, only)
+    return Database(ResidentEngine(limits), strategy, precision, only, strict)

@@ -198,11 +198,43 @@ def aggregate(draw: Any, names: Names) -> str:
     return f"CAST({call} AS INT)"
 
 
+WINDOWS = (
+    "row_number() OVER (PARTITION BY {q}.y ORDER BY {q}.x NULLS FIRST, {q}.s DESC NULLS LAST)",
+    "rank() OVER (PARTITION BY {q}.s ORDER BY {q}.y DESC NULLS LAST)",
+    "dense_rank() OVER (ORDER BY {q}.y NULLS FIRST)",
+    "lag({q}.x) OVER (PARTITION BY {q}.y ORDER BY {q}.x NULLS FIRST, {q}.s NULLS FIRST)",
+    "lead({q}.y, 2, 7) OVER (ORDER BY {q}.y NULLS FIRST)",
+    "sum({q}.x) OVER (PARTITION BY {q}.y)",
+    "count(*) OVER ()",
+)
+
+
+def window(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    """What rows that are equal in the order get must not matter: they are equal in all that is selected."""
+    alias = names.fresh()
+    call = draw(st.sampled_from(WINDOWS)).format(q=alias)
+    where = draw(st.sampled_from(["", f" WHERE {condition(draw, Names((alias,), 0, names.fresh), 1)}"]))
+    first = f"SELECT CAST({call} AS INT) AS x, {alias}.y AS y, {alias}.s AS s"
+    return f"{first} FROM {source(draw, names.inner(), views)} AS {alias}{where}"
+
+
+def top(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    limit = draw(st.sampled_from(["LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1"]))
+    order = draw(
+        st.sampled_from(["x NULLS FIRST, y DESC NULLS LAST, s NULLS FIRST", "3 DESC NULLS FIRST, 2 NULLS LAST, 1 NULLS LAST"])
+    )
+    return f"{select(draw, names, views)} ORDER BY {order} {limit}"
+
+
 def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
-    kind = draw(st.sampled_from(["select"] * 5 + ["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "with"]))
+    kind = draw(st.sampled_from(["select"] * 5 + ["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "with", "window", "top"]))
     if kind == "select" or names.depth == 0:
         return select(draw, names, views)
     inner = names.inner()
+    if kind == "window":
+        return window(draw, names, views)
+    if kind == "top":
+        return top(draw, inner, views)
     if kind == "with":
         name = names.fresh()
         return f"WITH {name} AS ({query(draw, inner, views)}) {select(draw, inner, (*views, name))}"

@@ -165,10 +165,12 @@ def test_a_refused_statement_changes_nothing(db: rederive.Database, statement: s
         ("SELECT a FROM t WHERE s", TypeClash, "a condition is needed"),
         ("SELECT a FROM t WHERE a = DATE '2024-01-01'", TypeClash, "no common type"),
         ("SELECT (SELECT a FROM bag) AS b FROM t", Unsupported, "take max"),
-        ("SELECT a FROM t LIMIT 3", Unsupported, "LIMIT"),
+        ("SELECT a FROM t WHERE a IN (SELECT a FROM bag WHERE bag.s = t.s ORDER BY a LIMIT 1)", Unsupported, "correlated"),
+        ("SELECT a FROM t LIMIT k", Unsupported, "LIMIT"),
         ("SELECT frobnicate(a) AS b FROM t", Unsupported, "frobnicate"),
         ("SELECT a FROM t EXCEPT ALL SELECT a FROM bag", Unsupported, "EXCEPT works on sets"),
-        ("SELECT a, rank() OVER (ORDER BY a) AS r FROM t", Unsupported, "window"),
+        ("SELECT a, sum(a) OVER (ORDER BY k) AS r FROM t", Unsupported, "running aggregate"),
+        ("SELECT a, ntile(2) OVER (ORDER BY k) AS r FROM t", Unsupported, "ntile"),
         ("SELECT a, s FROM t GROUP BY ROLLUP (a, s)", Unsupported, "UNION ALL of groupings"),
         ("WITH RECURSIVE r AS (SELECT a FROM t UNION ALL SELECT a + 1 FROM r) SELECT * FROM r", Unsupported, "write UNION"),
         ("WITH RECURSIVE r AS (SELECT a FROM t EXCEPT SELECT a FROM r) SELECT * FROM r", TypeClash, "no start"),
@@ -197,6 +199,25 @@ def test_replacing_and_dropping_views(db: rederive.Database) -> None:
     db.sql("DROP VIEW v; DROP VIEW IF EXISTS v")
     with pytest.raises(Redefined):
         db.sql("CREATE TABLE t (a INT)")
+
+
+def test_the_first_rows_of_an_order(db: rederive.Database) -> None:
+    db.sql("CREATE VIEW best AS SELECT k, a FROM t ORDER BY a DESC LIMIT 2")
+    db.sql("INSERT INTO t VALUES (1, 5, 'x'), (2, 7, 'x'), (3, 6, 'y'), (4, NULL, 'y')")
+    (result,) = db.sql("DELETE FROM t WHERE k = 2")
+    assert (result.changes["best"].plus, result.changes["best"].minus) == ([(1, 5)], [(2, 7)])
+    (result,) = db.sql("UPDATE t SET a = 1 WHERE k = 4")
+    assert "best" not in result.changes
+
+
+def test_strict_refuses_what_is_not_incremental(db: rederive.Database) -> None:
+    db.sql("CREATE VIEW best AS SELECT k FROM t ORDER BY a LIMIT 2")
+    assert "not incremental: all rows are one partition" in db.explain("best")
+    strict = rederive.open(strict=True)
+    strict.sql(TABLES)
+    strict.sql("CREATE VIEW numbered AS SELECT k, row_number() OVER (PARTITION BY s ORDER BY k) AS n FROM t")
+    with pytest.raises(Unsupported, match="'best' is not incremental"):
+        strict.sql("CREATE VIEW best AS SELECT k FROM t ORDER BY a LIMIT 2")
 
 
 def test_datalog_over_sql_and_sql_over_datalog(db: rederive.Database) -> None:

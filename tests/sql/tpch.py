@@ -153,6 +153,8 @@ QUERIES = {
 
 REGIONS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST")
 NATIONS = (("BRAZIL", 1), ("CANADA", 1), ("FRANCE", 3), ("GERMANY", 3), ("SAUDI ARABIA", 4), ("CHINA", 2), ("INDIA", 2))
+TYPES = ("PROMO BRASS", "ECONOMY ANODIZED STEEL", "MEDIUM POLISHED TIN", "LARGE BRASS")
+SIZES = (3, 9, 15, 14)
 PHONES = ("13-1", "31-2", "23-3", "99-4")
 
 
@@ -177,26 +179,25 @@ class Generator:
                 pick(["forest green", "red", "forest blue"]),
                 "MFGR",
                 pick(["Brand#12", "Brand#23", "Brand#34", "Brand#45"]),
-                pick(["PROMO BRASS", "ECONOMY ANODIZED STEEL", "MEDIUM POLISHED TIN", "LARGE BRASS"]),
-                pick([3, 9, 15, 14]),
+                TYPES[key % 4],
+                SIZES[key // 4 % 4],
                 pick(["SM CASE", "MED BOX", "LG BOX"]),
             )
-            for key in range(12)
+            for key in range(24)
         ]
         suppliers = [
-            (key, f"S{key}", "street", number(0, 6), pick(PHONES), self.money(900), pick(["Customer Complaints", "fine"]))
+            (key, f"S{key}", "street", key % 7, pick(PHONES), self.money(900), pick(["Customer Complaints", "fine"]))
             for key in range(8)
         ]
         customers = [
-            (key, f"C{key}", "road", number(0, 6), pick(PHONES), self.money(900), pick(["BUILDING", "AUTO"]), "")
-            for key in range(40)
+            (key, f"C{key}", "road", key % 7, pick(PHONES), self.money(900), pick(["BUILDING", "AUTO"]), "") for key in range(40)
         ]
         rows: dict[str, list[Row]] = {
             "region": list(enumerate(REGIONS)),
             "nation": [(key, name, region) for key, (name, region) in enumerate(NATIONS)],
             "supplier": suppliers,
             "part": parts,
-            "partsupp": [(p, s, number(1, 60), self.money(50)) for p in range(12) for s in range(8) if number(0, 2)],
+            "partsupp": [(p, s, number(1, 60), self.money(50)) for p in range(24) for s in range(8) if number(0, 2)],
             "customer": customers,
             "orders": [],
             "lineitem": [],

@@ -89,6 +89,7 @@ def run(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse views that a change evaluates as a whole.")] = False,
     max_rounds: Annotated[
         int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")
     ] = Limits().rounds,
@@ -104,7 +105,7 @@ def run(
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
-    db = open_database(strategy=strategy, precision=precision, only=only, engine=engine, limits=limits)
+    db = open_database(strategy=strategy, precision=precision, only=only, engine=engine, limits=limits, strict=strict)
     commands.run(db, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 

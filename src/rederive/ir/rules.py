@@ -97,13 +97,26 @@ class Function(Enum):
     MIN = "min"
     MAX = "max"
     MEAN = "mean"
+    ROW_NUMBER = "row_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A column to order by: `column` of the source, downwards or not, NULLs first or last."""
+
+    column: int
+    descending: bool = False
+    nulls_first: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Defines `relation(group..., result)` by folding `function` over the rows of `source` that share the group's columns.
 
-    Only groups that have rows appear. The source's rows are distinct, so every binding counts once.
+    Only groups that have rows appear. The source's rows are distinct, so every binding counts once. NULLs do not count.
+
+    ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`; rows
+    that are equal in it are ordered by their values. Only the first `most` are there, if that is given.
     """
 
     relation: str
@@ -112,6 +125,8 @@ class Aggregate:
     group: tuple[int, ...]
     value: int | None
     span: Span | None = field(default=None, compare=False, repr=False)
+    order: tuple[Order, ...] = ()
+    most: int | None = None
 
 
 Definition: TypeAlias = Rule | Aggregate

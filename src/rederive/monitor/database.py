@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import IllTypedRow, Redefined, UnknownColumn, UnknownRelation
+from rederive.errors import IllTypedRow, Redefined, UnknownColumn, UnknownRelation, Unsupported
 from rederive.ir.rules import Program
 from rederive.ir.terms import Constant, Row, Value, Variable
 from rederive.lang import compile_query
@@ -16,6 +16,7 @@ from rederive.lang.edit import Statements, parse_rules, with_rules, without_defi
 from rederive.lang.project import compile_statements, replaced, without_sql_view
 from rederive.lang.sql.statements import Definition, extended_by
 from rederive.lang.values import from_python, sort_key
+from rederive.maintain.aggregates import WHOLE, not_incremental
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
@@ -49,11 +50,14 @@ class Database:
     [('a', 'b')]
     """
 
-    def __init__(self, engine: Engine, strategy: str = AUTO, precision: str = "exact", only: str | None = None) -> None:
+    def __init__(
+        self, engine: Engine, strategy: str = AUTO, precision: str = "exact", only: str | None = None, strict: bool = False
+    ) -> None:
         self.engine = engine
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
+        self.strict = strict
         self.program = Program({}, ())
         self.version = 0
         self._statements: Statements = ()
@@ -149,6 +153,9 @@ class Database:
         self, statements: Statements, program: Program, facts: Mapping[str, list[Row]], *, always: bool
     ) -> Result | None:
         started = time.perf_counter()
+        if self.strict and (refused := not_incremental(program)) is not None:
+            owner = refused.relation.partition(".")[0]
+            raise Unsupported(f"'{owner}' is {WHOLE}", refused.span, hint="partition it, or leave --strict out")
         before = self.program
         self.program = program
         try:

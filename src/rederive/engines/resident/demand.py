@@ -23,7 +23,7 @@ from rederive.engines.resident.compile import Pending, compile_rule
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter, Target
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Lookup, Probe, Readable, Table, rows_of, whole_rows
-from rederive.ir.rules import Aggregate, Atom, Program, Relation
+from rederive.ir.rules import Aggregate, Atom, Function, Program, Relation
 from rederive.maintain.magic import Bound, Question, magic_relation, query_rules
 
 Lower = Callable[[str], Readable]
@@ -219,8 +219,16 @@ class GroupAnswers:
         return ask
 
     def ask_rows(self, relation: str) -> Callable[[Key, Leaf], None]:
-        asked = self.ask(relation, tuple(range(len(self.aggregate.group))))
-        return lambda key, leaf: asked(key)
+        width = len(self.aggregate.group)
+        asked = self.ask(relation, tuple(range(width)))
+        if self.aggregate.function is not Function.ROW_NUMBER:
+            return lambda key, leaf: asked(key)
+
+        def ask_group(key: Key, leaf: Leaf) -> None:
+            given = key if isinstance(key, tuple) else (key,)
+            asked(given[0] if width == 1 else given[:width])
+
+        return ask_group
 
     def _fold(self, rows: Iterable[tuple[int, ...]]) -> None:
         for key, leaf in self.groups.fold(rows):

@@ -9,8 +9,20 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rederive.errors import Redefined, Span, UnknownName, Unsupported
-from rederive.ir.rules import ALL, Aggregate, Atom, Column, Comparison, Function, Literal, Relation, Rule, literal_variables
-from rederive.ir.terms import BOOLEAN, Constant, Simple, Variable
+from rederive.ir.rules import (
+    ALL,
+    Aggregate,
+    Atom,
+    Column,
+    Comparison,
+    Function,
+    Literal,
+    Order,
+    Relation,
+    Rule,
+    literal_variables,
+)
+from rederive.ir.terms import BOOLEAN, NUMBER, Constant, Simple, Variable
 from rederive.lang.draft import Draft
 from rederive.lang.sql.body import Body
 from rederive.lang.sql.parse import Parsed
@@ -81,6 +93,15 @@ class Context:
 
     def aggregate(self, name: str, function: Function, source: str, group: Sequence[int], value: int | None) -> None:
         self.draft.definitions.append(Aggregate(name, function, source, tuple(group), value, self.parsed.span))
+
+    def ranking(self, name: str, source: str, group: Sequence[int], order: Sequence[Order], most: int | None = None) -> None:
+        """Declare and define the rows of a relation with their numbers, in its groups' order: groups, the rest, the number."""
+        columns = self.draft.relations[source].columns
+        places = (*group, *(i for i in range(len(columns)) if i not in group))
+        self.declare(name, (*(columns[i] for i in places), Column("number", NUMBER)), range(len(columns)))
+        function = Function.ROW_NUMBER
+        definition = Aggregate(name, function, source, tuple(group), None, self.parsed.span, tuple(order), most)
+        self.draft.definitions.append(definition)
 
     def into(self, target: str | None, word: str, fields: Sequence[Field], hidden: Sequence[Column]) -> str:
         """The relation that a query goes into: the view itself, its rows with their identities, or an auxiliary one."""

@@ -112,6 +112,17 @@ def grouped(node: exp.Select, lower: Expressions, context: Context) -> Expressio
     return _Grouping(node, lower, context).above()
 
 
+def aggregate_of(call: exp.Expr, lower: Expressions, context: Context) -> tuple[Function, Typed | None, Typed]:
+    """An aggregate over a window: its function, its argument, and a term of its result's type."""
+    if not is_aggregate(call.this if isinstance(call, exp.Filter) else call):
+        raise context.unsupported(f"the window function '{function_name(call)}'", call)
+    found = _Grouping(exp.Select(), lower, context).aggregated(call)
+    if found.distinct:
+        raise context.unsupported("DISTINCT in a window", call)
+    nullable = found.function is not Function.COUNT and (found.argument is not None and found.argument.nullable)
+    return found.function, found.argument, Typed(found.empty, found.gives, nullable)
+
+
 class _Grouping:
     def __init__(self, node: exp.Select, lower: Expressions, context: Context) -> None:
         self.node = node

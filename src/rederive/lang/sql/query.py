@@ -22,10 +22,11 @@ from rederive.lang.sql.relation import Field, Rel, Typed
 from rederive.lang.sql.scope import Scope, identifier, names
 from rederive.lang.sql.subqueries import QuerySubqueries
 from rederive.lang.sql.types import STRING, VOID, SqlType, common
+from rederive.lang.sql.windows import first_rows, windowed
 
 _SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "with_", "kind", "hint"}
+_SELECT_PARTS |= {"limit", "offset"}
 _WAYS = {
-    "limit": "LIMIT without a maintained order is not a view",
     "qualify": "filter in an outer query",
     "laterals": "join a table of the values instead",
 }
@@ -74,20 +75,26 @@ class Queries:
         match node:
             case exp.Subquery() | exp.Paren():
                 self._only_query(node)
-                return self.query(node.this, around, target)
+                return self._first(node, self.query(node.this, around, target if _whole(node) else None), target)
             case exp.Union(args={"distinct": False}):
-                return self.union_all(node, around, target)
+                return self._first(node, self.union_all(node, around, target if _whole(node) else None), target)
             case exp.Union() | exp.Intersect() | exp.Except():
-                return self.set_operation(node, around, target)
+                return self._first(node, self.set_operation(node, around, target if _whole(node) else None), target)
             case exp.Values():
                 return self.values(node, target)
             case exp.Select():
                 return self.project(self._selected(node, around), target)
         raise self.context.unsupported(f"a query of this kind: {node.key}", node)
 
+    def _first(self, node: exp.Expr, rel: Rel, target: str | None) -> Rel:
+        """The rows of a relation, or the first of them where the query says so."""
+        if _whole(node):
+            return rel
+        return self.project(self.limited(node, self._from_relation(rel, None)), target)
+
     def _only_query(self, node: exp.Expr) -> None:
-        for part in ("order", "limit", "offset", "sample", "pivots"):
-            if node.args.get(part) and part != "order":
+        for part in ("sample", "pivots"):
+            if node.args.get(part):
                 raise self.context.unsupported(part.upper(), node, _WAYS.get(part))
 
     # SELECT
@@ -113,7 +120,28 @@ class Queries:
                 require(having.this, lower)
         elif node.args.get("having") is not None:
             raise self.context.unsupported("HAVING without aggregates", node.args["having"], "use WHERE")
-        return Prepared(lower, tuple(self.outputs(node, lower)), bool(node.args.get("distinct")))
+        lower = windowed(node, lower, self.context)
+        prepared = Prepared(lower, tuple(self.outputs(node, lower)), bool(node.args.get("distinct")))
+        return self.limited(node, prepared) if node.args.get("limit") or node.args.get("offset") else prepared
+
+    def limited(self, node: exp.Expr, prepared: Prepared) -> Prepared:
+        """ORDER BY ... LIMIT: the first rows, numbered. What is distinct is made so before."""
+        if prepared.body.outer:
+            raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
+        if prepared.distinct:
+            prepared = self._from_relation(self.project(prepared, None), None)
+        named = tuple((name, prepared.body.assigned(typed, name)) for name, typed in prepared.outputs)
+        lower = replace(prepared.lower, known={**prepared.lower.known, **self._by_name(node, named, prepared.lower)})
+        first_rows(node, lower, [typed for _, typed in named], self.context)
+        return replace(prepared, outputs=named)
+
+    @staticmethod
+    def _by_name(node: exp.Expr, named: Sequence[tuple[str, Typed]], lower: Expressions) -> dict[str, Typed]:
+        """ORDER BY means the names of the SELECT list first."""
+        order = node.args.get("order")
+        columns = [o.this for o in order.expressions if isinstance(o.this, exp.Column)] if order is not None else []
+        plain = {identifier(column): column for column in columns if not column.args.get("table")}
+        return {lower.canonical(plain[name]): typed for name, typed in named if name in plain}
 
     def _from_relation(self, rel: Rel, around: Scope | None) -> Prepared:
         scope = Scope(self.context.body(around.body if around else None), around)
@@ -261,7 +289,7 @@ class Queries:
         self.context.define(rel.name, variables, literals)
 
     def _check_set(self, node: exp.SetOperation) -> None:
-        for part in ("limit", "offset", "by_name", "side", "kind", "on"):
+        for part in ("by_name", "side", "kind", "on"):
             if node.args.get(part):
                 raise self.context.unsupported(part.upper(), node, _WAYS.get(part))
 
@@ -315,13 +343,20 @@ def renamed(rel: Rel, alias: exp.Expr | None, context: Context) -> Rel:
     return replace(rel, fields=tuple(replace(field, name=name) for field, name in zip(rel.fields, columns, strict=True)))
 
 
-def _branches(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
+def _whole(node: exp.Expr) -> bool:
+    """Whether all rows of a query are wanted."""
+    return not node.args.get("limit") and not node.args.get("offset")
+
+
+def _branches(node: exp.SetOperation, *, all_: bool) -> list[exp.Expr]:
     """The branches of a chain of the same UNION."""
-    same = isinstance(node, exp.Union) and bool(node.args.get("distinct")) is not all_ and not node.args.get("with_")
-    if not same:
+    return [branch for side in (node.this, node.expression) for branch in _chain(side, all_=all_)]
+
+
+def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
+    if not isinstance(node, exp.Union) or bool(node.args.get("distinct")) is all_:
         return [node]
-    assert isinstance(node, exp.Union)
-    return [*_branches(node.this, all_=all_), *_branches(node.expression, all_=all_)]
+    return _branches(node, all_=all_) if _whole(node) and not node.args.get("with_") else [node]
 
 
 def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: Body) -> tuple[int, ...]:
