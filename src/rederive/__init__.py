@@ -35,8 +35,8 @@ def open(
     """A database in this process's memory.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. `strict` refuses
-    views that a change evaluates as a whole.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. `strict`
+    refuses views that a change evaluates as a whole.
     """
     check_strategy(strategy, precision)
     if engine not in ENGINES:

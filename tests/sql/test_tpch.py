@@ -14,7 +14,7 @@ from tests.sql.tpch import QUERIES, TABLES, Generator, Row
 
 
 def loaded(orders: int) -> tuple[rederive.Database, duckdb.DuckDBPyConnection, Generator, dict[str, list[Row]]]:
-    db, duck, generator = rederive.open(), duckdb.connect(), Generator(7, orders)
+    db, duck, generator = rederive.open(), duckdb.connect(), Generator(2, orders)
     db.sql(TABLES)
     duck.execute(TABLES.replace("STRING", "VARCHAR"))
     rows = generator.base()
@@ -56,4 +56,5 @@ def test_a_query_is_maintained_over_refreshes(number: int) -> None:
             duck.execute(f"DELETE FROM {table} WHERE {column} IN ({', '.join(map(str, keys))})")
         answers.append(duck.execute(QUERIES[number]).fetchall())
         assert same(db.rows("q"), answers[-1])
-    assert any(answers), "the data must make the query answer something"
+    values = [value for answer in answers for row in answer for value in row]
+    assert any(value is not None for value in values), "the data must make the query answer something"

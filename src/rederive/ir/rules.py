@@ -115,8 +115,8 @@ class Aggregate:
 
     Only groups that have rows appear. The source's rows are distinct, so every binding counts once. NULLs do not count.
 
-    ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`; rows
-    that are equal in it are ordered by their values. Only the first `most` are there, if that is given.
+    ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`;
+    rows that are equal in it are ordered by their values. Only the first `most` are there, if that is given.
     """
 
     relation: str

@@ -4,8 +4,8 @@ What has been joined so far becomes one relation, and each window is a relation 
 
     q.window(columns)        q.rank1(partition, rest, n) :- n = row_number by (order) : { q.window(columns) }.
 
-rank is the least number among equals, dense_rank numbers the distinct values, lag and lead look up the row with another number, and an
-aggregate over a partition is that aggregate by the partition's columns.
+rank is the least number among equals, dense_rank numbers the distinct values, lag and lead look up the row with another number,
+and an aggregate over a partition is that aggregate by the partition's columns.
 """
 
 from __future__ import annotations
