@@ -201,6 +201,12 @@ def test_replacing_and_dropping_views(db: rederive.Database) -> None:
         db.sql("CREATE TABLE t (a INT)")
 
 
+def test_using_puts_its_columns_first_as_in_spark(db: rederive.Database) -> None:
+    db.sql("INSERT INTO t VALUES (1, 5, 'x'); INSERT INTO bag VALUES (5, 'y')")
+    assert db.query("SELECT * FROM t JOIN bag USING (a)") == [(5, 1, "x", "y")]
+    assert db.query("SELECT t.*, a FROM t JOIN bag USING (a)") == [(1, 5, "x", 5)]
+
+
 def test_the_first_rows_of_an_order(db: rederive.Database) -> None:
     db.sql("CREATE VIEW best AS SELECT k, a FROM t ORDER BY a DESC LIMIT 2")
     db.sql("INSERT INTO t VALUES (1, 5, 'x'), (2, 7, 'x'), (3, 6, 'y'), (4, NULL, 'y')")
