@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from rederive.errors import Redefined, Span, UnknownName, Unsupported
+from rederive.errors import Span, UnknownName, Unsupported
 from rederive.ir.rules import (
     ALL,
     Aggregate,
@@ -26,7 +26,7 @@ from rederive.ir.terms import BOOLEAN, NUMBER, Constant, Simple, Variable
 from rederive.lang.draft import Draft
 from rederive.lang.sql.body import Body
 from rederive.lang.sql.parse import Parsed
-from rederive.lang.sql.relation import Field, Rel, stored
+from rederive.lang.sql.relation import Rel, stored
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Context:
 
     def declare(self, name: str, columns: Sequence[Column], key: Sequence[int] = ()) -> None:
         whole = tuple(key) == tuple(range(len(columns)))
-        self.draft.relations[name] = Relation(name, _distinct(columns), () if whole else tuple(key), self.parsed.span)
+        self.draft.relations[name] = Relation(name, distinct_columns(columns), () if whole else tuple(key), self.parsed.span)
 
     def define(self, name: str, terms: Sequence[Simple], body: Sequence[Literal]) -> None:
         rule = Rule(Atom(name, tuple(terms)), tuple(body), self.parsed.span)
@@ -103,17 +103,14 @@ class Context:
         definition = Aggregate(name, function, source, tuple(group), None, self.parsed.span, tuple(order), most)
         self.draft.definitions.append(definition)
 
-    def into(self, target: str | None, word: str, fields: Sequence[Field], hidden: Sequence[Column]) -> str:
+    def into(self, target: str | None, word: str, hidden: Sequence[Column]) -> str:
         """The relation that a query goes into: the view itself, its rows with their identities, or an auxiliary one."""
-        names = [field.name for field in fields]
         if target is None:
             return self.name(word)
-        if double := next((name for i, name in enumerate(names) if name in names[:i]), None):
-            raise Redefined(f"the view '{target}' has two columns '{double}'", self.parsed.span, hint="give one an alias")
         return f"{target}.{ALL}" if hidden else target
 
 
-def _distinct(columns: Sequence[Column]) -> tuple[Column, ...]:
+def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Columns with names of their own, for printing."""
     seen: dict[str, int] = {}
     found = []

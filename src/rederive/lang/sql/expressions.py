@@ -142,7 +142,10 @@ class Expressions:
         def named(part: exp.Expr) -> exp.Expr:
             if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
                 return part.this if isinstance(part, exp.Paren) else part
-            found = self.scope.find(identifier(part), identifier(part.args.get("table")) or None, self.context.span(part))
+            try:
+                found = self.scope.find(identifier(part), identifier(part.args.get("table")) or None, self.context.span(part))
+            except TypeClash:
+                return part  # ambiguous: whoever lowers it says so
             return exp.column(repr(found.term)) if found is not None else part
 
         return node.transform(named).sql("spark")

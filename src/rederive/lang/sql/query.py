@@ -131,17 +131,8 @@ class Queries:
         if prepared.distinct:
             prepared = self._from_relation(self.project(prepared, None), None)
         named = tuple((name, prepared.body.assigned(typed, name)) for name, typed in prepared.outputs)
-        lower = replace(prepared.lower, known={**prepared.lower.known, **self._by_name(node, named, prepared.lower)})
-        first_rows(node, lower, [typed for _, typed in named], self.context)
+        first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
         return replace(prepared, outputs=named)
-
-    @staticmethod
-    def _by_name(node: exp.Expr, named: Sequence[tuple[str, Typed]], lower: Expressions) -> dict[str, Typed]:
-        """ORDER BY means the names of the SELECT list first."""
-        order = node.args.get("order")
-        columns = [o.this for o in order.expressions if isinstance(o.this, exp.Column)] if order is not None else []
-        plain = {identifier(column): column for column in columns if not column.args.get("table")}
-        return {lower.canonical(plain[name]): typed for name, typed in named if name in plain}
 
     def _from_relation(self, rel: Rel, around: Scope | None) -> Prepared:
         scope = Scope(self.context.body(around.body if around else None), around)
@@ -193,7 +184,7 @@ class Queries:
         hidden = [] if prepared.distinct else body.identity(terms)
         fields = tuple(Field(name, typed.type, typed.nullable) for name, typed in named)
         columns = [self.context.columns[variable.name] for variable in hidden]
-        name = self.context.into(target, "query", fields, columns)
+        name = self.context.into(target, "query", columns)
         key = _key(terms, hidden, body) if not prepared.distinct else ()
         rel = Rel(name, fields, tuple(columns), key, outer)
         self._declare(rel)
@@ -244,7 +235,7 @@ class Queries:
         for _, _, identity in rows:
             offsets.append(len(hidden))
             hidden += [replace(self.context.columns[v.name], nullable=True) for v in identity]
-        rel = Rel(self.context.into(target, "union", fields, hidden), fields, tuple(hidden))
+        rel = Rel(self.context.into(target, "union", hidden), fields, tuple(hidden))
         self._declare(rel)
         for number, ((branch, terms, identity), offset) in enumerate(zip(rows, offsets, strict=True), 1):
             padded: list[Simple] = [Constant(None, column.type) for column in hidden]
@@ -266,7 +257,7 @@ class Queries:
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
         self._uncorrelated(branches, node)
-        rel = Rel(self.context.into(target, node.key, fields, ()), fields)
+        rel = Rel(self.context.into(target, node.key, ()), fields)
         self._declare(rel)
         if isinstance(node, exp.Union):
             for branch in branches:
@@ -315,7 +306,7 @@ class Queries:
         terms = [[branch.body.resolved(typed.term) for _, typed in self._named(branch)] for branch in branches]
         copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
         hidden = (Column("row", NUMBER),) if copies else ()
-        rel = Rel(self.context.into(target, "values", fields, hidden), fields, hidden)
+        rel = Rel(self.context.into(target, "values", hidden), fields, hidden)
         self._declare(rel)
         for number, (branch, row) in enumerate(zip(branches, terms, strict=True), 1):
             ordinal = (Constant(number, NUMBER),) if copies else ()

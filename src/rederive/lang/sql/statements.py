@@ -23,7 +23,7 @@ from rederive.errors import Redefined, UnknownName, WrongArity
 from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Function, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, Variable
 from rederive.lang.draft import Draft
-from rederive.lang.sql.context import Context
+from rederive.lang.sql.context import Context, distinct_columns
 from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.parse import Parsed
 from rederive.lang.sql.query import Queries
@@ -161,6 +161,9 @@ def _create_view(draft: Draft, added: Definition) -> None:
         raise added.parsed.unsupported("a view without a query")
     rel = Queries(context).query(query, None, added.name)
     columns = names(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
+    called = columns or [field.name for field in rel.fields]
+    if double := next((name for i, name in enumerate(called) if name in called[:i]), None):
+        raise Redefined(f"the view '{added.name}' has two columns '{double}'", added.parsed.span, hint="give one an alias")
     define_view(draft, added.name, rel, columns, added.parsed, monitored=not temporary)
 
 
@@ -169,6 +172,7 @@ def define_view(draft: Draft, name: str, rel: Rel, given: Sequence[str], parsed:
     if given and len(given) != len(rel.fields):
         raise WrongArity(f"{len(given)} names for {len(rel.fields)} columns", parsed.span)
     fields = [field.column(given[i] if given else None) for i, field in enumerate(rel.fields)]
+    fields = list(distinct_columns(fields))
     if rel.hidden:
         _define_bag(draft, name, fields, parsed)
     else:

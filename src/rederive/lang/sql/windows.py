@@ -10,7 +10,7 @@ and an aggregate over a partition is that aggregate by the partition's columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.functions import function_name
 from rederive.lang.sql.grouping import aggregate_of
 from rederive.lang.sql.relation import Typed, column_of
+from rederive.lang.sql.scope import identifier
 from rederive.lang.sql.types import INT
 
 _NUMBERS: Final = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
@@ -48,12 +49,15 @@ def _windows(node: exp.Expr) -> Iterator[exp.Window]:
         yield from _windows(child)
 
 
-def first_rows(node: exp.Expr, lower: Expressions, outputs: Sequence[Typed], context: Context) -> None:
-    """Let the body of a query keep the rows that ORDER BY, LIMIT and OFFSET ask for."""
+def first_rows(
+    node: exp.Expr, lower: Expressions, named: Mapping[str, Typed], outputs: Sequence[Typed], context: Context
+) -> None:
+    """Let the body of a query keep the rows that ORDER BY, LIMIT and OFFSET ask for; a name means an output first."""
     most = _whole_number(node.args.get("limit"), lower, context)
     skipped = _whole_number(node.args.get("offset"), lower, context) or 0
     order = node.args.get("order")
-    keys = [(_ordered_by(o, lower, outputs, context), o) for o in order.expressions] if order is not None else []
+    items = order.expressions if order is not None else ()
+    keys = [(named.get(_plain_name(o)) or _ordered_by(o, lower, outputs, context), o) for o in items]
     terms = [(lower.scope.body.assigned(typed, "key"), o) for typed, o in keys]
     frozen = Frozen.of(lower.scope.body, context)
     by = [_order(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
@@ -72,6 +76,11 @@ def _whole_number(node: exp.Expr | None, lower: Expressions, context: Context) -
     if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int) or typed.term.value < 0:
         raise context.unsupported(f"{node.key.upper()} that is not a whole number", node)
     return typed.term.value
+
+
+def _plain_name(node: exp.Expr) -> str:
+    column = node.this
+    return identifier(column) if isinstance(column, exp.Column) and not column.args.get("table") else ""
 
 
 def _ordered_by(node: exp.Expr, lower: Expressions, outputs: Sequence[Typed], context: Context) -> Typed:
