@@ -10,7 +10,7 @@ from rederive.engines.base import Action, Bulk, Operation
 from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Value
-from rederive.lang.values import from_python
+from rederive.lang.values import column_value, from_python
 from rederive.monitor.changes import Result
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def base_relation(program: Program, name: str) -> Relation:
     """The declaration of a base relation, or an error that says why it is none."""
     if name not in program.relations:
         raise UnknownRelation(name, (n for n, r in program.relations.items() if not r.auxiliary))
-    if program.is_view(name):
+    if program.is_view(name) and program.copies_of(name) is None:
         raise NotABase(name)
     return program.relations[name]
 
@@ -110,7 +110,7 @@ def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) ->
     values = []
     for column, value in zip(relation.columns, row, strict=True):
         try:
-            values.append(from_python(value, column.type))
+            values.append(column_value(value, column, from_python))
         except ValueError as error:
             raise IllTypedRow(f"relation '{relation.name}', column '{column.name}': {error}") from None
     return tuple(values)

@@ -115,7 +115,7 @@ def _element(where: str) -> Place:
 
 
 def _base(name: str, program: Program, place: str) -> Relation:
-    bases = [base for base in program.bases if not program.relations[base].auxiliary]
+    bases = program.tables
     if name in bases:
         return program.relations[name]
     if name in program.relations and not program.relations[name].auxiliary:
