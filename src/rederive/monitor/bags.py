@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from rederive.engines.base import Action, Engine, Operation
+from rederive.engines.base import Action, Bulk, Engine, Operation
+from rederive.errors import Unsupported
 from rederive.ir.rules import BAG, Program
 from rederive.ir.terms import Row, Value
 
@@ -37,8 +38,11 @@ def _number(count: Value) -> int:
 
 def numbered(program: Program, initial: Mapping[str, Collection[Row]], engine: Engine) -> dict[str, Collection[Row]]:
     """Initial rows with the copies of bags numbered, behind those that are there; the rows of sets as they are given."""
-    bases = {name: program.copies_of(name) for name in initial}
-    return {base or name: _behind(initial[name], base, engine) if base else initial[name] for name, base in bases.items()}
+    found: dict[str, Collection[Row]] = {}
+    for name, rows in initial.items():
+        base = program.copies_of(name)
+        found[base or name] = _behind(_each(rows, name), base, engine) if base else rows
+    return found
 
 
 def _behind(rows: Collection[Row], base: str, engine: Engine) -> list[Row]:
@@ -48,6 +52,13 @@ def _behind(rows: Collection[Row], base: str, engine: Engine) -> list[Row]:
         present[row] += 1
         found.append((*row, present[row]))
     return found
+
+
+def _each(rows: Collection[Row], name: str) -> Collection[Row]:
+    """A data frame is taken as a set, and would lose the copies that a bag counts."""
+    if isinstance(rows, Bulk):
+        raise Unsupported(f"data frames are not taken for '{name}' yet: it has no key", hint="give the table a PRIMARY KEY")
+    return rows
 
 
 def on_copies(program: Program, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
@@ -61,7 +72,7 @@ def on_copies(program: Program, operations: Sequence[Operation], engine: Engine)
             continue
         counts = moved.setdefault(base, {})
         step = -1 if operation.action is Action.DELETE else 1
-        for row in operation.rows:
+        for row in _each(operation.rows, operation.relation):
             before, now = counts.get(row) or (_present(base, row, engine),) * 2
             counts[row] = (before, max(now + step, 0))
     for base, counts in moved.items():
