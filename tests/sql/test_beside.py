@@ -59,6 +59,14 @@ def test_the_command_line_refuses_a_program_of_sql_before_there_is_a_store(tmp_p
     assert not (tmp_path / "kept").exists()
 
 
+def test_a_program_of_sql_has_no_remote_relation_to_advise_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.sql"
+    program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
+    result = CliRunner().invoke(app, ["advise", str(program)])
+    assert isinstance(result.exception, StrategyError)
+    assert "in Datalog" in str(result.exception)
+
+
 # Spark
 
 

@@ -65,10 +65,10 @@ def explain_program(path: Path, view: str | None, strategy: str, form: str, sour
 
 
 def advise_program(path: Path, view: str | None, form: str) -> None:
-    program = read_program(path)
-    found = advise(program, view)
+    """SQL has no remote tables, so a program of SQL has nothing to advise on."""
+    found = advise(read_program(path), view) if path.suffix != SQL else ()
     if not found:
-        hint = "declare base relations .remote, and views over them .stored"
+        hint = "in Datalog, declare base relations .remote, and views over them .stored"
         raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(path))
     print(show(found, form))
 
