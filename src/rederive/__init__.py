@@ -56,12 +56,14 @@ def open(
     retention: int | None = None,
     lake: str | Path | None = None,
     spark: SparkSession | None = None,
+    strict: bool = False,
 ) -> Database:
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. A store
-    remembers strategy, precision and only. `retention`: how many versions of it can be read again; all of them by default.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. `strict`
+    refuses views that a change evaluates as a whole. A store remembers strategy, precision and only. `retention`: how many
+    versions of it can be read again; all of them by default.
 
     `lake`: a folder, or any path that Spark can write, for base relations, views and changes as Delta tables; the store is in it
     unless `path` says otherwise. `engine`: resident, spark, or auto, which moves to Spark when memory is short; without a lake or
@@ -73,7 +75,7 @@ def open(
         raise UnknownOption("engine", engine, ENGINES)
     signs(only)
     if path is None and lake is None:
-        return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only)
+        return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
     folder = Path(path) if path is not None else Path(str(lake)) / "_store"
     store = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
     try:
@@ -81,7 +83,7 @@ def open(
             store.lake = lakeside(store, lake, spark)
         options = store.options
         made = make_engine(engine, limits, spark)
-        return Database(made, options.strategy, options.precision, options.only or None, store)
+        return Database(made, options.strategy, options.precision, options.only or None, store, strict=strict)
     except BaseException:
         store.close()
         raise

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from rederive.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = sorted((ROOT / "examples").glob("*.dl"))
+PROGRAMS = sorted(path for ending in ("dl", "sql") for path in (ROOT / "examples").glob(f"*.{ending}"))
 COMMANDS = [
     pytest.param(command, marks=pytest.mark.slow if path.stem == "debian" else (), id=command)
     for path in PROGRAMS
     for line in path.read_text(encoding="utf-8").splitlines()
-    for prefix, _, command in [line.partition("//   rederive ")]
+    for prefix, _, command in [line.partition("--   rederive " if path.suffix == ".sql" else "//   rederive ")]
     if command and not prefix
 ]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rederive.ir.functors import FUNCTORS
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, literal_variables
+from rederive.ir.scalars import SCALARS
 from rederive.ir.terms import Call, Constant, Term, Variable, variables
 
 Fanout = Callable[[Atom, tuple[int, ...]], float]
@@ -75,4 +76,7 @@ def evaluable(literal: Comparison, bound: set[str]) -> bool:
 
 def fallible(term: Term) -> bool:
     """Whether evaluating the term can fail for some values: division, conversions."""
-    return isinstance(term, Call) and (FUNCTORS[term.functor].fallible or any(map(fallible, term.arguments)))
+    if not isinstance(term, Call):
+        return False
+    fails = FUNCTORS[term.functor].fallible if term.gives is None else SCALARS[term.functor].fallible
+    return fails or any(map(fallible, term.arguments))

@@ -51,6 +51,8 @@ def term_type(term: Term, types: Mapping[str, Type]) -> Type:
             return types[term.name]
         case Constant():
             return term.type
+        case Call(gives=Type() as type):
+            return type
         case Call():
             fixed = anchor(term, types)
             return fixed if fixed is not None else _widest(term_type(argument, types) for argument in term.arguments)
@@ -63,6 +65,8 @@ def anchor(term: Term, types: Mapping[str, Type]) -> Type | None:
             return types.get(term.name)
         case Constant():
             return None if term.type.kind in _ADAPTS else term.type
+        case Call(gives=Type() as type):
+            return type
         case Call():
             functor = functor_of(term)
             return functor.gives or next((t for a in term.arguments if (t := anchor(a, types)) is not None), None)
@@ -184,6 +188,8 @@ class _Inference:
             return
         for argument in term.arguments:
             self._calls(argument)
+        if term.gives is not None:
+            return
         functor = functor_of(term)
         shared = anchor(term, self.types) if functor.same else None
         if shared is not None:
@@ -218,11 +224,12 @@ class _Inference:
             raise _clash(variable, found, needed, origin)
 
     def _demand_call(self, call: Call, needed: Type) -> None:
-        functor = functor_of(call)
-        if functor.gives is not None:
-            if functor.gives != needed:
-                raise _clash(call, functor.gives, needed)
+        gives = call.gives or functor_of(call).gives
+        if gives is not None:
+            if gives != needed:
+                raise _clash(call, gives, needed)
             return
+        functor = functor_of(call)
         _check_kind(functor, call, needed)
         for argument in call.arguments:
             self._demand(argument, needed)

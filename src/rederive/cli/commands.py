@@ -7,7 +7,8 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,30 +19,36 @@ from rich.console import Console
 import rederive
 from rederive.analysis.graph import strata
 from rederive.engines.base import Call
-from rederive.errors import MalformedInput, MissingFile, RederiveError, StrategyError
+from rederive.errors import MalformedInput, MissingFile, RederiveError, StrategyError, UnknownOption
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
-from rederive.lang import compile_program
+from rederive.lang.datalog import compile_program
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
 from rederive.monitor.database import Database
 from rederive.monitor.journal_reader import JournalReader
+from rederive.monitor.sql import SqlRun
 from rederive.monitor.store import changes_of
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
 from rederive.pipeline.files import check_keys, read_input, read_rows
 from rederive.selfmaint.strategy import advise, show
 
+SQL = ".sql"
+
 
 def check(path: Path) -> None:
-    program = read_program(path)
+    db = rederive.open()
+    define(db, path)
+    program = db.program
     declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
-    levels = {name: level for name, level in strata(program.definitions).items() if name in declared}
+    shown = set(declared).difference(n for n in program.tables if n in program.views)
+    levels = {name: level for name, level in strata(program.definitions).items() if name in shown}
     lines = ["relations"]
     for name, relation in declared.items():
-        lines.append(f"  {'view' if name in program.views else 'base'}  {show_relation(relation)}")
+        lines.append(f"  {'base' if name in program.tables else 'view'}  {show_relation(relation)}")
     lines.append("strata")
     for level in sorted(set(levels.values())):
         lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
@@ -51,19 +58,27 @@ def check(path: Path) -> None:
 
 def explain_program(path: Path, view: str | None, strategy: str, form: str, sources: Sources) -> None:
     db = rederive.open(strategy=strategy)
-    db.define(read_text(path), str(path))
+    define(db, path)
     if rows := initial_rows(db.program, sources):
         db.load_typed(rows)
     print(db.explain(view, form))
 
 
 def advise_program(path: Path, view: str | None, form: str) -> None:
-    program = read_program(path)
-    found = advise(program, view)
+    """SQL has no remote tables, so a program of SQL has nothing to advise on."""
+    found = advise(read_program(path), view) if path.suffix != SQL else ()
     if not found:
-        hint = "declare base relations .remote, and views over them .stored"
+        hint = "in Datalog, declare base relations .remote, and views over them .stored"
         raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(path))
     print(show(found, form))
+
+
+def define(db: Database, path: Path) -> None:
+    """Take in the definitions of a program; the changes of data in one of SQL are checked and not made."""
+    if path.suffix == SQL:
+        SqlRun(db).define(read_text(path), str(path))
+    else:
+        db.define(read_text(path), str(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +98,18 @@ def run(
     stats: Path | None,
     trace: Path | None,
 ) -> None:
-    """Everything is read before the database is opened: what is refused there leaves a store as it was, or none."""
-    with progress(f"reading {path}"):
-        program = read_program(path)
-        rows = initial_rows(program, sources)
-        transactions = read_all_changes(changes, program) if changes else ()
+    """Everything is read before a database with a store is opened: what is refused there leaves it as it was, or none."""
+    read = _read(path, sources, changes) if path.suffix != SQL else None
     calls: list[str] = []
     with opened() as db, _told_of_commits(db), _printed_at_the_end() as output:
-        if (extended := db.ensure(read_text(path), str(path))) is not None:
+        if read is not None and (extended := db.ensure(read_text(path), str(path))) is not None:
             _write_changes(extended, output)
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
-        versions = list(_versions(db, rows, transactions, initial, output))
+        if read is not None:
+            versions = list(_versions(db, *read, initial, output))
+        else:
+            versions = list(_sql_versions(db, path, sources, changes, initial, output))
         if db.lake is not None:
             with progress(f"settling into {db.lake}"):
                 db.settle()
@@ -135,11 +150,55 @@ def log(folder: Path, since: int | None, view: str | None) -> None:
                 output.write(change_line(change.version, change.view, change.plus, change.minus))
 
 
+def _load_tables(db: Database, sources: Sources) -> None:
+    """Load the files of `--base` whose table is there and has no rows yet, before the first version."""
+    names = [option.partition("=")[0] for option in sources.base]
+    ready = tuple(o for o, n in zip(sources.base, names, strict=True) if n in db.program.tables and not db.rows(n))
+    if ready and db.version == 0:
+        db.load_typed(initial_rows(db.program, Sources(None, ready)))
+
+
+def _check_loaded(db: Database, sources: Sources) -> None:
+    """Refuse `--base` for tables that the program does not create, and `--facts`, which belongs to Datalog."""
+    if sources.facts is not None:
+        raise UnknownOption("option of a SQL program", "--facts", ["--base"])
+    for option in sources.base:
+        base_relation(db.program, option.partition("=")[0])
+
+
 def _trace_line(version: int, call: Call) -> str:
     sets = {name: getattr(call, name) for name in ("updates", "approximation", "disqualified", "actual")}
     fields = [f'"{name}": {_rows(rows)}' for name, rows in sets.items()]
     head = f'"version": {version}, "rule": {json.dumps(call.rule)}, "updated": {json.dumps(call.updated)}'
     return f'{{{head}, "view": {json.dumps(call.view)}, "sign": "{call.sign}", {", ".join(fields)}}}\n'
+
+
+def _sql_versions(
+    db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
+) -> Iterator[dict[str, Any]]:
+    """Run the statements, then the transactions. The rows of `--base` are in their tables when these are created."""
+    yield {"version": 0, "seconds": 0.0, "touched": 0}
+
+    def start() -> None:
+        _load_tables(db, sources)
+        if initial:
+            _write_answers(db, output)
+
+    run = SqlRun(db, start)
+    with progress("running statements"):
+        for result in run.run(read_text(path), str(path)):
+            yield _written(db, result, output)
+    _check_loaded(db, sources)
+    transactions = read_all_changes(changes, db.program) if changes else ()
+    for transaction in transactions:
+        yield _written(db, _commit(db, transaction), output)
+
+
+def _read(path: Path, sources: Sources, changes: Path | None) -> tuple[dict[str, list[Row]], Sequence[Transaction]]:
+    """The initial rows and the transactions for a program in Datalog."""
+    with progress(f"reading {path}"):
+        program = read_program(path)
+        return initial_rows(program, sources), read_all_changes(changes, program) if changes else ()
 
 
 def _versions(
@@ -151,22 +210,30 @@ def _versions(
         touched = db.load_typed(rows)
         yield {"version": db.version, "seconds": time.perf_counter() - started, "touched": touched}
     if initial:
-        for view in db.monitored:
-            if answer := db.rows(view):
-                output.write(change_line(db.version, view, answer, []))
+        _write_answers(db, output)
     with progress("applying transactions"):
         for transaction in transactions:
-            result = _commit(db, transaction)
-            _write_changes(result, output)
-            cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
-            cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
-            cost |= {"derived": dict(result.derived), "skipped": result.skipped}
-            yield cost | {"engine": result.engine, "why": result.why}
+            yield _written(db, _commit(db, transaction), output)
+
+
+def _write_answers(db: Database, output: IO[bytes]) -> None:
+    for view in db.monitored:
+        if answer := db.rows(view):
+            output.write(answer_line(db.version, view, answer))
+
+
+def _written(db: Database, result: rederive.Result, output: IO[bytes]) -> dict[str, Any]:
+    """Write the changes of one version; what it cost."""
+    _write_changes(result, output)
+    cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
+    cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
+    cost |= {"derived": dict(result.derived), "skipped": result.skipped}
+    return cost | {"engine": result.engine, "why": result.why}
 
 
 def _write_changes(result: rederive.Result, output: IO[bytes]) -> None:
     for view, change in result.changes.items():
-        output.write(change_line(result.version, view, change.plus, change.minus))
+        output.write(change_line(result.version, view, change.plus, change.minus, change.counts))
 
 
 def _commit(db: Database, transaction: Transaction) -> rederive.Result:
@@ -189,13 +256,24 @@ def _write(path: Path, text: str) -> None:
         raise MissingFile(f"cannot write: {error.strerror}").at(str(path)) from None
 
 
-def change_line(version: int, view: str, plus: Iterable[Row], minus: Iterable[Row]) -> bytes:
-    """One line of the output contract.
+def answer_line(version: int, view: str, answer: Sequence[Row]) -> bytes:
+    """All rows of a view as the change of the version that it starts from; the copies in a bag counted."""
+    counted = Counter(answer)
+    counts = {"plus": list(counted.values()), "minus": []} if len(counted) < len(answer) else None
+    return change_line(version, view, counted, [], counts)
+
+
+def change_line(
+    version: int, view: str, plus: Iterable[Row], minus: Iterable[Row], counts: Mapping[str, list[int]] | None = None
+) -> bytes:
+    """One line of the output contract. `counts`: how many copies of each row, where that is not always 1.
 
     >>> change_line(1, "closure", [("h", "d")], [])
     b'{"version": 1, "view": "closure", "plus": [["h","d"]], "minus": []}\\n'
     """
-    return f'{{"version": {version}, "view": {json.dumps(view)}, "plus": {_rows(plus)}, "minus": {_rows(minus)}}}\n'.encode()
+    copies = f', "counts": {json.dumps(counts)}' if counts is not None else ""
+    change = f'"plus": {_rows(plus)}, "minus": {_rows(minus)}{copies}'
+    return f'{{"version": {version}, "view": {json.dumps(view)}, {change}}}\n'.encode()
 
 
 def _rows(rows: Iterable[Row]) -> str:
@@ -206,8 +284,12 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
     db = rederive.open(strategy=Strategy.ON_DEMAND.value)
     with progress(f"reading {path}"):
-        db.define(read_text(path), str(path))
-        db.load_typed(initial_rows(db.program, sources))
+        if path.suffix == SQL:
+            list(SqlRun(db, lambda: _load_tables(db, sources)).run(read_text(path), str(path)))
+            _check_loaded(db, sources)
+        else:
+            db.define(read_text(path), str(path))
+            db.load_typed(initial_rows(db.program, sources))
     with progress("answering"):
         started = time.perf_counter()
         found = db.query(atom)

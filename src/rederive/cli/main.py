@@ -12,7 +12,7 @@ import typer
 from rederive import ENGINES, Limits, __version__
 from rederive import open as open_database
 from rederive.cli import commands
-from rederive.errors import RederiveError, StrategyError
+from rederive.errors import RederiveError, StrategyError, Unsupported
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Views maintained incrementally: exactly which rows entered and left them.",
 )
 
-Program = Annotated[Path, typer.Argument(help="A Datalog program (.dl).", show_default=False)]
+Program = Annotated[Path, typer.Argument(help="A program in Datalog (.dl) or SQL (.sql).", show_default=False)]
 Facts = Annotated[
     Path | None, typer.Option("--facts", help="Folder with a .facts file for each .input relation.", show_default=False)
 ]
@@ -122,6 +122,7 @@ def run(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse views that a change evaluates as a whole.")] = False,
     max_rounds: Annotated[
         int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")
     ] = Limits().rounds,
@@ -141,9 +142,10 @@ def run(
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
     if trace is not None and engine == "spark":
         raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
-    opened = partial(
-        open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, limits=limits, lake=lake
-    )
+    if program.suffix == commands.SQL and (store or lake):
+        raise Unsupported("a program of SQL cannot be kept in a store yet", hint="leave out --store and --lake").at(str(program))
+    chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
+    opened = partial(chosen, limits=limits, strict=strict)
     commands.run(opened, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 

@@ -97,13 +97,26 @@ class Function(Enum):
     MIN = "min"
     MAX = "max"
     MEAN = "mean"
+    ROW_NUMBER = "row_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A column to order by: `column` of the source, downwards or not, NULLs first or last."""
+
+    column: int
+    descending: bool = False
+    nulls_first: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Defines `relation(group..., result)` by folding `function` over the rows of `source` that share the group's columns.
 
-    Only groups that have rows appear. The source's rows are distinct, so every binding counts once.
+    Only groups that have rows appear. The source's rows are distinct, so every binding counts once. NULLs do not count.
+
+    ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`;
+    rows that are equal in it are ordered by their values. Only the first `most` are there, if that is given.
     """
 
     relation: str
@@ -112,6 +125,8 @@ class Aggregate:
     group: tuple[int, ...]
     value: int | None
     span: Span | None = field(default=None, compare=False, repr=False)
+    order: tuple[Order, ...] = ()
+    most: int | None = None
 
 
 Definition: TypeAlias = Rule | Aggregate
@@ -119,18 +134,26 @@ Definition: TypeAlias = Rule | Aggregate
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """`nullable`: whether it may hold NULL. `bits`: how wide the integers are that it may hold, 64 or fewer."""
+
     name: str
     type: Type
+    nullable: bool = False
+    bits: int = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A declared relation. `key` are the columns that identify a row; by default all of them."""
+    """A declared relation. `key` are the columns that identify a row; by default all of them.
+
+    `monitored`: whether its changes are reported; where it is None, the `.output` directives decide.
+    """
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+    monitored: bool | None = None
 
     @property
     def arity(self) -> int:
@@ -144,6 +167,12 @@ class Relation:
     def auxiliary(self) -> bool:
         """Made by lowering, not declared by the user: its name holds a dot, which no declared name may."""
         return "." in self.name
+
+
+# A bag is a set of rows that differ in columns behind the visible ones; these words name the relations that hold it.
+COPIES = "copies"  # of a table: its rows, each with the number of the copy
+ALL = "all"  # of a view: its rows with their identities
+BAG = "bag"  # of a view: its rows, each with the number of its copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +231,25 @@ class Program:
         return tuple(name for name in self.relations if name not in defined)
 
     @property
+    def tables(self) -> tuple[str, ...]:
+        """What transactions change: the base relations of the user, and the bags that base relations stand for."""
+        bases = set(self.bases)
+        return tuple(n for n, r in self.relations.items() if not r.auxiliary and (n in bases or self.copies_of(n) is not None))
+
+    def copies_of(self, name: str) -> str | None:
+        """The base relation that numbers the copies of a table's rows, where the table is a bag."""
+        return f"{name}.{COPIES}" if f"{name}.{COPIES}" in self.relations else None
+
+    def counted(self, name: str) -> str:
+        """The relation whose changes tell those of a view: where it is a bag, the one that counts its rows."""
+        return f"{name}.{BAG}" if f"{name}.{BAG}" in self.relations else name
+
+    @property
     def monitored(self) -> tuple[str, ...]:
-        """The `.output` relations, or all the user's views where there is none."""
-        return self.outputs or tuple(name for name in self.views if not self.relations[name].auxiliary)
+        """The `.output` relations, or all the user's views where there is none; and those that say so themselves."""
+        views = [self.relations[name] for name in self.views if not self.relations[name].auxiliary]
+        chosen = self.outputs or tuple(view.name for view in views if view.monitored is None)
+        return (*chosen, *(view.name for view in views if view.monitored and view.name not in chosen))
 
     def definitions_of(self, name: str) -> tuple[Definition, ...]:
         return tuple(definition for definition in self.definitions if defines(definition) == name)

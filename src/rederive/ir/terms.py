@@ -71,11 +71,15 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A functor applied to terms: arithmetic and string functions alike. See `ir.functors`."""
+    """A functor applied to terms: arithmetic and string functions alike. See `ir.functors`.
+
+    With `gives`, it is one of `ir.scalars`, which know NULL, and this is its result's type.
+    """
 
     functor: str
     arguments: tuple[Term, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    gives: Type | None = field(default=None, repr=False)
 
 
 Term: TypeAlias = Variable | Constant | Call

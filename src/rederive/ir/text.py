@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -25,6 +25,7 @@ from rederive.ir.rules import (
 from rederive.ir.terms import Call, Constant, Term, Value, Variable
 
 _INFIX = {"+", "-", "*", "/", "%", "^", "band", "bor", "bxor", "bshl", "bshr", "land", "lor", "lxor"}
+_INFIX |= {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "div", "like", "rlike"}
 
 
 def show_value(value: Value) -> str:
@@ -117,10 +118,21 @@ def _renamed_term(term: Term, names: Mapping[Variable, Variable]) -> Term:
 
 def show_aggregate(aggregate: Aggregate, source: Relation) -> str:
     names = [column.name for column in source.columns]
+    if aggregate.function is Function.ROW_NUMBER:
+        return _show_ranking(aggregate, names)
     head = ", ".join([*(names[i] for i in aggregate.group), "result"])
     value = "" if aggregate.function is Function.COUNT or aggregate.value is None else f" {names[aggregate.value]}"
     body = f"{aggregate.source}({', '.join(names)})"
     return f"{aggregate.relation}({head}) :- result = {aggregate.function.value}{value} : {{ {body} }}."
+
+
+def _show_ranking(ranking: Aggregate, names: Sequence[str]) -> str:
+    rest = [i for i in range(len(names)) if i not in ranking.group]
+    head = ", ".join([*(names[i] for i in (*ranking.group, *rest)), "result"])
+    order = ", ".join(f"{names[o.column]}{' desc' if o.descending else ''}" for o in ranking.order)
+    first = f" up to {ranking.most}" if ranking.most is not None else ""
+    body = f"{ranking.source}({', '.join(names)})"
+    return f"{ranking.relation}({head}) :- result = row_number by ({order}){first} : {{ {body} }}."
 
 
 def show_definition(definition: Definition, program: Program) -> str:

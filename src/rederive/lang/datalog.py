@@ -52,11 +52,6 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[Statement, ...]:
         raise _too_deep(source) from None
 
 
-def compile_statements(statements: Sequence[Statement]) -> Program:
-    """The program that these statements make together."""
-    return extended(Program({}, ()), statements)
-
-
 def compile_query(text: str, program: Program) -> Atom:
     """The atom that a query asks for; its constants have the types of their columns.
 

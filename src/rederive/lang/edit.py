@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from rederive.errors import StillNeeded, SyntaxProblem, UnknownName
 from rederive.lang.datalog import parse_statements
+from rederive.lang.sql.statements import Definition
 from rederive.lang.syntax import Clause, Declaration, OutputDirective, Statement, StoredDirective, relations
 
-Statements = tuple[Statement, ...]
+Statements = tuple[Statement | Definition, ...]
 
 
 def parse_rules(text: str) -> tuple[Clause, ...]:
@@ -24,7 +25,18 @@ def parse_rules(text: str) -> tuple[Clause, ...]:
     return tuple(rules)
 
 
-def without_rules(statements: Sequence[Statement], removed: Sequence[Clause]) -> Statements:
+def with_rules(statements: Sequence[Statement | Definition], added: Sequence[Clause]) -> Statements:
+    """The program with more rules, each behind the declaration of its head: SQL that follows reads all of them."""
+    found = list(statements)
+    for rule in added:
+        names = {head.relation for head in rule.heads}
+        declared = [i for i, s in enumerate(found) if isinstance(s, Declaration) and names & {name.text for name in s.names}]
+        sql = next((i for i in range(declared[-1], len(found)) if isinstance(found[i], Definition)), None) if declared else None
+        found.insert(sql if sql is not None else len(found), rule)
+    return tuple(found)
+
+
+def without_rules(statements: Sequence[Statement | Definition], removed: Sequence[Clause]) -> Statements:
     """The program without these rules; each must be there, written with the same variables."""
     left = list(statements)
     for rule in removed:
@@ -36,12 +48,12 @@ def without_rules(statements: Sequence[Statement], removed: Sequence[Clause]) ->
     return tuple(left)
 
 
-def _form(statement: Statement) -> str:
+def _form(statement: Statement | Definition) -> str:
     """A statement without positions; each `_` is named after its own."""
     return re.sub(r"Var\(name='\d+'\)", "_", repr(statement))
 
 
-def not_in(statements: Sequence[Statement], others: Sequence[Statement]) -> list[Statement]:
+def not_in(statements: Statements, others: Statements) -> list[Statement | Definition]:
     """The statements that the others do not have, wherever they stand there; one that is there once too often included."""
     there = Counter(map(_form, others))
     left = []
@@ -54,23 +66,23 @@ def not_in(statements: Sequence[Statement], others: Sequence[Statement]) -> list
     return left
 
 
-def without_definition(statements: Sequence[Statement], view: str) -> Statements:
+def without_definition(statements: Sequence[Statement | Definition], view: str) -> Statements:
     """The program without the rules of one view; its declaration stays."""
     return tuple(s for s in statements if not (isinstance(s, Clause) and any(head.relation == view for head in s.heads)))
 
 
-def without_facts(statements: Sequence[Statement], names: Collection[str]) -> Statements:
+def without_facts(statements: Sequence[Statement | Definition], names: Collection[str]) -> Statements:
     """The program without the facts of these relations."""
 
-    def fact(statement: Statement) -> bool:
+    def fact(statement: Statement | Definition) -> bool:
         return isinstance(statement, Clause) and statement.body is None and statement.heads[0].relation in names
 
     return tuple(statement for statement in statements if not fact(statement))
 
 
-def without_view(statements: Sequence[Statement], view: str) -> Statements:
+def without_view(statements: Sequence[Statement | Definition], view: str) -> Statements:
     """The program without a view at all; refused while a rule of another one still reads it."""
-    left: list[Statement] = []
+    left: list[Statement | Definition] = []
     for statement in without_definition(statements, view):
         match statement:
             case Clause(_, body, span) if body is not None and view in relations(body):
@@ -81,6 +93,8 @@ def without_view(statements: Sequence[Statement], view: str) -> Statements:
                 others = tuple(name for name in names if name.text != view)
                 if others:
                     left.append(replace(statement, names=others))
+            case Definition(_, name) if name == view:
+                continue
             case _:
                 left.append(statement)
     return tuple(left)

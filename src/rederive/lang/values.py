@@ -8,9 +8,11 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
+from rederive.ir.rules import Column
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.ir.text import show_value
 
@@ -102,6 +104,21 @@ def from_python(value: object, type: Type) -> Value:
             return value
         case _:
             return from_json(value, type)
+
+
+def column_value(value: object, column: Column, convert: Callable[[Any, Type], Value]) -> Value:
+    """What `convert` gives for a value of this column: NULL only where it may be, and integers no wider than it holds.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> column_value(None, Column("n", NUMBER, nullable=True), from_json), column_value(7, Column("n", NUMBER), from_json)
+    (None, 7)
+    """
+    if column.nullable and (value is None or (value == "" and convert is from_text)):
+        return None
+    converted = convert(value, column.type)
+    if column.bits < 64 and isinstance(converted, int) and not -(2 ** (column.bits - 1)) <= converted < 2 ** (column.bits - 1):
+        raise ValueError(f"{converted} is out of range for an integer of {column.bits} bits")
+    return converted
 
 
 def to_json(value: Value) -> str | int | float | bool | None:

@@ -13,8 +13,10 @@ alone; a minimum or maximum looks at its group again only when the row that held
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Aggregate, Atom, Program, Rule, Variant
+from rederive.ir.rules import Aggregate, Atom, Function, Program, Rule, Variant
 from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, State, Strategy, canonical
 
 
@@ -22,7 +24,22 @@ def by_group(component: Component, program: Program, aggregate: Aggregate, strat
     """One aggregate, maintained by affected group. Where nothing is kept, a group is folded in both states."""
     states = (State(aggregate.relation),) if strategy.stored else ()
     phase = Phase("groups", Semantics.GROUPS, group_rules(program, aggregate), folded(aggregate))
-    return Section(component, strategy, "aggregate: affected groups only", (phase,), states)
+    return Section(component, strategy, _reason(aggregate), (phase,), states)
+
+
+def _reason(aggregate: Aggregate) -> str:
+    if aggregate.function is not Function.ROW_NUMBER:
+        return "aggregate: affected groups only"
+    return WHOLE if not aggregate.group else "numbered rows: affected partitions are ordered anew"
+
+
+WHOLE = "not incremental: all rows are one partition, which is ordered anew at every change of it"
+
+
+def not_incremental(program: Program) -> Aggregate | None:
+    """A definition whose every change costs as much as its whole input, if there is one."""
+    aggregates = (definition for definition in program.definitions if isinstance(definition, Aggregate))
+    return next((a for a in aggregates if _reason(a) == WHOLE), None)
 
 
 def group_rules(program: Program, aggregate: Aggregate) -> tuple[MaintenanceRule, ...]:
@@ -30,7 +47,7 @@ def group_rules(program: Program, aggregate: Aggregate) -> tuple[MaintenanceRule
     source, view = program.relations[aggregate.source], canonical(program.relations[aggregate.relation])
     deleted, inserted = (canonical(source, variant) for variant in (Variant.DEL, Variant.INS))
     touched = Atom(aggregate.relation, tuple(deleted.terms[i] for i in aggregate.group), Variant.TOUCHED)
-    groups = Atom(aggregate.relation, view.terms[:-1], Variant.TOUCHED)
+    groups = Atom(aggregate.relation, view.terms[: len(aggregate.group)], Variant.TOUCHED)
     return (
         MaintenanceRule("G1", Rule(touched, (deleted,)), (0,)),
         MaintenanceRule("G2", Rule(touched, (inserted,)), (0,)),
@@ -41,6 +58,4 @@ def group_rules(program: Program, aggregate: Aggregate) -> tuple[MaintenanceRule
 
 def folded(aggregate: Aggregate) -> Aggregate:
     """(F): the aggregate over the new state of its source."""
-    return Aggregate(
-        f"{aggregate.relation}^fold", aggregate.function, f"{aggregate.source}^new", aggregate.group, aggregate.value
-    )
+    return replace(aggregate, relation=f"{aggregate.relation}^fold", source=f"{aggregate.source}^new")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from rederive.analysis.polarity import BOTH, Sign
-from rederive.engines.base import Question, ViewDelta
+from rederive.engines.base import Question, Rows, ViewDelta
 from rederive.ir.terms import Row, Value
 from rederive.lang.values import sort_key
 
@@ -44,6 +45,13 @@ class Change:
         """The rows that left the view."""
         return sorted(self._delta.minus.decoded(), key=sort_key) if Sign.MINUS in self._signs else []
 
+    @property
+    def counts(self) -> dict[str, list[int]] | None:
+        """How many copies of each row entered and left, where the view is a bag and not all of these numbers are 1."""
+        sides = {"plus": (self._delta.plus, self.plus), "minus": (self._delta.minus, self.minus)}
+        counts = {sign: [_copies(source, row) for row in rows] for sign, (source, rows) in sides.items()}
+        return counts if any(count != 1 for side in counts.values() for count in side) else None
+
     def __bool__(self) -> bool:
         """Whether any row of a wanted sign is in it."""
         sizes = {Sign.PLUS: len(self._delta.plus), Sign.MINUS: len(self._delta.minus)}
@@ -56,7 +64,8 @@ class Change:
     def where(self, bindings: Mapping[int, Value]) -> Change:
         """The part of the change whose rows have these values."""
         plus, minus = ([row for row in rows if _matches(row, bindings)] for rows in (self.plus, self.minus))
-        return Change(self.version, self.view, ViewDelta(Decoded(plus), Decoded(minus)), self._signs)
+        found, lost = (_counts(source) for source in (self._delta.plus, self._delta.minus))
+        return Change(self.version, self.view, ViewDelta(Decoded(plus, found), Decoded(minus, lost)), self._signs)
 
     def __repr__(self) -> str:
         return f"Change(version={self.version}, view={self.view!r}, +{len(self._delta.plus)}, -{len(self._delta.minus)})"
@@ -68,15 +77,42 @@ def _matches(row: Row, bindings: Mapping[int, Value]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows that are decoded already."""
+    """Rows that are decoded already; of a bag, with the number of their copies."""
 
     rows: list[Row]
+    counts: Mapping[Row, int] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def decoded(self) -> list[Row]:
         return self.rows
+
+
+def _counts(rows: Rows) -> Mapping[Row, int] | None:
+    return rows.counts if isinstance(rows, Decoded) else None
+
+
+def _copies(rows: Rows, row: Row) -> int:
+    counts = _counts(rows)
+    return counts[row] if counts is not None else 1
+
+
+def of_bag(delta: ViewDelta) -> ViewDelta:
+    """The copies that enter and leave, from the change of the relation that counts them in its last column.
+
+    >>> change = of_bag(ViewDelta(Decoded([("a", 1), ("b", 2)]), Decoded([("a", 3)])))
+    >>> change.plus.decoded(), change.minus.decoded()
+    ([('b',)], [('a',)])
+    """
+    moved: Counter[Row] = Counter()
+    for rows, sign in ((delta.plus, 1), (delta.minus, -1)):
+        for *row, count in rows.decoded():
+            assert isinstance(count, int)
+            moved[tuple(row)] += sign * count
+    entered = {row: count for row, count in moved.items() if count > 0}
+    left = {row: -count for row, count in moved.items() if count < 0}
+    return ViewDelta(Decoded(list(entered), entered), Decoded(list(left), left))
 
 
 @dataclass(frozen=True, slots=True)

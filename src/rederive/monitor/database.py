@@ -7,22 +7,26 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rederive.analysis.polarity import Sign
+from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import NoLake, Redefined, UnknownRelation
+from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.faults import passing
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
+from rederive.lang.sql.statements import Definition
 from rederive.lang.values import sort_key
+from rederive.maintain.aggregates import WHOLE, not_incremental
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
-from rederive.monitor.changes import Change, Result
+from rederive.monitor.bags import copies, numbered, on_copies, told
+from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.encoding import digest
 from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.questions import matching, positions
+from rederive.monitor.sql import SqlRun, asked_rows, is_query
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
@@ -66,16 +70,20 @@ class Database(Lifecycle):
         precision: str = "exact",
         only: str | None = None,
         store: Store | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         super().__init__(engine, store)
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
+        self.strict = strict
         self.program = Program({}, ())
         self.version = 0
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
+        self._bags: frozenset[str] = frozenset()
         if store is not None:
             self._recover(store)
 
@@ -136,6 +144,32 @@ class Database(Lifecycle):
         """Give a view other rules."""
         return self._edited(self._definitions.replace_view(view, text))
 
+    def sql(self, text: str, name: str = "<text>") -> list[Result]:
+        """Run statements of Spark SQL in order; the versions that they made.
+
+        CREATE TABLE and CREATE VIEW define, DROP VIEW removes; INSERT, UPDATE and DELETE are a transaction each, or together
+        between BEGIN and COMMIT. A store keeps no definitions of SQL yet: with one, CREATE is refused.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> _ = db.sql('''
+        ...     CREATE TABLE stock (item STRING PRIMARY KEY, n INT NOT NULL);
+        ...     CREATE VIEW low AS SELECT item FROM stock WHERE n < 3;
+        ... ''')
+        >>> (result,) = db.sql("INSERT INTO stock VALUES ('bolt', 2), ('nut', 7)")
+        >>> result.changes["low"].plus
+        [('bolt',)]
+        """
+        return list(SqlRun(self).run(text, name))
+
+    def create(self, added: Definition) -> Result | None:
+        """Add a table or view that SQL defines. Replacing a view yields the exact change of every monitored view above it."""
+        if self._store is not None:
+            hint = "define tables and views in Datalog, or open the database without a store"
+            raise Unsupported("a store keeps no definitions of SQL yet", added.span, hint=hint)
+        step = self._definitions.create(added)
+        return self._redefine(step) if step is not None else None
+
     def drop_view(self, view: str) -> Result:
         """Remove a view; its rows leave. Refused while something else needs it."""
         return self._edited(self._definitions.drop_view(view))
@@ -150,6 +184,7 @@ class Database(Lifecycle):
         started = time.perf_counter()
         before, version = self.program, self.version
         self._check_ruled(step.after.program)
+        self._check_strict(step.after.program)
         net = net_of(self.engine, before, step)
         result: Result | None = None
 
@@ -167,6 +202,7 @@ class Database(Lifecycle):
             self.program, self.version = before, version
             raise
         self._definitions = step.after
+        self._bags = frozenset(name for name in self.program.relations if self.program.copies_of(name))
         if result is not None:
             self.announce(result)
         return result
@@ -175,6 +211,11 @@ class Database(Lifecycle):
         for base in (name for name in self.program.bases if name in program.views):
             if self.engine.size(base):
                 raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
+
+    def _check_strict(self, program: Program) -> None:
+        if self.strict and (refused := not_incremental(program)) is not None:
+            owner = refused.relation.partition(".")[0]
+            raise Unsupported(f"'{owner}' is {WHOLE}", refused.span, hint="partition it, or leave --strict out")
 
     def _install_and_write(self, rows: Mapping[str, Iterable[Row]], write: Confirm, *, announce: bool = False) -> Propagation:
         """An interrupt while something is written closes the database: only opening it again tells if it was committed."""
@@ -196,11 +237,11 @@ class Database(Lifecycle):
         self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False, confirm: Confirm | None = None
     ) -> Propagation:
         """Install the program; views that do not fit the memory there is are derived on demand."""
-        rows = {name: counted(given) for name, given in (initial or {}).items()}
+        rows = numbered(self.program, {name: counted(given) for name, given in (initial or {}).items()}, self.engine)
         while True:
             try:
                 return self.engine.install(
-                    self.maintenance, self.monitored, rows, bound=self._questions(), announce=announce, confirm=confirm
+                    self.maintenance, tuple(self._counted()), rows, bound=self._questions(), announce=announce, confirm=confirm
                 )
             except DoesNotFit as error:
                 self._unkept = self._unkept.union(error.views)
@@ -209,6 +250,11 @@ class Database(Lifecycle):
     def monitored(self) -> tuple[str, ...]:
         """The views whose changes are reported."""
         return tuple(self._wanted())
+
+    def _counted(self) -> dict[str, frozenset[Sign]]:
+        """What the engine must report: a bag is told by the change of its counts, of which both sides are needed."""
+        wanted = self._wanted()
+        return {self.program.counted(n): s if self.program.counted(n) == n else BOTH for n, s in wanted.items()}
 
     def _wanted(self) -> dict[str, frozenset[Sign]]:
         """The signs wanted of each view that is followed as a whole."""
@@ -221,7 +267,8 @@ class Database(Lifecycle):
     def _asked_apart(self, subscription: Subscription) -> bool:
         """Whether a bound subscription is answered by questions of its own: its view is not kept, and nobody wants all of it."""
         unkept = self.strategy in (strategy.value for strategy in (*DERIVED, Strategy.RECOMPUTE))
-        return bool(subscription.bindings) and unkept and subscription.view not in self.program.monitored
+        bag = self.program.counted(subscription.view) != subscription.view
+        return bool(subscription.bindings) and unkept and not bag and subscription.view not in self.program.monitored
 
     def _questions(self) -> list[Question]:
         apart = (s for s in self._subscribers.subscriptions if self._asked_apart(s) and s.view in self.program.views)
@@ -230,14 +277,14 @@ class Database(Lifecycle):
     @property
     def maintenance(self) -> MaintenanceProgram:
         """The maintenance program that serves the monitored views."""
-        wanted = self._wanted()
+        wanted = self._counted()
         return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
 
     def explain(self, view: str | None = None, form: str = "text") -> str:
         """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by."""
         if view is not None:
             check_view(self.program, view)
-        wanted = {view: self.signs} if view is not None else self._wanted()
+        wanted = {self.program.counted(view): self.signs} if view is not None else self._counted()
         maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
         estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
         return explain(maintenance, form, estimates)
@@ -293,6 +340,8 @@ class Database(Lifecycle):
         started = time.perf_counter()
         if self._store is not None or key is not None:
             return self._apply_durably(self._durable("an idempotency key"), operations, key, started)
+        if any(operation.relation in self._bags for operation in operations):
+            operations = on_copies(self.program, operations, self.engine)
         propagation = self.engine.propagate(self.engine.net(operations))
         self.engine.commit()
         return self._version(propagation, started)
@@ -348,7 +397,8 @@ class Database(Lifecycle):
     def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1
         wanted = self._wanted() if p.views else {}
-        changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in p.views.items()}
+        deltas = {told(name): of_bag(delta) if told(name) != name else delta for name, delta in p.views.items()}
+        changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in deltas.items()}
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
         ran = (self.engine.name, self.strategy, time.perf_counter() - started)
@@ -365,17 +415,21 @@ class Database(Lifecycle):
         if relation not in self.program.relations:
             raise UnknownRelation(relation, (n for n, r in self.program.relations.items() if not r.auxiliary))
         wanted = positions(self.program.relations[relation], bindings)
-        return sorted(self.engine.rows(relation, wanted), key=sort_key)
+        return sorted(copies(self.program, relation, wanted, self.engine), key=sort_key)
 
     def query(self, text: str) -> list[Row]:
-        """The rows that match an atom, in order.
+        """The rows that match an atom, or that a query of SQL asks for, in order.
 
         >>> import rederive
         >>> db = rederive.open()
         >>> db.define('.decl edge(x: symbol, y: symbol)  edge("a", "b"). edge("b", "b").')
         >>> db.query('edge("a", y)'), db.query("edge(x, x)")
         ([('a', 'b')], [('b', 'b')])
+        >>> db.query("SELECT count(*), max(x) FROM edge")
+        [(2, 'b')]
         """
+        if is_query(text):
+            return asked_rows(self, text)
         return sorted(matching(self.engine, self.program, text), key=sort_key)
 
     # Subscriptions

@@ -11,16 +11,19 @@ from itertools import chain, groupby
 from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
 from rederive.ir.rules import Fact, Program
 from rederive.ir.terms import Row
-from rederive.lang.datalog import compile_statements, extended, parse_statements
+from rederive.lang.datalog import extended, parse_statements
 from rederive.lang.edit import (
     Statements,
     not_in,
     parse_rules,
+    with_rules,
     without_definition,
     without_facts,
     without_rules,
     without_view,
 )
+from rederive.lang.project import compile_statements, replaced, without_sql_view
+from rederive.lang.sql.statements import Definition, extended_by
 from rederive.lang.syntax import Declaration, Statement
 from rederive.monitor.entries import Text
 
@@ -37,6 +40,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Definitions:
     """The statements that stand, in parts: the first is compiled as a whole, each other one extends what is before it.
+
+    Statements of SQL are not put on paper yet.
 
     >>> before = Definitions().define(".decl e(x: number)  .decl p(x: number)  p(x) :- e(x), x > 1.").after
     >>> after = before.replace_view("p", "p(x) :- e(x).").after
@@ -69,18 +74,28 @@ class Definitions:
         return self._to(wanted, always=False) if not_in(wanted, self.statements) else None
 
     def add_rule(self, text: str) -> Step:
-        return self._to((*self.statements, *parse_rules(text)))
+        return self._to(with_rules(self.statements, parse_rules(text)))
 
     def remove_rule(self, text: str) -> Step:
         return self._to(without_rules(self.statements, parse_rules(text)))
 
     def replace_view(self, view: str, text: str) -> Step:
         check_view(self.program, view)
-        return self._to((*without_definition(self.statements, view), *parse_rules(text)))
+        return self._to(with_rules(without_definition(self.statements, view), parse_rules(text)))
 
     def drop_view(self, view: str) -> Step:
         check_view(self.program, view)
-        return self._to(without_view(self.statements, view))
+        sql = any(isinstance(statement, Definition) and statement.name == view for statement in self.statements)
+        return self._to((without_sql_view if sql else without_view)(self.statements, view))
+
+    def create(self, added: Definition) -> Step | None:
+        """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
+        there = any(name.lower() == added.name for name in self.program.relations)
+        if there and added.unless_there:
+            return None
+        if there and added.replaces and added.view:
+            return self._to(replaced(self.statements, added))
+        return Step(Definitions((*self.parts, (added,)), extended_by(self.program, added)), {}, False)
 
     def _to(self, statements: Statements, *, always: bool = True) -> Step:
         """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
@@ -120,7 +135,7 @@ def _by_relation(facts: Iterable[Fact]) -> dict[str, list[Row]]:
     return found
 
 
-def _mark(statement: Statement) -> list[object]:
+def _mark(statement: Statement | Definition) -> list[object]:
     """Tells a statement from the others of its text; a declaration may have lost some of its names."""
     names = [name.text for name in statement.names] if isinstance(statement, Declaration) else []
     return [statement.span.line, statement.span.column, *names]
@@ -138,9 +153,10 @@ def _narrowed(statement: Statement, names: list[str]) -> Statement:
 
 
 def check_view(program: Program, name: str) -> None:
-    """Refuse a name that is no view."""
-    if name not in program.views:
-        raise UnknownRelation(name, (view for view in program.views if not program.relations[view].auxiliary))
+    """Refuse a name that is no view; a table that is a bag is none."""
+    if not program.is_view(name) or name not in program.relations or program.copies_of(name) is not None:
+        views = (view for view in program.views if not program.relations[view].auxiliary and program.copies_of(view) is None)
+        raise UnknownRelation(name, views)
 
 
 def followed(before: Program, after: Program, known: Mapping[str, int | None], version: int) -> dict[str, int | None]:

@@ -10,6 +10,7 @@ from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Constant, Row, Value, Variable
 from rederive.lang import compile_query
 from rederive.lang.values import from_python
+from rederive.monitor.bags import copies
 
 
 def positions(relation: Relation, bindings: Mapping[str, Value]) -> dict[int, Value]:
@@ -42,4 +43,5 @@ def matching(engine: Engine, program: Program, text: str) -> list[Row]:
         if isinstance(term, Variable):
             variables.setdefault(term.name, []).append(i)
     same = [where for where in variables.values() if len(where) > 1]
-    return [row for row in engine.rows(atom.relation, constants) if all(len({row[i] for i in where}) == 1 for where in same)]
+    found = copies(program, atom.relation, constants, engine)
+    return [row for row in found if all(len({row[i] for i in where}) == 1 for where in same)]

@@ -116,7 +116,7 @@ def _element(where: str) -> Place:
 
 def base_relation(name: str, program: Program, place: str) -> Relation:
     """The declaration of a base relation, or an error that says why it is none."""
-    bases = [base for base in program.bases if not program.relations[base].auxiliary]
+    bases = program.tables
     if name in bases:
         return program.relations[name]
     if name in program.relations and not program.relations[name].auxiliary:

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from rederive.errors import DataError, IllTypedRow, MalformedInput, UnknownColumn
 from rederive.ir.functors import INTEGERS
-from rederive.ir.rules import Relation
+from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Kind, Row, Type, Value
-from rederive.lang.values import from_json
+from rederive.lang.values import column_value, from_json
 
 Convert: TypeAlias = Callable[[Any, Type], Value]
 """One value to its column's type, as in `lang.values`: raises ValueError with the reason."""
@@ -34,14 +34,17 @@ def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Co
     [('bolt', 3), ('nut', 4)]
     """
     try:
-        converted = [_typed_column(column, type, convert) for column, type in zip(columns, relation.types, strict=True)]
+        converted = [_typed_column(values, column, convert) for values, column in zip(columns, relation.columns, strict=True)]
     except ValueError:
         raise _first_ill_typed(columns, relation, convert, place) from None
     return list(zip(*converted, strict=True))
 
 
-def _typed_column(column: Sequence[Any], type: Type, convert: Convert) -> Sequence[Value]:
+def _typed_column(column: Sequence[Any], declared: Column, convert: Convert) -> Sequence[Value]:
     """What `convert` gives for each value, with as few calls of it as the column's type allows."""
+    type = declared.type
+    if declared.nullable or declared.bits < 64:
+        return [column_value(value, declared, convert) for value in column]
     classes = set(map(builtins.type, column))
     if classes == {str} and type.kind is Kind.SYMBOL:  # whoever decoded a string saw to its being Unicode
         return column
@@ -64,7 +67,7 @@ def _first_ill_typed(columns: Sequence[Sequence[Any]], relation: Relation, conve
     for number, row in enumerate(zip(*columns, strict=True)):
         for value, column in zip(row, relation.columns, strict=True):
             try:
-                convert(value, column.type)
+                column_value(value, column, convert)
             except ValueError as reason:
                 return IllTypedRow(f"column '{column.name}' of relation '{relation.name}': {reason}").at(place(number))
     raise AssertionError("a column was refused, yet each of its values is accepted")

@@ -28,10 +28,10 @@ from typing import TypeAlias
 
 from pyroaring import BitMap
 
-from rederive.analysis.types import term_type
 from rederive.engines.resident.codes import Code, Codes
+from rederive.engines.resident.expressions import Expressions
 from rederive.engines.resident.function_text import FunctionText
-from rederive.engines.resident.functors import FunctorError, contains, implementation, matches
+from rederive.engines.resident.functors import FunctorError, contains, matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
 from rederive.errors import EvaluationError
@@ -100,6 +100,7 @@ class _Writer(FunctionText):
         self.gather: tuple[int, int] | None = None
         self.rest = ""
         self.waiting: list[Literal] = []
+        self.value = Expressions(self.name, self.variable, types).value
 
     # The function as a whole
 
@@ -186,17 +187,9 @@ class _Writer(FunctionText):
     def key(self, slots: Sequence[str]) -> str:
         return slots[0] if len(slots) == 1 else f"({', '.join(slots)})"
 
-    def value(self, term: Term) -> str:
-        """An expression for a term's value, not its code."""
-        match term:
-            case Variable():
-                return f"{self.name('values', self.codes.codec(self.types[term.name]).values)}[{self.local(term.name)}]"
-            case Constant():
-                return self.name("constant", term.value)
-            case Call():
-                first = term_type(term.arguments[0], self.types)
-                function = self.name("functor", implementation(term.functor, first, len(term.arguments)))
-                return f"{function}({', '.join(map(self.value, term.arguments))})"
+    def variable(self, variable: Variable) -> str:
+        """An expression for a variable's value, not its code."""
+        return f"{self.name('values', self.codes.codec(self.types[variable.name]).values)}[{self.local(variable.name)}]"
 
     # Literals
 

@@ -242,8 +242,11 @@ class GroupAnswers:
         return ask
 
     def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
-        """The group is asked for, whether it comes as a key or as the values of a leaf."""
-        if len(bound) > len(self.aggregate.group):
+        """The group is asked for, whether it comes as a key or its last column as the values of a leaf.
+
+        What stands behind the group, a result or the other columns of a numbered row, only picks among the answers.
+        """
+        if bound[-1] >= len(self.aggregate.group):
             asked = self.ask(relation, bound[:-1])
             return lambda key, leaf: asked(key)
         asked = self.ask(relation, bound)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, NamedTuple
 
 from pyroaring import BitMap
 
-from rederive.engines.resident.codes import CodedRow, Codes
+from rederive.engines.resident.codes import NULL, CodedRow, Codes
 from rederive.engines.resident.compile import Source
 from rederive.engines.resident.fixpoint import Meter
 from rederive.engines.resident.functors import RANGES
@@ -21,16 +21,30 @@ FLOAT_UNIT = 2**1074  # every finite float is a whole number of these parts of o
 
 
 class Total(NamedTuple):
-    """The state of a group. Sums are exact, and so do not depend on the order of changes: whole numbers of a small unit."""
+    """The state of a group. Sums are exact, and so do not depend on the order of changes: whole numbers of a small unit.
+
+    `values`: how many of the rows have a value that is not NULL; the others neither count nor add.
+    """
 
     rows: int = 0
     sum: int = 0
+    values: int = 0
 
     def moved(self, times: int, units: int) -> Total:
-        return Total(self.rows + times, self.sum + units * times)
+        return Total(self.rows + times, self.sum + units * times, self.values + times)
+
+    def without_value(self, times: int) -> Total:
+        return Total(self.rows + times, self.sum, self.values)
+
+
+class Outcome(NamedTuple):
+    """What a group that has rows comes to; it may be NULL."""
+
+    value: Value
 
 
 EMPTY = Total()
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
 class Groups:
@@ -42,6 +56,7 @@ class Groups:
         self.columns = aggregate.group
         self.value_type = source.columns[aggregate.value].type if aggregate.value is not None else None
         self.values = codes.codec(self.value_type).values if self.value_type else []
+        self.result_type = result
         self.encode = codes.codec(result).encode
         self.results = codes.codec(result).values
         self.source = source
@@ -60,7 +75,7 @@ class Groups:
         for group, result in results:
             key = _key(group)
             old = view.primary.get(key)
-            leaf = BitMap((self.encode(result),)) if result is not None else None
+            leaf = BitMap((self.encode(result.value),)) if result is not None else None
             if old != leaf:
                 if old is not None:
                     view_gone.add(key, old.copy())
@@ -71,7 +86,7 @@ class Groups:
         """The results of whole groups, given all their rows, as entries of the view; keeps no state."""
         if self.extreme:
             found = self._by_group(rows)
-            results: Iterable[tuple[CodedRow, Value]] = ((group, self._best(values)) for group, values in found.items())
+            results: Iterable[tuple[CodedRow, Value]] = ((group, self._best(values).value) for group, values in found.items())
         else:
             totals: dict[CodedRow, Total] = {}
             self._move(rows, 1, totals)
@@ -97,38 +112,50 @@ class Groups:
 
     # Counts, sums and means
 
-    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Value]]:
+    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Outcome | None]]:
         self._move(self._rows(gone, meter), -1, self.moved)
         self._move(self._rows(came, meter), 1, self.moved)
         for group, total in self.moved.items():
-            yield group, self._result(total) if total.rows else None
+            yield group, Outcome(self._result(total)) if total.rows else None
 
     def _move(self, rows: Iterable[CodedRow], times: int, moved: dict[CodedRow, Total]) -> None:
         totals, columns = self.totals, self.columns
         value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
+        counts = self.function is Function.COUNT
         for row in rows:
             group = tuple([row[i] for i in columns])
             total = moved.get(group) or totals.get(group, EMPTY)
-            if value_column is None or self.function is Function.COUNT:
+            if value_column is None:
                 moved[group] = total.moved(times, 0)
-                continue
-            moved[group] = total.moved(times, units(values[row[value_column]]))
+            elif row[value_column] == NULL:
+                moved[group] = total.without_value(times)
+            else:
+                moved[group] = total.moved(times, 0 if counts else units(values[row[value_column]]))
 
     def _result(self, total: Total) -> Value:
         match self.function:
             case Function.COUNT:
-                return total.rows
+                return total.values
+            case _ if not total.values:
+                return None
+            case Function.MEAN if self.result_type.kind is Kind.DECIMAL:
+                return self._decimal_mean(total)
             case Function.MEAN:
-                return self._float(total.sum, _unit(self.value_type) * total.rows)
+                return self._float(total.sum, _unit(self.value_type) * total.values)
             case _:
                 return self._sum(total.sum)
+
+    def _decimal_mean(self, total: Total) -> Decimal:
+        """Rounded half up to the result's scale."""
+        quotient = _EXACT.divide(Decimal(total.sum), Decimal(total.values * _unit(self.value_type)))
+        return _EXACT.quantize(quotient, Decimal(1).scaleb(-self.result_type.scale))
 
     def _sum(self, units: int) -> Value:
         assert self.value_type is not None
         match self.value_type.kind:
             case Kind.FLOAT:
                 return self._float(units, FLOAT_UNIT)
-            case Kind.DECIMAL if abs(units) < 10**self.value_type.precision:
+            case Kind.DECIMAL if abs(units) < 10**self.result_type.precision:
                 return Decimal(units).scaleb(-self.value_type.scale)
             case Kind.NUMBER | Kind.UNSIGNED as kind if RANGES[kind][0] <= units <= RANGES[kind][1]:
                 return units
@@ -142,11 +169,13 @@ class Groups:
             raise self._too_large() from None
 
     def _too_large(self) -> EvaluationError:
-        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.value_type}")
+        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.result_type}")
 
     # Minima and maxima
 
-    def _extremes(self, gone: Table, came: Table, new: Source, view: Table, meter: Meter) -> Iterable[tuple[CodedRow, Value]]:
+    def _extremes(
+        self, gone: Table, came: Table, new: Source, view: Table, meter: Meter
+    ) -> Iterable[tuple[CodedRow, Outcome | None]]:
         left = self._by_group(self._rows(gone, meter))
         entered = self._by_group(self._rows(came, meter))
         lookup = new.lookup(tuple(sorted(self.columns)))
@@ -184,8 +213,10 @@ class Groups:
         position = free.index(column)
         return [self.values[rest[position]] for rest in entry]
 
-    def _best(self, values: Iterable[Value]) -> Value:
-        return (min if self.function is Function.MIN else max)(values)  # type: ignore[type-var]
+    def _best(self, values: Iterable[Value]) -> Outcome:
+        """NULLs do not compete; among nothing else, NULL is the outcome."""
+        known = (value for value in values if value is not None)
+        return Outcome((min if self.function is Function.MIN else max)(known, default=None))
 
 
 def _unit(type_: Type | None) -> int:

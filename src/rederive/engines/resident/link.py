@@ -30,7 +30,7 @@ from rederive.engines.resident.phases import (
 from rederive.engines.resident.plan import preserves_leaf
 from rederive.engines.resident.table import Key, Readable, Table
 from rederive.engines.resident.tables import Tables
-from rederive.ir.rules import Aggregate, Atom, Rule, Variant
+from rederive.ir.rules import Aggregate, Atom, Function, Rule, Variant
 from rederive.ir.terms import Type
 from rederive.maintain.linear import behind_step
 from rederive.maintain.materialized import insertion_rules
@@ -293,7 +293,10 @@ class Linker:
         if not section.strategy.stored:
             states = (s(view, Variant.OLD), s(view, Variant.NEW))
             arity = self.program.relations[source].arity
-            return (ComparePhase(aggregate.group, arity, changed[:2], states, (t(view, Variant.DEL), t(view, Variant.INS))),)
+            ranks = aggregate.function is Function.ROW_NUMBER
+            return (
+                ComparePhase(aggregate.group, arity, changed[:2], states, (t(view, Variant.DEL), t(view, Variant.INS)), ranks),
+            )
         kept = self._kept_groups(aggregate)
         return (GroupPhase(kept, changed, (t(view), t(view, Variant.DEL), t(view, Variant.INS))),)
 

@@ -11,7 +11,8 @@ from rederive.engines.resident.compile import Function, Source
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter
 from rederive.engines.resident.functors import FunctorError
 from rederive.engines.resident.groups import Groups
-from rederive.engines.resident.table import Readable, Table, rows_of
+from rederive.engines.resident.ranks import change_rows
+from rederive.engines.resident.table import Readable, Table, rows_of, whole_rows
 
 
 class Runnable(Protocol):
@@ -174,6 +175,7 @@ class ComparePhase:
     changed: tuple[Table, Table]
     states: tuple[Readable, Readable]
     view: tuple[Table, Table]
+    ranks: bool = False
 
     def run(self, meter: Meter, limits: Limits) -> None:
         affected = {tuple([row[i] for i in self.group]) for table in self.changed for row in rows_of(table.primary, self.arity)}
@@ -183,7 +185,14 @@ class ComparePhase:
         for group in affected:
             key = group[0] if len(group) == 1 else group
             old, new = before(key), after(key)
-            if old != new:
+            if self.ranks:
+                change_rows(
+                    set(whole_rows(columns, key, old or (), gone.arity)),
+                    set(whole_rows(columns, key, new or (), gone.arity)),
+                    gone,
+                    came,
+                )
+            elif old != new:
                 if old is not None:
                     gone.add(key, old.copy())
                 if new is not None:

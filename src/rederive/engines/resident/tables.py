@@ -10,9 +10,10 @@ from rederive.engines.resident.codes import Codes
 from rederive.engines.resident.demand import Answers, Demand, GroupAnswers, RuleAnswers
 from rederive.engines.resident.fixpoint import Limits, Meter
 from rederive.engines.resident.groups import Groups
+from rederive.engines.resident.ranks import Ranks
 from rederive.engines.resident.table import Overlay, Readable, Table
 from rederive.engines.resident.walk import ClosureAnswers
-from rederive.ir.rules import Aggregate, Atom, Program, Variant
+from rederive.ir.rules import Aggregate, Atom, Function, Program, Variant
 from rederive.maintain.program import State
 
 
@@ -89,7 +90,8 @@ class Tables:
 
     def groups(self, aggregate: Aggregate) -> Groups:
         source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
-        return Groups(aggregate, source, view.columns[-1].type, self.codes)
+        kind = Ranks if aggregate.function is Function.ROW_NUMBER else Groups
+        return kind(aggregate, source, view.columns[-1].type, self.codes)
 
     def rows(self, relation: str) -> float:
         """For `analysis.cost`: the rows of a relation, a guess where it is not stored."""

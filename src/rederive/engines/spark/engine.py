@@ -20,6 +20,7 @@ from rederive.engines.spark.kept import Kept
 from rederive.engines.spark.net import difference, net_bulk, net_rows
 from rederive.engines.spark.relations import Growing
 from rederive.engines.spark.sources import Frame, Local, Source
+from rederive.engines.spark.supported import check_supported
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
@@ -74,6 +75,7 @@ class SparkEngine:
         confirm: Confirm | None = None,
     ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
+        check_supported(maintenance.program)
         self.jobs.touched = 0
         old = self.installed
         given = {n: self.jobs.given(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}

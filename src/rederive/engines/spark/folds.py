@@ -42,7 +42,7 @@ def exactly_native(aggregate: Aggregate, value: Type | None) -> bool:
             return value is not None and value.kind is not Kind.FLOAT
         case Function.SUM:
             return value is not None and value.kind in RANGES
-        case Function.MEAN:
+        case Function.MEAN | Function.ROW_NUMBER:
             return False
 
 

@@ -1,0 +1,98 @@
+"""The text of a Python expression for a term's value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from rederive.analysis.types import term_type
+from rederive.engines.resident.functors import implementation
+from rederive.engines.resident.scalars import scalar
+from rederive.ir.scalars import LAZY
+from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable
+
+Name = Callable[[str, Any], str]
+
+
+class Expressions:
+    """Writes terms: `name` puts an object into the text's scope, `variable` is how the text calls a variable's value."""
+
+    def __init__(self, name: Name, variable: Callable[[Variable], str], types: Mapping[str, Type]) -> None:
+        self.name = name
+        self.variable = variable
+        self.types = types
+        self.numbers = count()
+
+    def value(self, term: Term) -> str:
+        """An expression for a term's value, not its code."""
+        match term:
+            case Variable():
+                return self.variable(term)
+            case Constant():
+                return self.name("constant", term.value)
+            case Call() if term.functor in LAZY and term.gives is not None:
+                return self.lazy(term)
+            case Call(gives=Type() as gives):
+                types = tuple(term_type(argument, self.types) for argument in term.arguments)
+                return self.call(self.name("scalar", scalar(term.functor, types, gives)), term.arguments)
+            case Call():
+                first = term_type(term.arguments[0], self.types)
+                function = implementation(term.functor, first, len(term.arguments))
+                return self.call(self.name("functor", function), term.arguments)
+
+    def call(self, function: str, arguments: Sequence[Term]) -> str:
+        return f"{function}({', '.join(map(self.value, arguments))})"
+
+    def lazy(self, term: Call) -> str:
+        """Only the arguments that decide are evaluated: what guards a division must come before it."""
+        match term.functor:
+            case "coalesce":
+                return self.coalesce(term.arguments)
+            case "case":
+                return self.case(term.arguments)
+            case connective:
+                return self.connective(term.arguments, decisive=str(connective == "or"))
+
+    def case(self, arguments: Sequence[Term]) -> str:
+        if len(arguments) == 1:
+            return self.value(arguments[0])
+        condition, result, *others = arguments
+        return f"({self.value(result)} if {self.value(condition)} is True else {self.case(others)})"
+
+    def coalesce(self, arguments: Sequence[Term]) -> str:
+        if len(arguments) == 1:
+            return self.value(arguments[0])
+        local = self.local()
+        return f"({local} if ({local} := {self.value(arguments[0])}) is not None else {self.coalesce(arguments[1:])})"
+
+    def connective(self, arguments: Sequence[Term], decisive: str) -> str:
+        """Three-valued: a decisive part decides; without one, NULL makes it NULL."""
+        if len(arguments) == 1:
+            return self.value(arguments[0])
+        left, right = self.local(), self.local()
+        other = "False" if decisive == "True" else "True"
+        unknown = f"None if {left} is None or {right} is None else {other}"
+        rest = f"{decisive} if ({right} := {self.connective(arguments[1:], decisive)}) is {decisive} else {unknown}"
+        return f"({decisive} if ({left} := {self.value(arguments[0])}) is {decisive} else {rest})"
+
+    def local(self) -> str:
+        return f"part_{next(self.numbers)}"
+
+
+def row_function(term: Term, columns: Sequence[str], types: Mapping[str, Type]) -> Callable[[Row], Value]:
+    """A term as a function of a row whose columns are these variables.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> row_function(Call("*", (Variable("x"), Variable("x")), gives=NUMBER), ["x"], {"x": NUMBER})((3,))
+    9
+    """
+    scope: dict[str, Any] = {}
+
+    def name(stem: str, value: Any) -> str:
+        scope[f"{stem}{len(scope)}"] = value
+        return f"{stem}{len(scope) - 1}"
+
+    text = Expressions(name, lambda variable: f"row[{columns.index(variable.name)}]", types).value(term)
+    function: Callable[[Row], Value] = eval(f"lambda row: {text}", scope)
+    return function

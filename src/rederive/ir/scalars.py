@@ -1,0 +1,42 @@
+"""The scalar functions of SQL that terms may call: what they do with NULL, and whether they can fail.
+
+A call of one carries the type that it gives. *Strict* functions give NULL where an argument is NULL; the others say for
+themselves: `case`, `coalesce`, `and` and `or` evaluate only the arguments that decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """`fallible`: it may fail on some arguments, so it is evaluated after everything that can rule the binding out."""
+
+    name: str
+    strict: bool = True
+    fallible: bool = False
+
+
+_LAZY = ("case", "coalesce", "and", "or")
+_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "nullif", "concat_ws", *_LAZY)
+_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "negative", "abs", "power", "sqrt", "exp", "ln", "round", "floor", "ceil", "rint")
+_CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp")
+_DATES = ("add_days", "add_months", "add_seconds")
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "not", "like", "rlike", "startswith", "endswith", "contains")
+_TEXT = (
+    "string", "concat", "length", "upper", "lower", "substring", "trim", "ltrim", "rtrim", "replace", "instr", "left", "right",
+    "lpad", "rpad", "reverse", "repeat",
+)  # fmt: skip
+_PARTS = (
+    "year", "month", "day", "quarter", "hour", "minute", "second", "dayofweek", "dayofyear", "weekofyear", "datediff",
+    "trunc", "date_trunc", "last_day", "sign",
+)  # fmt: skip
+
+SCALARS = {
+    **{name: Scalar(name, fallible=True) for name in (*_ARITHMETIC, *_CASTS, *_DATES)},
+    **{name: Scalar(name) for name in (*_COMPARISONS, *_TEXT, *_PARTS)},
+    **{name: Scalar(name, strict=False) for name in _LENIENT},
+    **{f"try_{name}": Scalar(f"try_{name}") for name in _CASTS},
+}
+LAZY = frozenset(_LAZY)

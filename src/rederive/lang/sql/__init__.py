@@ -1,0 +1,1 @@
+"""Spark SQL: text to rules. The only importer of sqlglot."""

@@ -1,0 +1,187 @@
+"""The body of a rule under construction: its literals, which variables are equal, and where its rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, literal_variables
+from rederive.ir.terms import BOOLEAN, Call, Constant, Simple, Term, Variable
+from rederive.lang.sql.relation import Rel, Typed, column_of
+
+TRUE = Constant(True, BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one source: `terms` are all its columns, of which `key` identify a row."""
+
+    terms: tuple[Simple, ...]
+    key: tuple[Simple, ...]
+
+
+@dataclass(slots=True)
+class Body:
+    """Grows by sources and conditions. `outer`: variables of enclosing queries that it mentions."""
+
+    fresh: Callable[[str], Variable]
+    literals: list[Literal] = field(default_factory=list)
+    sources: list[Rows] = field(default_factory=list)
+    outer: dict[str, Variable] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+    same: dict[str, Simple] = field(default_factory=dict)
+    domain: Callable[[str], Atom | None] = lambda name: None
+    columns: dict[str, Column] = field(default_factory=dict)
+
+    # Sources
+
+    def read(self, rel: Rel) -> tuple[Typed, ...]:
+        """Join a relation; its visible columns as terms."""
+        columns = [self.fresh(column.name) for column in rel.own]
+        self.columns.update({variable.name: column for variable, column in zip(columns, rel.own, strict=True)})
+        self.mention(rel.outer)
+        self.literals.append(Atom(rel.name, (*columns, *rel.outer)))
+        self.sources.append(Rows((*columns, *rel.outer), (*(columns[i] for i in rel.identity), *rel.outer)))
+        return tuple(Typed(v, f.type, f.nullable) for v, f in zip(columns, rel.fields, strict=False))
+
+    def mention(self, found: Iterable[Variable]) -> None:
+        """Note the variables that no literal of this body binds by itself."""
+        own = {v.name for source in self.sources for v in source.terms if isinstance(v, Variable)} - self.outer.keys()
+        for variable in found:
+            if variable.name not in own:
+                self.outer.setdefault(variable.name, variable)
+
+    # Conditions
+
+    def add(self, *literals: Literal) -> None:
+        self.literals += literals
+
+    def fail(self) -> None:
+        """Nothing satisfies this body."""
+        self.add(Comparison(Operator.EQ, Constant(False, BOOLEAN), TRUE))
+
+    def require(self, typed: Typed) -> None:
+        """Keep the bindings that make a condition true: neither false nor NULL."""
+        self.add(Comparison(Operator.EQ, typed.term, TRUE))
+
+    def not_null(self, typed: Typed) -> None:
+        term = self.resolved(typed.term) if not isinstance(typed.term, Call) else typed.term
+        if isinstance(term, Constant):
+            if term.value is None:
+                self.fail()
+        elif typed.nullable and isinstance(term, Variable) and term.name not in self.known:
+            self.known.add(term.name)
+            # in front: whatever compares the variable may then rely on it, as soon as it is bound
+            self.literals.insert(0, Comparison(Operator.NE, term, Constant(None, typed.type.type)))
+
+    def is_not_null(self, typed: Typed) -> bool:
+        return not typed.nullable or (isinstance(typed.term, Variable) and self.name_of(typed.term) in self.known)
+
+    def name_of(self, variable: Variable) -> str:
+        found = self.resolved(variable)
+        return found.name if isinstance(found, Variable) else ""
+
+    def equate(self, one: Typed, two: Typed) -> None:
+        """SQL's equality of simple terms: they are one variable, which is not NULL."""
+        for side in (one, two):
+            self.not_null(side)
+        left, right = (self.resolved(side.term) for side in (one, two))
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            if left.value is None or left.value != right.value:
+                self.fail()
+        elif None in (left.value if isinstance(left, Constant) else 0, right.value if isinstance(right, Constant) else 0):
+            self.fail()
+        elif left != right:
+            self._merge(left, right)
+
+    def _merge(self, left: Simple, right: Simple) -> None:
+        """A constant stands for a variable, and an outer variable for one of this body's own."""
+        if isinstance(left, Constant) or (isinstance(right, Variable) and right.name not in self.outer):
+            left, right = right, left
+        assert isinstance(left, Variable)
+        if isinstance(right, Variable):
+            self.known.add(right.name)
+        self.same[left.name] = right
+
+    def resolved(self, term: Term) -> Simple:
+        assert not isinstance(term, Call)
+        while isinstance(term, Variable) and term.name in self.same:
+            term = self.same[term.name]
+        return term
+
+    def assigned(self, typed: Typed, name: str) -> Typed:
+        """The value as a simple term: a variable of its own where it has to be computed."""
+        if not isinstance(typed.term, Call):
+            return Typed(self.resolved(typed.term), typed.type, not self.is_not_null(typed))
+        variable = self.fresh(name)
+        self.columns[variable.name] = column_of(typed, name)
+        self.add(Comparison(Operator.EQ, variable, typed.term))
+        return Typed(variable, typed.type, typed.nullable)
+
+    # The finished rule
+
+    def finished(self) -> tuple[Literal, ...]:
+        """The literals with equal variables made one, and bound also where only an enclosing query binds."""
+        literals = list(dict.fromkeys(self.substituted(literal) for literal in self.literals))
+        bound = _bound(literals)
+        for name in tuple(self.outer):
+            term = self.resolved(Variable(name))
+            if isinstance(term, Variable) and term.name not in bound and (atom := self.domain(name)) is not None:
+                literals.insert(0, self.substituted(atom))
+                bound = _bound(literals)
+        return tuple(literals)
+
+    def substituted(self, literal: Literal) -> Literal:
+        match literal:
+            case Atom():
+                return replace(literal, terms=tuple(self.resolved(term) for term in literal.terms))
+            case Negation(atom):
+                return Negation(replace(atom, terms=tuple(self.resolved(term) for term in atom.terms)))
+            case Comparison():
+                return replace(literal, left=self.term(literal.left), right=self.term(literal.right))
+
+    def term(self, term: Term) -> Term:
+        if isinstance(term, Call):
+            return replace(term, arguments=tuple(map(self.term, term.arguments)))
+        return self.resolved(term)
+
+    def binder(self, name: str) -> Atom | None:
+        """The source that binds a variable here, or else in an enclosing query."""
+        for literal in self.literals:
+            if isinstance(literal, Atom):
+                atom = replace(literal, terms=tuple(map(self.resolved, literal.terms)))
+                if Variable(name) in atom.terms:
+                    return atom
+        return self.domain(name)
+
+    def identity(self, outputs: Sequence[Simple]) -> list[Variable]:
+        """The variables that, with the outputs, tell from which source rows a row was made.
+
+        Who knows the key of a source knows all its columns.
+        """
+        known = {term.name for term in map(self.resolved, (*outputs, *self.outer.values())) if isinstance(term, Variable)}
+        added: list[Variable] = []
+        for source in self.sources:
+            self._close(known)
+            for term in map(self.resolved, source.key):
+                if isinstance(term, Variable) and term.name not in known:
+                    added.append(term)
+                    known.add(term.name)
+        return added
+
+    def _close(self, known: set[str]) -> None:
+        growing = True
+        while growing:
+            growing = False
+            for source in self.sources:
+                key, terms = self._names(source.key), self._names(source.terms)
+                if key <= known and not terms <= known:
+                    known |= terms
+                    growing = True
+
+    def _names(self, terms: Iterable[Simple]) -> set[str]:
+        return {term.name for term in map(self.resolved, terms) if isinstance(term, Variable)}
+
+
+def _bound(literals: Iterable[Literal]) -> set[str]:
+    return {v.name for literal in literals if isinstance(literal, Atom) for v in literal_variables(literal)}

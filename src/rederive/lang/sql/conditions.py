@@ -1,0 +1,123 @@
+"""Conditions: what must be true of a row, conjunct by conjunct. Equalities of columns become shared variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlglot import exp
+
+from rederive.ir.rules import Comparison, Operator
+from rederive.ir.terms import Call, Constant
+from rederive.lang.sql.expressions import COMPARISONS, Expressions
+from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.types import BOOL
+
+_OPERATORS: Final = {
+    "<>": Operator.NE,
+    "<": Operator.LT,
+    "<=": Operator.LE,
+    ">": Operator.GT,
+    ">=": Operator.GE,
+}
+
+
+def require(node: exp.Expr, lower: Expressions) -> None:
+    """Keep the bindings that make a condition true. Subqueries come last, when it is known what they are asked about."""
+    parts = list(conjuncts(node))
+    for part in sorted(parts, key=lambda part: part.find(exp.Query) is not None):
+        _require(part, lower)
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts that must all be true."""
+    match node:
+        case exp.Paren():
+            yield from conjuncts(node.this)
+        case exp.And():
+            yield from conjuncts(node.left)
+            yield from conjuncts(node.right)
+        case exp.Not(this=exp.Paren() as inner):
+            yield from conjuncts(exp.Not(this=inner.this))
+        case exp.Not(this=exp.Not() as inner):
+            yield from conjuncts(inner.this)
+        case exp.Not(this=exp.Or() as inner):
+            yield from conjuncts(exp.Not(this=inner.left))
+            yield from conjuncts(exp.Not(this=inner.right))
+        case exp.Or():
+            yield from _factored(node)
+        case exp.Between():
+            yield exp.GTE(this=node.this, expression=node.args["low"])
+            yield exp.LTE(this=node.this, expression=node.args["high"])
+        case _:
+            yield node
+
+
+def _factored(node: exp.Or) -> Iterator[exp.Expr]:
+    """(a AND b) OR (a AND c) is a AND (b OR c): what is common to all branches can join."""
+    branches = [list(conjuncts(branch)) for branch in node.flatten()]
+    texts = [[part.sql() for part in branch] for branch in branches]
+    shared = [text for text in dict.fromkeys(texts[0]) if all(text in others for others in texts[1:])]
+    if not shared:
+        yield node
+        return
+    yield from (next(part for part in branches[0] if part.sql() == text) for text in shared)
+    rest = [[part for part in branch if part.sql() not in shared] for branch in branches]
+    if all(rest):
+        yield exp.or_(*(exp.and_(*branch, copy=False) for branch in rest), copy=False)
+
+
+def _require(node: exp.Expr, lower: Expressions) -> None:
+    body = lower.scope.body
+    match node:
+        case exp.Exists() | exp.In(args={"query": exp.Expr()}):
+            lower.subqueries.require(node, lower, positive=True)
+        case exp.Not(this=exp.Exists() | exp.In(args={"query": exp.Expr()}) as inner):
+            lower.subqueries.require(inner, lower, positive=False)
+        case exp.Boolean(this=True):
+            pass
+        case exp.Not(this=exp.Is(expression=exp.Null()) as inner):
+            _not_null(lower.lower(inner.this), lower)
+        case exp.Is(expression=exp.Null()):
+            _null(lower.lower(node.this), lower)
+        case exp.EQ():
+            equal(lower.lower(node.this), lower.lower(node.expression), lower, node)
+        case _ if type(node) in COMPARISONS and COMPARISONS[type(node)] in _OPERATORS:
+            _compared(COMPARISONS[type(node)], node, lower)
+        case _:
+            body.require(lower.boolean(node))
+
+
+def equal(one: Typed, two: Typed, lower: Expressions, node: exp.Expr) -> None:
+    """one = two is true: a shared variable that is not NULL."""
+    body = lower.scope.body
+    left, right = (body.assigned(side, "value") for side in lower.alike([one, two], node))
+    body.equate(left, right)
+
+
+def _compared(name: str, node: exp.Expr, lower: Expressions) -> None:
+    body = lower.scope.body
+    sides = lower.alike([lower.lower(node.this), lower.lower(node.expression)], node)
+    if any(side.nullable and isinstance(side.term, Call) for side in sides):
+        body.require(lower.call(name, sides, BOOL))
+        return
+    for side in sides:
+        body.not_null(side)
+    body.add(Comparison(_OPERATORS[name], sides[0].term, sides[1].term))
+
+
+def _not_null(typed: Typed, lower: Expressions) -> None:
+    if isinstance(typed.term, Call):
+        lower.scope.body.require(lower.call("is not null", [typed], BOOL, nullable=False))
+    else:
+        lower.scope.body.not_null(typed)
+
+
+def _null(typed: Typed, lower: Expressions) -> None:
+    body = lower.scope.body
+    if isinstance(typed.term, Call):
+        body.require(lower.call("is null", [typed], BOOL, nullable=False))
+    elif not typed.nullable:
+        body.fail()
+    else:
+        body.add(Comparison(Operator.EQ, typed.term, Constant(None, typed.type.type)))

@@ -1,0 +1,417 @@
+"""SQL expressions to typed terms: literals, columns, operators, CASE, CAST, functions."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Final, Protocol
+
+from sqlglot import exp
+
+from rederive.errors import TypeClash
+from rederive.ir.scalars import SCALARS
+from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Call, Constant, Kind, Type
+from rederive.lang.sql.context import Context
+from rederive.lang.sql.functions import FUNCTIONS, function_name
+from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.scope import Scope, identifier
+from rederive.lang.sql.types import (
+    BIGINT,
+    BOOL,
+    DAY,
+    DOUBLE,
+    INT,
+    MOMENT,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    VOID,
+    SqlType,
+    arithmetic,
+    as_decimal,
+    common,
+    decimal,
+)
+from rederive.lang.values import from_text
+
+NULL: Final = Typed(Constant(None, SYMBOL), VOID, True)
+COMPARISONS: Final[dict[type[exp.Expr], str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+}
+_ARITHMETIC: Final[dict[type[exp.Expr], str]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "div",
+    exp.Mod: "%",
+}
+_CONNECTIVES: Final = {exp.And: "and", exp.Or: "or"}
+_TYPES: Final = {
+    exp.DType.TINYINT: TINYINT,
+    exp.DType.SMALLINT: SMALLINT,
+    exp.DType.INT: INT,
+    exp.DType.BIGINT: BIGINT,
+    exp.DType.DOUBLE: DOUBLE,
+    exp.DType.TEXT: STRING,
+    exp.DType.VARCHAR: STRING,
+    exp.DType.CHAR: STRING,
+    exp.DType.BOOLEAN: BOOL,
+    exp.DType.DATE: DAY,
+    exp.DType.TIMESTAMP: MOMENT,
+    exp.DType.TIMESTAMPTZ: MOMENT,
+    exp.DType.TIMESTAMPNTZ: MOMENT,
+}
+_WHOLE_UNITS: Final = {"YEAR": ("add_months", 12), "MONTH": ("add_months", 1), "WEEK": ("add_days", 7), "DAY": ("add_days", 1)}
+_SECONDS: Final = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+
+
+class Subqueries(Protocol):
+    """Lowers the queries inside expressions."""
+
+    def value(self, node: exp.Expr, lower: Expressions) -> Typed: ...
+
+    def require(self, node: exp.Expr, lower: Expressions, *, positive: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class Expressions:
+    """Lowers expressions of one scope. `known` are nodes that have a term already, such as the aggregates of a grouping."""
+
+    context: Context
+    scope: Scope
+    subqueries: Subqueries
+    known: Mapping[str, Typed] = field(default_factory=dict)
+
+    def lower(self, node: exp.Expr) -> Typed:
+        if self.known and (found := self.known.get(self.canonical(node))) is not None:
+            return found
+        match node:
+            case exp.Paren() | exp.Alias() | exp.TsOrDsToDate() if not node.args.get("safe"):
+                inner = self.lower(node.this)
+                return self.cast(inner, DAY, node) if isinstance(node, exp.TsOrDsToDate) else inner
+            case exp.Column():
+                return self.column(node)
+            case exp.Literal() | exp.Boolean() | exp.Null():
+                return self.literal(node)
+            case exp.Cast():
+                return self.cast_to(node)
+            case exp.And() | exp.Or():
+                return self.connective(node)
+            case exp.Not():
+                return self.call("not", [self.boolean(node.this)], BOOL)
+            case exp.Neg():
+                return self.negative(node)
+            case exp.Is():
+                return self.is_(node)
+            case exp.Between():
+                return self.between(node)
+            case exp.Case() | exp.If():
+                return self.case(node)
+            case exp.Coalesce():
+                return self.coalesce(node)
+            case exp.In() if node.args.get("query") is None:
+                return self.in_list(node)
+            case exp.In() | exp.Exists() | exp.Subquery() | exp.Any() | exp.All():
+                return self.subqueries.value(node, self)
+            case exp.Interval():
+                raise self.context.unsupported("an interval by itself", node, "add it to a date or subtract it from one")
+        return self.operator(node)
+
+    def operator(self, node: exp.Expr) -> Typed:
+        kind = type(node)
+        if kind in COMPARISONS:
+            return self.comparison(COMPARISONS[kind], self.lower(node.this), self.lower(node.expression), node)
+        if kind in _ARITHMETIC:
+            return self.arithmetic(_ARITHMETIC[kind], node)
+        return self.function(node)
+
+    def canonical(self, node: exp.Expr) -> str:
+        """A text that is the same for expressions that mean the same: columns by what they resolve to."""
+        if isinstance(node, exp.Literal | exp.Star) or node.find(exp.Query):
+            return f"{type(node).__name__}:{node.sql('spark')}"
+
+        def named(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+                return part.this if isinstance(part, exp.Paren) else part
+            try:
+                found = self.scope.find(identifier(part), identifier(part.args.get("table")) or None, self.context.span(part))
+            except TypeClash:
+                return part  # ambiguous: whoever lowers it says so
+            return exp.column(repr(found.term)) if found is not None else part
+
+        return node.transform(named).sql("spark")
+
+    # Leaves
+
+    def column(self, node: exp.Column) -> Typed:
+        if isinstance(node.this, exp.Star) or node.args.get("db"):
+            raise self.context.unsupported("this name", node)
+        found = self.scope.resolve(identifier(node), identifier(node.args.get("table")) or None, self.context.span(node))
+        return replace(found, nullable=not self.scope.body.is_not_null(found))
+
+    def literal(self, node: exp.Literal | exp.Boolean | exp.Null) -> Typed:
+        match node:
+            case exp.Null():
+                return NULL
+            case exp.Boolean():
+                return Typed(Constant(bool(node.this), BOOLEAN), BOOL, False)
+            case exp.Literal() if node.is_string:
+                return Typed(Constant(node.this, SYMBOL), STRING, False)
+        return number(node.this)
+
+    # Types
+
+    def type_of(self, node: exp.DataType) -> SqlType:
+        if node.this is exp.DType.DECIMAL:
+            parameters = [int(parameter.name) for parameter in node.expressions] or [10, 0]
+            precision, scale = parameters[0], parameters[1] if len(parameters) > 1 else 0
+            if not 0 <= scale <= precision <= 38:
+                raise TypeClash(
+                    f"DECIMAL({precision},{scale}) is no type", self.context.span(node), hint="DECIMAL(p,s) with s <= p <= 38"
+                )
+            return decimal(precision, scale)
+        if node.this not in _TYPES:
+            raise self.context.unsupported(f"the type {node.sql('spark')}", node, f"there are {', '.join(_KNOWN_TYPES)}")
+        return _TYPES[node.this]
+
+    def cast_to(self, node: exp.Cast) -> Typed:
+        attempt = isinstance(node, exp.TryCast)
+        return self.cast(self.lower(node.this), self.type_of(node.args["to"]), node, attempt=attempt)
+
+    def cast(self, typed: Typed, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> Typed:
+        """The value in another type; literals at once."""
+        if typed.type == to or (typed.type.integer and to.integer and typed.type.bits <= to.bits):
+            return replace(typed, type=to)
+        if isinstance(typed.term, Constant) and typed.term.value is None:
+            return Typed(Constant(None, to.type), to, True)
+        self._check_cast(typed.type, to, node)
+        if isinstance(typed.term, Constant) and (constant := _constant_cast(typed.term, typed.type, to)) is not None:
+            return Typed(constant, to, False)
+        name = f"try_{to.functor}" if attempt else to.functor
+        return Typed(Call(name if to != STRING else "string", (typed.term,), gives=to.type), to, typed.nullable or attempt)
+
+    def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
+        if STRING in (one, to) or (one.numeric and to.numeric) or {one, to} == {DAY, MOMENT}:
+            return
+        if (one == BOOL and to.numeric) or (one.numeric and to == BOOL) or (one == MOMENT and to == BIGINT):
+            return
+        raise TypeClash(f"{one} cannot be cast to {to}", self.context.span(node))
+
+    def shared(self, typed: Sequence[Typed], node: exp.Expr) -> SqlType:
+        found = typed[0].type
+        for other in typed[1:]:
+            both = common(found, other.type)
+            if both is None:
+                raise TypeClash(f"{found} and {other.type} have no common type", self.context.span(node), hint="cast one of them")
+            found = both
+        return found
+
+    def alike(self, typed: Sequence[Typed], node: exp.Expr) -> list[Typed]:
+        """The values in their common type."""
+        shared = self.shared(typed, node)
+        return [self.cast(one, shared, node) for one in typed]
+
+    def boolean(self, node: exp.Expr) -> Typed:
+        typed = self.lower(node)
+        if typed.type not in (BOOL, VOID):
+            raise TypeClash(f"a condition is needed here, not {typed.type}", self.context.span(node))
+        return self.cast(typed, BOOL, node)
+
+    # Operators
+
+    def call(self, name: str, arguments: Sequence[Typed], gives: SqlType, *, nullable: bool | None = None) -> Typed:
+        if nullable is None:
+            nullable = SCALARS[name].strict and any(argument.nullable for argument in arguments)
+        return Typed(Call(name, tuple(argument.term for argument in arguments), gives=gives.type), gives, nullable)
+
+    def comparison(self, name: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+        return self.call(name, self.alike([left, right], node), BOOL)
+
+    def connective(self, node: exp.And | exp.Or) -> Typed:
+        parts = [self.boolean(part) for part in node.flatten()]
+        return self.call(_CONNECTIVES[type(node)], parts, BOOL, nullable=any(part.nullable for part in parts))
+
+    def is_(self, node: exp.Is) -> Typed:
+        typed, other = self.lower(node.this), node.expression
+        if isinstance(other, exp.Null):
+            return self.call("is null", [typed], BOOL, nullable=False)
+        if isinstance(other, exp.Boolean):
+            return self.call("<=>", [self.boolean(node.this), self.literal(other)], BOOL, nullable=False)
+        raise self.context.unsupported("this IS", node)
+
+    def between(self, node: exp.Between) -> Typed:
+        value, low, high = (self.lower(part) for part in (node.this, node.args["low"], node.args["high"]))
+        parts = [self.comparison(">=", value, low, node), self.comparison("<=", value, high, node)]
+        return self.call("and", parts, BOOL, nullable=any(part.nullable for part in parts))
+
+    def in_list(self, node: exp.In) -> Typed:
+        if not node.expressions or any(node.args.get(arg) for arg in ("unnest", "field")):
+            raise self.context.unsupported("this IN", node)
+        value, *options = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
+        tests = [self.call("=", [value, option], BOOL) for option in options]
+        return tests[0] if len(tests) == 1 else self.call("or", tests, BOOL, nullable=any(t.nullable for t in tests))
+
+    def case(self, node: exp.Case | exp.If) -> Typed:
+        branches = [node] if isinstance(node, exp.If) else node.args["ifs"]
+        default = node.args.get("false" if isinstance(node, exp.If) else "default")
+        operand = node.this if isinstance(node, exp.Case) else None
+        conditions = [self._condition(branch.this, operand) for branch in branches]
+        results = [self.lower(branch.args["true"]) for branch in branches]
+        results.append(self.lower(default) if default is not None else NULL)
+        shared = self.shared(results, node)
+        results = [self.cast(result, shared, node) for result in results]
+        parts = [part for pair in zip(conditions, results, strict=False) for part in pair] + [results[-1]]
+        return self.call("case", parts, shared, nullable=any(result.nullable for result in results))
+
+    def _condition(self, node: exp.Expr, operand: exp.Expr | None) -> Typed:
+        if operand is None:
+            return self.boolean(node)
+        return self.comparison("=", self.lower(operand), self.lower(node), node)
+
+    def coalesce(self, node: exp.Coalesce) -> Typed:
+        parts = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
+        return self.call("coalesce", parts, parts[0].type, nullable=all(part.nullable for part in parts))
+
+    def arithmetic(self, operator: str, node: exp.Expr) -> Typed:
+        if operator in "+-" and (moved := self.moved(node, 1 if operator == "+" else -1)) is not None:
+            return moved
+        return self.combined(operator, self.lower(node.this), self.lower(node.expression), node)
+
+    def combined(self, operator: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+        if DAY in (left.type, right.type) and operator in "+-":
+            return self.shifted(operator, left, right, node)
+        left, right = (self.narrowed(one, other) for one, other in ((left, right), (right, left)))
+        gives = arithmetic(operator, left.type, right.type)
+        if gives is None:
+            message = f"'{operator}' does not take {left.type} and {right.type}"
+            raise TypeClash(message, self.context.span(node), hint="cast one of them")
+        if gives.decimal:
+            sides = [self.cast(side, as_decimal(side.type), node) for side in (left, right)]
+        else:
+            operands = common(left.type, right.type) if operator == "div" else gives
+            sides = [self.cast(side, operands or gives, node) for side in (left, right)]
+        result = self.call(operator, sides, gives)
+        if gives.integer and gives.bits < 64:
+            return Typed(Call(gives.functor, (result.term,), gives=NUMBER), gives, result.nullable)
+        return result
+
+    def narrowed(self, typed: Typed, other: Typed) -> Typed:
+        """Beside a decimal, an integer literal has as many digits as it is written with."""
+        if other.type.decimal and typed.type.integer and isinstance(typed.term, Constant):
+            value = typed.term.value
+            assert isinstance(value, int)
+            return Typed(
+                Constant(Decimal(value), Type(Kind.DECIMAL, len(str(abs(value))), 0)), decimal(len(str(abs(value))), 0), False
+            )
+        return typed
+
+    def negative(self, node: exp.Neg) -> Typed:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return number(f"-{node.this.this}")
+        typed = self.lower(node.this)
+        if not typed.type.numeric:
+            raise TypeClash(f"'-' does not take {typed.type}", self.context.span(node))
+        result = self.call("negative", [typed], typed.type)
+        if typed.type.integer and typed.type.bits < 64:
+            return Typed(Call(typed.type.functor, (result.term,), gives=NUMBER), typed.type, typed.nullable)
+        return result
+
+    # Dates
+
+    def moved(self, node: exp.Expr, sign: int) -> Typed | None:
+        """A date or timestamp plus or minus an interval; None where there is no interval."""
+        interval, other = node.expression, node.this
+        if isinstance(other, exp.Interval) and sign == 1:
+            interval, other = other, interval
+        if not isinstance(interval, exp.Interval):
+            return None
+        unit = interval.args["unit"].name.upper().removesuffix("S") if interval.args.get("unit") is not None else ""
+        moment = self.lower(other)
+        amount = self.cast(self.lower(interval.this), INT, interval)
+        if not isinstance(amount.term, Constant) or not isinstance(amount.term.value, int):
+            raise self.context.unsupported("an interval that is not a whole literal", interval)
+        return self.plus(moment, amount.term.value * sign, unit, node)
+
+    def plus(self, moment: Typed, amount: int, unit: str, node: exp.Expr) -> Typed:
+        if moment.type == STRING:
+            moment = self.cast(moment, DAY, node)
+        if moment.type not in (DAY, MOMENT):
+            raise TypeClash(f"an interval cannot be added to {moment.type}", self.context.span(node))
+        if unit in _WHOLE_UNITS:
+            name, times = _WHOLE_UNITS[unit]
+            return self.call(name, [moment, number(str(amount * times))], moment.type)
+        if unit in _SECONDS:
+            return self.call("add_seconds", [self.cast(moment, MOMENT, node), number(str(amount * _SECONDS[unit]))], MOMENT)
+        raise self.context.unsupported(f"an interval in units of '{unit}'", node, "use DAY, MONTH or YEAR")
+
+    def shifted(self, operator: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+        """date + n and date - n count days."""
+        if operator == "+" and right.type == DAY:
+            left, right = right, left
+        if left.type != DAY or not right.type.integer:
+            raise self.context.unsupported(f"{left.type} {operator} {right.type}", node, "datediff(end, start) counts days")
+        days = right if operator == "+" else self.call("negative", [right], right.type)
+        return self.call("add_days", [left, days], DAY)
+
+    # Functions
+
+    def function(self, node: exp.Expr) -> Typed:
+        if isinstance(node, exp.AggFunc | exp.Window):
+            what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {function_name(node)}"
+            raise self.context.unsupported(f"{what} here", node, "aggregates stand in SELECT, HAVING or ORDER BY")
+        handler = FUNCTIONS.get(function_name(node))
+        if handler is None:
+            raise self.context.unsupported(f"'{function_name(node)}'", node, "docs/sql.md lists the functions")
+        return handler(self, node)
+
+
+_KNOWN_TYPES: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "STRING", "BOOLEAN", "DATE", "TIMESTAMP")
+
+
+def number(text: str) -> Typed:
+    """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE where it has an exponent."""
+    if "e" in text.lower():
+        return Typed(Constant(float(text), DOUBLE.type), DOUBLE, False)
+    value = Decimal(text)
+    if "." not in text:
+        whole = int(text)
+        for type in (INT, BIGINT):
+            if -(2 ** (type.bits - 1)) <= whole < 2 ** (type.bits - 1):
+                return Typed(Constant(whole, NUMBER), type, False)
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    gives = decimal(max(len(digits), -exponent), -exponent)
+    return Typed(Constant(value, gives.type), gives, False)
+
+
+def _constant_cast(constant: Constant, one: SqlType, to: SqlType) -> Constant | None:
+    """A literal in another type, where that is exact; otherwise the cast is left to run, and to fail, as in Spark."""
+    value = constant.value
+    try:
+        if isinstance(value, str) and (to.type.kind in (Kind.DATE, Kind.TIMESTAMP) or to.integer or to.decimal):
+            found = from_text(value.strip(), to.type)
+            return Constant(found, to.type) if _in_width(found, to) else None
+        if isinstance(value, int) and one.integer and to.decimal:
+            return Constant(Decimal(value).quantize(Decimal(1).scaleb(-to.type.scale)), to.type)
+        if isinstance(value, int | Decimal) and one.numeric and to == DOUBLE:
+            return Constant(float(value), to.type)
+        if isinstance(value, Decimal) and to.decimal and to.type.scale >= one.type.scale:
+            return Constant(from_text(str(value), to.type), to.type)
+        if type(value) is datetime.date and to == MOMENT:
+            return Constant(datetime.datetime(value.year, value.month, value.day), to.type)
+    except ValueError:
+        pass
+    return None
+
+
+def _in_width(value: object, to: SqlType) -> bool:
+    return not to.integer or (isinstance(value, int) and -(2 ** (to.bits - 1)) <= value < 2 ** (to.bits - 1))

@@ -1,0 +1,350 @@
+"""GROUP BY and aggregates.
+
+The rows that are aggregated, with their groups, arguments and identities, are one relation; each aggregate folds it by its
+groups, and the query reads what they come to:
+
+    q.rows(g, x, identity) :- ...            q.sum1(g, s) :- s = sum x : { q.rows(g, x, identity) }.
+
+Aggregates skip NULLs. Without GROUP BY there is one group even where there is no row: its counts are 0, the rest is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from rederive.errors import Span, TypeClash
+from rederive.ir.rules import Atom, Column, Function, Literal, Negation
+from rederive.ir.terms import NUMBER, Constant, Simple, Variable, variables
+from rederive.lang.sql.body import Body, Rows
+from rederive.lang.sql.context import Context
+from rederive.lang.sql.expressions import Expressions, number
+from rederive.lang.sql.functions import function_name
+from rederive.lang.sql.relation import Typed, column_of
+from rederive.lang.sql.scope import Scope, identifier
+from rederive.lang.sql.types import BIGINT, BOOL, SqlType, averaged, summed
+
+_FUNCTIONS = {
+    "count": Function.COUNT,
+    "count_if": Function.COUNT,
+    "sum": Function.SUM,
+    "avg": Function.MEAN,
+    "mean": Function.MEAN,
+    "min": Function.MIN,
+    "max": Function.MAX,
+    "bool_and": Function.MIN,
+    "every": Function.MIN,
+    "bool_or": Function.MAX,
+    "some": Function.MAX,
+}
+
+
+def is_grouped(node: exp.Select) -> bool:
+    return node.args.get("group") is not None or any(True for _ in _aggregates(node))
+
+
+def _aggregates(node: exp.Select) -> Iterator[exp.Expr]:
+    """The aggregate calls of a query itself, not of the queries inside it."""
+    parts = [*node.expressions, node.args.get("having"), node.args.get("order")]
+    for part in parts:
+        if part is not None:
+            yield from _calls(part)
+
+
+def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(node, exp.Query | exp.Window):
+        return
+    if is_aggregate(node.this if isinstance(node, exp.Filter) else node):
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from _calls(child)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Any):
+        return not node.find(exp.Query)
+    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and function_name(node) in ("every", "some"))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """One aggregate: its function and argument, None for count(*)."""
+
+    function: Function
+    argument: Typed | None
+    distinct: bool
+    gives: SqlType
+
+    @property
+    def empty(self) -> Constant:
+        return Constant(0, NUMBER) if self.function is Function.COUNT else Constant(None, self.gives.type)
+
+
+@dataclass(slots=True)
+class GroupScope(Scope):
+    """The names that may be used above a grouping: the grouped columns. Others are found, but only inside of aggregates."""
+
+    inner: Scope | None = None
+    groups: dict[str, Typed] = field(default_factory=dict)
+
+    def find(self, name: str, table: str | None, span: Span) -> Typed | None:
+        assert self.inner is not None
+        return self.inner.find(name, table, span)
+
+    def resolve(self, name: str, table: str | None, span: Span) -> Typed:
+        assert self.inner is not None
+        found = self.inner.find(name, table, span)
+        if found is None:
+            return Scope.resolve(self, name, table, span)
+        grouped = self.groups.get(repr(self.inner.body.term(found.term)))
+        if grouped is None:
+            raise TypeClash(
+                f"'{name}' is neither grouped nor aggregated", span, hint="add it to GROUP BY, or take min or max of it"
+            )
+        return grouped
+
+
+def grouped(node: exp.Select, lower: Expressions, context: Context) -> Expressions:
+    """What lowers the SELECT list and HAVING of a query with groups."""
+    return _Grouping(node, lower, context).above()
+
+
+def aggregate_of(call: exp.Expr, lower: Expressions, context: Context) -> tuple[Function, Typed | None, Typed]:
+    """An aggregate over a window: its function, its argument, and a term of its result's type."""
+    if not is_aggregate(call.this if isinstance(call, exp.Filter) else call):
+        raise context.unsupported(f"the window function '{function_name(call)}'", call)
+    found = _Grouping(exp.Select(), lower, context).aggregated(call)
+    if found.distinct:
+        raise context.unsupported("DISTINCT in a window", call)
+    nullable = found.function is not Function.COUNT and (found.argument is not None and found.argument.nullable)
+    return found.function, found.argument, Typed(found.empty, found.gives, nullable)
+
+
+class _Grouping:
+    def __init__(self, node: exp.Select, lower: Expressions, context: Context) -> None:
+        self.node = node
+        self.lower = lower
+        self.context = context
+        self.body = lower.scope.body
+        nodes = list(self.group_nodes())
+        self.keys = [lower.canonical(group) for group in nodes]
+        self.groups = [self.body.assigned(lower.lower(group), f"group{i + 1}") for i, group in enumerate(nodes)]
+        self.aggregates = {lower.canonical(call): self.aggregated(call) for call in _aggregates(node)}
+        self.by_group = node.args.get("group") is not None
+
+    # What is grouped, and by what
+
+    def group_nodes(self) -> Iterator[exp.Expr]:
+        group = self.node.args.get("group")
+        if group is None:
+            return
+        if any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets", "totals")) or group.find(
+            exp.Rollup, exp.Cube
+        ):
+            raise self.context.unsupported("ROLLUP, CUBE and GROUPING SETS", group, "write a UNION ALL of groupings")
+        if group.args.get("all"):
+            items = (item.unalias() for item in self.node.expressions)
+            yield from (item for item in items if not any(True for _ in _calls(item)))
+        for item in group.expressions:
+            yield self.named(item)
+
+    def named(self, item: exp.Expr) -> exp.Expr:
+        """GROUP BY 1 and GROUP BY alias mean the expression in the SELECT list."""
+        items = self.node.expressions
+        if isinstance(item, exp.Literal) and not item.is_string:
+            position = int(item.this)
+            if not 1 <= position <= len(items):
+                raise TypeClash(f"GROUP BY {position}: there are {len(items)} columns", self.context.span(item))
+            chosen: exp.Expr = items[position - 1].unalias()
+            return chosen
+        if isinstance(item, exp.Column) and not item.args.get("table"):
+            name = identifier(item)
+            if self.lower.scope.find(name, None, self.context.span(item)) is None:
+                aliased = [i for i in items if isinstance(i, exp.Alias) and identifier(i.args["alias"]) == name]
+                return aliased[0].this if aliased else item
+        return item
+
+    def aggregated(self, call: exp.Expr) -> Aggregated:
+        condition = call.expression.this if isinstance(call, exp.Filter) else None
+        call = call.this if isinstance(call, exp.Filter) else call
+        name = "some" if isinstance(call, exp.Any) else function_name(call)
+        if name not in _FUNCTIONS:
+            raise self.context.unsupported(f"the aggregate '{name}'", call, f"there are {', '.join(_FUNCTIONS)}")
+        inner = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
+        distinct = isinstance(inner, exp.Distinct)
+        arguments = inner.expressions if distinct else [inner, *(call.expressions if not isinstance(call, exp.Anonymous) else ())]
+        typed = self.argument(name, arguments, condition, distinct, call)
+        function = _FUNCTIONS[name]
+        if typed is not None and function is not Function.COUNT:
+            typed = self.suited(function, name, typed, call)
+        return Aggregated(function, typed, distinct, self.result(function, typed))
+
+    def argument(
+        self, name: str, nodes: Sequence[exp.Expr], condition: exp.Expr | None, distinct: bool, call: exp.Expr
+    ) -> Typed | None:
+        lower = self.lower
+        tests = [lower.boolean(condition)] if condition is not None else []
+        if isinstance(nodes[0], exp.Star):
+            value = number("1")
+        elif len(nodes) > 1:
+            if distinct or name != "count":
+                raise self.context.unsupported(f"{name} of several columns", call, "count a concatenation, or group twice")
+            tests += [lower.call("is not null", [lower.lower(node)], BOOL, nullable=False) for node in nodes]
+            value = number("1")
+        else:
+            value = lower.lower(nodes[0])
+        if name == "count_if":
+            tests.append(lower.boolean(nodes[0]))
+            value = number("1")
+        if tests:
+            test = tests[0] if len(tests) == 1 else lower.call("and", tests, BOOL, nullable=any(t.nullable for t in tests))
+            parts = [test, value, Typed(Constant(None, value.type.type), value.type, True)]
+            value = lower.call("case", parts, value.type, nullable=True)
+        elif name == "count" and not value.nullable and not distinct:
+            return None
+        if any(variable.name in self.body.outer for variable in variables(self.body.term(value.term))):
+            raise self.context.unsupported(
+                "an aggregate of columns of the query around it", call, "join that query's table instead"
+            )
+        return self.body.assigned(value, f"{name}_of")
+
+    def suited(self, function: Function, name: str, typed: Typed, call: exp.Expr) -> Typed:
+        """The argument in the type that it is aggregated in."""
+        if name in ("bool_and", "bool_or", "every", "some") and typed.type != BOOL:
+            raise TypeClash(f"'{name}' takes conditions, not {typed.type}", self.context.span(call))
+        if function in (Function.SUM, Function.MEAN) and not typed.type.numeric:
+            cast = self.lower.cast(typed, self.result(function, typed), call)
+            return self.body.assigned(cast, f"{name}_of")
+        return typed
+
+    def result(self, function: Function, typed: Typed | None) -> SqlType:
+        if function is Function.COUNT or typed is None:
+            return BIGINT
+        gives = (
+            summed(typed.type) if function is Function.SUM else averaged(typed.type) if function is Function.MEAN else typed.type
+        )
+        if gives is None:
+            raise TypeClash(f"'{function.value}' does not take {typed.type}", self.context.span(self.node))
+        return gives
+
+    # The relations
+
+    def above(self) -> Expressions:
+        body = self.context.body()
+        body.domain = self.body.domain
+        groups = [self.above_group(i, body) for i in range(len(self.groups))]
+        outer = tuple(self.body.outer.values())
+        results = self.defined(groups, outer)
+        terms = (*(g.term for g in groups), *(r.term for r in results.values()))
+        simple = tuple(t for t in terms if isinstance(t, Variable | Constant))
+        body.mention(outer)
+        body.sources.append(Rows((*simple, *outer), (*(t for t in simple[: len(groups)]), *outer)))
+        body.add(*self.read(groups, outer, results))
+        inner = self.lower.scope
+        by_term = {repr(self.body.resolved(g.term)): above for g, above in zip(self.groups, groups, strict=True)}
+        scope = GroupScope(body, inner.parent, [], {}, inner, by_term)
+        return Expressions(self.context, scope, self.lower.subqueries, {**dict(zip(self.keys, groups, strict=True)), **results})
+
+    def above_group(self, i: int, body: Body) -> Typed:
+        typed = self.groups[i]
+        variable = self.context.fresh(typed.term.name if isinstance(typed.term, Variable) else f"group{i + 1}")
+        self.context.columns[variable.name] = column_of(typed, variable.name)
+        return replace(typed, term=variable, nullable=not self.body.is_not_null(typed))
+
+    def defined(self, groups: Sequence[Typed], outer: Sequence[Variable]) -> dict[str, Typed]:
+        """Define the aggregates' relations; the terms of their results."""
+        self.outer_columns = [replace(self.context.columns[v.name], nullable=True) for v in outer]
+        self.group_columns = [column_of(typed, f"group{i + 1}") for i, typed in enumerate(groups)]
+        self.rows = self.context.name("rows")
+        arguments = [a.argument for a in self.aggregates.values() if a.argument is not None]
+        terms = [self.body.resolved(typed.term) for typed in (*self.groups, *arguments)]
+        hidden = self.body.identity(terms)
+        columns = [*self.group_columns, *self.outer_columns, *(column_of(a, "value") for a in arguments)]
+        columns += [self.context.columns[v.name] for v in hidden]
+        self.context.declare(self.rows, columns)
+        split = len(self.groups)
+        head = (*terms[:split], *map(self.body.resolved, outer), *terms[split:], *hidden)
+        self.context.define(self.rows, head, self.body.finished())
+        self.arity = len(columns)
+        self.names: dict[str, str] = {}
+        position = split + len(outer)
+        results = {}
+        for key, aggregate in self.aggregates.items():
+            value = position if aggregate.argument is not None else None
+            self.names[key] = self.folded(aggregate, value)
+            position += aggregate.argument is not None
+            results[key] = self.outcome(aggregate)
+        return results
+
+    def outcome(self, aggregate: Aggregated) -> Typed:
+        variable = self.context.fresh(aggregate.function.value)
+        counts = aggregate.function is Function.COUNT
+        nullable = not counts and (not self.by_group or (aggregate.argument is not None and aggregate.argument.nullable))
+        typed = Typed(variable, aggregate.gives, nullable)
+        self.context.columns[variable.name] = column_of(typed, variable.name)
+        return typed
+
+    def folded(self, aggregate: Aggregated, value: int | None) -> str:
+        width = len(self.group_columns) + len(self.outer_columns)
+        source, group = self.rows, tuple(range(width))
+        if aggregate.distinct and value is not None:
+            source, value = self.distinct(aggregate, value, width), width
+        name = self.context.name(aggregate.function.value)
+        result = Column("result", aggregate.gives.type, True, 64)
+        self.context.declare(name, [*self.group_columns, *self.outer_columns, result], group)
+        self.context.aggregate(name, aggregate.function, source, group, value)
+        return name
+
+    def distinct(self, aggregate: Aggregated, value: int, width: int) -> str:
+        """The groups with each value once."""
+        assert aggregate.argument is not None
+        name = self.context.name("distinct")
+        self.context.declare(name, [*self.group_columns, *self.outer_columns, column_of(aggregate.argument, "value")])
+        terms = tuple(self.context.fresh("c") for _ in range(self.arity))
+        self.context.define(name, (*terms[:width], terms[value]), [Atom(self.rows, terms)])
+        return name
+
+    # What the query above reads
+
+    def read(self, groups: Sequence[Typed], outer: Sequence[Variable], results: dict[str, Typed]) -> list[Literal]:
+        key = (*(g.term for g in groups if isinstance(g.term, Variable)), *outer)
+        if not results:
+            return [self.only_groups(key)]
+        if not self.by_group:
+            return [self.with_default(outer, results)]
+        return [Atom(name, (*key, _variable(results[agg]))) for agg, name in self.names.items()]
+
+    def only_groups(self, key: Sequence[Variable]) -> Atom:
+        """GROUP BY without aggregates: the groups themselves."""
+        name = self.context.name("groups")
+        self.context.declare(name, [*self.group_columns, *self.outer_columns])
+        terms = tuple(self.context.fresh("c") for _ in range(self.arity))
+        self.context.define(name, terms[: len(key)], [Atom(self.rows, terms)])
+        return Atom(name, tuple(key))
+
+    def with_default(self, outer: Sequence[Variable], results: dict[str, Typed]) -> Atom:
+        """Without GROUP BY: one row, also where nothing is aggregated; for each value of the query around, if that is asked."""
+        name, some = self.context.name("total"), self.context.name("some")
+        self.context.declare(name, [*self.outer_columns, *(column_of(r, "result") for r in results.values())])
+        self.context.declare(some, self.outer_columns)
+        terms = tuple(self.context.fresh("c") for _ in range(self.arity))
+        self.context.define(some, terms[: len(outer)], [Atom(self.rows, terms)])
+        found = [Atom(relation, (*outer, _variable(results[agg]))) for agg, relation in self.names.items()]
+        self.context.define(name, (*outer, *(_variable(r) for r in results.values())), found)
+        defaults: list[Simple] = [aggregate.empty for aggregate in self.aggregates.values()]
+        nothing: list[Literal] = [*self.domain(outer), Negation(Atom(some, tuple(outer)))]
+        self.context.define(name, (*outer, *defaults), nothing)
+        return Atom(name, (*outer, *(_variable(r) for r in results.values())))
+
+    def domain(self, outer: Sequence[Variable]) -> list[Atom]:
+        """The values of the query around that this one is asked for."""
+        found = [self.body.domain(variable.name) for variable in outer]
+        return list(dict.fromkeys(atom for atom in found if atom is not None))
+
+
+def _variable(typed: Typed) -> Variable:
+    assert isinstance(typed.term, Variable)
+    return typed.term

@@ -1,0 +1,357 @@
+"""Queries to relations: SELECT, set operations, VALUES, WITH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from rederive.errors import TypeClash, UnknownName, WrongArity
+from rederive.ir.rules import Atom, Column, Literal, Negation
+from rederive.ir.terms import NUMBER, Constant, Simple, Variable
+from rederive.lang.sql.body import Body
+from rederive.lang.sql.conditions import require
+from rederive.lang.sql.context import Context
+from rederive.lang.sql.expressions import Expressions
+from rederive.lang.sql.grouping import grouped, is_grouped
+from rederive.lang.sql.joins import Joins
+from rederive.lang.sql.recursion import recursive_names, recursive_queries
+from rederive.lang.sql.relation import Field, Rel, Typed
+from rederive.lang.sql.scope import Scope, identifier, names
+from rederive.lang.sql.subqueries import QuerySubqueries
+from rederive.lang.sql.types import STRING, VOID, SqlType, common
+from rederive.lang.sql.windows import first_rows, windowed
+
+_SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "with_", "kind", "hint"}
+_SELECT_PARTS |= {"limit", "offset"}
+_WAYS = {
+    "qualify": "filter in an outer query",
+    "laterals": "join a table of the values instead",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A query whose body is known, and the values that it selects; nothing is defined yet."""
+
+    lower: Expressions
+    outputs: tuple[tuple[str, Typed], ...]
+    distinct: bool
+
+    @property
+    def body(self) -> Body:
+        return self.lower.scope.body
+
+    def cast(self, types: Sequence[SqlType], node: exp.Expr) -> Prepared:
+        pairs = zip(self.outputs, types, strict=True)
+        return replace(self, outputs=tuple((name, self.lower.cast(typed, type, node)) for (name, typed), type in pairs))
+
+
+class Queries:
+    """Lowers the queries of one statement."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.subqueries = QuerySubqueries(self, context)
+        self.joins = Joins(self, context)
+
+    def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> Rel:
+        """The relation of a query; `around` are the queries that it stands in, `target` the view that it defines."""
+        with self.with_queries(node):
+            return self._plain(node, around, target)
+
+    @contextmanager
+    def with_queries(self, node: exp.Expr) -> Iterator[None]:
+        """While this lasts, the names of a query's WITH are known."""
+        before = dict(self.context.ctes)
+        if (with_ := node.args.get("with_")) is not None:
+            self.with_(with_)
+        yield
+        self.context.ctes = before
+
+    def _plain(self, node: exp.Expr, around: Scope | None, target: str | None) -> Rel:
+        match node:
+            case exp.Subquery() | exp.Paren():
+                self._only_query(node)
+                return self._first(node, self.query(node.this, around, target if _whole(node) else None), target)
+            case exp.Union(args={"distinct": False}):
+                return self._first(node, self.union_all(node, around, target if _whole(node) else None), target)
+            case exp.Union() | exp.Intersect() | exp.Except():
+                return self._first(node, self.set_operation(node, around, target if _whole(node) else None), target)
+            case exp.Values():
+                return self.values(node, target)
+            case exp.Select():
+                return self.project(self._selected(node, around), target)
+        raise self.context.unsupported(f"a query of this kind: {node.key}", node)
+
+    def _first(self, node: exp.Expr, rel: Rel, target: str | None) -> Rel:
+        """The rows of a relation, or the first of them where the query says so."""
+        if _whole(node):
+            return rel
+        return self.project(self.limited(node, self._from_relation(rel, None)), target)
+
+    def _only_query(self, node: exp.Expr) -> None:
+        for part in ("sample", "pivots"):
+            if node.args.get(part):
+                raise self.context.unsupported(part.upper(), node, _WAYS.get(part))
+
+    # SELECT
+
+    def prepare(self, node: exp.Expr, around: Scope | None = None) -> Prepared:
+        """The body and the outputs of a query. Anything but a SELECT is read from a relation of its own."""
+        if not isinstance(node, exp.Select):
+            return self._from_relation(self.query(node, around), around)
+        with self.with_queries(node):
+            return self._selected(node, around)
+
+    def _selected(self, node: exp.Select, around: Scope | None) -> Prepared:
+        self._check(node)
+        scope = Scope(self.context.body(around.body if around else None), around)
+        lower = Expressions(self.context, scope, self.subqueries)
+        if (from_ := node.args.get("from_")) is not None:
+            self.joins.from_clause(from_.this, node.args.get("joins") or (), scope)
+        if (where := node.args.get("where")) is not None:
+            require(where.this, lower)
+        if is_grouped(node):
+            lower = grouped(node, lower, self.context)
+            if (having := node.args.get("having")) is not None:
+                require(having.this, lower)
+        elif node.args.get("having") is not None:
+            raise self.context.unsupported("HAVING without aggregates", node.args["having"], "use WHERE")
+        lower = windowed(node, lower, self.context)
+        prepared = Prepared(lower, tuple(self.outputs(node, lower)), bool(node.args.get("distinct")))
+        return self.limited(node, prepared) if node.args.get("limit") or node.args.get("offset") else prepared
+
+    def limited(self, node: exp.Expr, prepared: Prepared) -> Prepared:
+        """ORDER BY ... LIMIT: the first rows, numbered. What is distinct is made so before."""
+        if prepared.body.outer:
+            raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
+        if prepared.distinct:
+            prepared = self._from_relation(self.project(prepared, None), None)
+        named = tuple((name, prepared.body.assigned(typed, name)) for name, typed in prepared.outputs)
+        first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
+        return replace(prepared, outputs=named)
+
+    def _from_relation(self, rel: Rel, around: Scope | None) -> Prepared:
+        scope = Scope(self.context.body(around.body if around else None), around)
+        columns = scope.body.read(rel)
+        named = tuple((field.name, typed) for field, typed in zip(rel.fields, columns, strict=True))
+        return Prepared(Expressions(self.context, scope, self.subqueries), named, False)
+
+    def _check(self, node: exp.Select) -> None:
+        for part, value in node.args.items():
+            if value and part not in _SELECT_PARTS:
+                raise self.context.unsupported(
+                    part.rstrip("_").upper(), value if isinstance(value, exp.Expr) else node, _WAYS.get(part)
+                )
+        if (distinct := node.args.get("distinct")) is not None and distinct.args.get("on"):
+            raise self.context.unsupported("DISTINCT ON", node, "use GROUP BY with min or max")
+
+    def outputs(self, node: exp.Select, lower: Expressions) -> list[tuple[str, Typed]]:
+        found: list[tuple[str, Typed]] = []
+        for i, item in enumerate(node.expressions):
+            star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
+            if isinstance(star, exp.Star):
+                found += self._star(star, identifier(item.args.get("table")) or None, lower.scope)
+            else:
+                found.append((self._output_name(item, i), lower.lower(item)))
+        return found
+
+    def _star(self, star: exp.Star, table: str | None, scope: Scope) -> list[tuple[str, Typed]]:
+        if star.args.get("replace") or star.args.get("rename"):
+            raise self.context.unsupported("* with REPLACE", star)
+        columns = scope.star(table, self.context.span(star))
+        left_out = names(star.args.get("except_") or ())
+        for name in left_out:
+            if name not in [column for column, _ in columns]:
+                raise UnknownName("column", name, (column for column, _ in columns), self.context.span(star))
+        return [(name, typed) for name, typed in columns if name not in left_out]
+
+    @staticmethod
+    def _output_name(item: exp.Expr, position: int) -> str:
+        if isinstance(item, exp.Alias | exp.Column):
+            return identifier(item.args["alias"] if isinstance(item, exp.Alias) else item)
+        return f"col{position + 1}"
+
+    def project(self, prepared: Prepared, target: str | None) -> Rel:
+        """Define the relation of a prepared query; hidden columns keep the copies of a row apart."""
+        named = self._named(prepared)
+        body = prepared.body
+        terms = [body.resolved(typed.term) for _, typed in named]
+        outer = tuple(body.outer.values())
+        hidden = [] if prepared.distinct else body.identity(terms)
+        fields = tuple(Field(name, typed.type, typed.nullable) for name, typed in named)
+        columns = [self.context.columns[variable.name] for variable in hidden]
+        name = self.context.into(target, "query", columns)
+        key = _key(terms, hidden, body) if not prepared.distinct else ()
+        rel = Rel(name, fields, tuple(columns), key, outer)
+        self._declare(rel)
+        self.context.define(name, (*terms, *hidden, *map(body.resolved, outer)), body.finished())
+        return rel
+
+    def _named(self, prepared: Prepared) -> list[tuple[str, Typed]]:
+        known = [(name, replace(typed, type=STRING) if typed.type == VOID else typed) for name, typed in prepared.outputs]
+        return [(name, prepared.body.assigned(typed, name)) for name, typed in known]
+
+    def _declare(self, rel: Rel) -> None:
+        correlated = [replace(self.context.columns[v.name], nullable=True) for v in rel.outer]
+        columns = [*(field.column() for field in rel.fields), *rel.hidden, *correlated]
+        key = (*rel.key, *range(len(rel.own), len(columns))) if rel.key else ()
+        self.context.declare(rel.name, columns, key)
+
+    # Set operations
+
+    def _alike(self, branches: Sequence[Prepared], node: exp.Expr) -> tuple[list[Prepared], tuple[Field, ...]]:
+        """Branches with the same types, and the columns that they make together: the first one names them."""
+        first = branches[0].outputs
+        for branch in branches[1:]:
+            if len(branch.outputs) != len(first):
+                raise WrongArity(f"{len(first)} columns here, {len(branch.outputs)} there", self.context.span(node))
+        types = [self._shared([b.outputs[i][1].type for b in branches], node) for i in range(len(first))]
+        cast = [branch.cast(types, node) for branch in branches]
+        nullable = [any(b.outputs[i][1].nullable for b in cast) for i in range(len(first))]
+        fields = (Field(name, type, null) for (name, _), type, null in zip(first, types, nullable, strict=True))
+        return cast, tuple(fields)
+
+    def _shared(self, types: Sequence[SqlType], node: exp.Expr) -> SqlType:
+        found = types[0]
+        for type in types[1:]:
+            both = common(found, type)
+            if both is None:
+                raise TypeClash(f"{found} and {type} have no common type", self.context.span(node), hint="cast one of them")
+            found = both
+        return STRING if found == VOID else found
+
+    def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> Rel:
+        """Every branch is told apart by its number, and its rows by their identities in it."""
+        self._check_set(node)
+        branches, fields = self._alike([self.prepare(b, around) for b in _branches(node, all_=True)], node)
+        rows = [(branch, *self._branch_rows(branch)) for branch in branches]
+        self._uncorrelated(branches, node)
+        hidden = [Column("branch", NUMBER)]
+        offsets = []
+        for _, _, identity in rows:
+            offsets.append(len(hidden))
+            hidden += [replace(self.context.columns[v.name], nullable=True) for v in identity]
+        rel = Rel(self.context.into(target, "union", hidden), fields, tuple(hidden))
+        self._declare(rel)
+        for number, ((branch, terms, identity), offset) in enumerate(zip(rows, offsets, strict=True), 1):
+            padded: list[Simple] = [Constant(None, column.type) for column in hidden]
+            padded[0] = Constant(number, NUMBER)
+            padded[offset : offset + len(identity)] = identity
+            self.context.define(rel.name, (*terms, *padded), branch.body.finished())
+        return rel
+
+    def _branch_rows(self, branch: Prepared) -> tuple[list[Simple], list[Variable]]:
+        if branch.distinct:
+            branch = self._from_relation(self.project(branch, None), None)
+        terms = [branch.body.resolved(typed.term) for _, typed in self._named(branch)]
+        return terms, branch.body.identity(terms)
+
+    def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> Rel:
+        if not node.args.get("distinct", True):
+            raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"{node.key.upper()} works on sets")
+        self._check_set(node)
+        parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
+        branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
+        self._uncorrelated(branches, node)
+        rel = Rel(self.context.into(target, node.key, ()), fields)
+        self._declare(rel)
+        if isinstance(node, exp.Union):
+            for branch in branches:
+                self.define_into(rel.name, branch)
+        else:
+            self._combine(rel, branches, negated=isinstance(node, exp.Except))
+        return rel
+
+    def define_into(self, name: str, branch: Prepared) -> None:
+        """A rule for a relation that has been declared already; a set."""
+        terms = [branch.body.resolved(typed.term) for _, typed in self._named(branch)]
+        self.context.define(name, terms, branch.body.finished())
+
+    def _combine(self, rel: Rel, branches: Sequence[Prepared], *, negated: bool) -> None:
+        """In both, or in the first alone; NULL is the same as NULL here."""
+        sides = [self.project(replace(branch, distinct=True), None).name for branch in branches]
+        variables = tuple(self.context.fresh(field.name) for field in rel.fields)
+        other = Atom(sides[1], variables)
+        literals: list[Literal] = [Atom(sides[0], variables), Negation(other) if negated else other]
+        self.context.define(rel.name, variables, literals)
+
+    def _check_set(self, node: exp.SetOperation) -> None:
+        for part in ("by_name", "side", "kind", "on"):
+            if node.args.get(part):
+                raise self.context.unsupported(part.upper(), node, _WAYS.get(part))
+
+    def _uncorrelated(self, branches: Sequence[Prepared], node: exp.Expr) -> None:
+        if any(branch.body.outer for branch in branches):
+            raise self.context.unsupported("a set operation that refers to the query around it", node, "use EXISTS with OR")
+
+    # VALUES and WITH
+
+    def values(self, node: exp.Values, target: str | None = None) -> Rel:
+        """Rows of constants; copies are told apart by their number."""
+        lower = Expressions(self.context, Scope(self.context.body()), self.subqueries)
+        rows = [
+            [lower.lower(part) for part in (row.expressions if isinstance(row, exp.Tuple) else [row])] for row in node.expressions
+        ]
+        prepared = [
+            Prepared(
+                replace(lower, scope=Scope(self.context.body())), tuple((f"col{i + 1}", t) for i, t in enumerate(row)), False
+            )
+            for row in rows
+        ]
+        branches, fields = self._alike(prepared, node)
+        terms = [[branch.body.resolved(typed.term) for _, typed in self._named(branch)] for branch in branches]
+        copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
+        hidden = (Column("row", NUMBER),) if copies else ()
+        rel = Rel(self.context.into(target, "values", hidden), fields, hidden)
+        self._declare(rel)
+        for number, (branch, row) in enumerate(zip(branches, terms, strict=True), 1):
+            ordinal = (Constant(number, NUMBER),) if copies else ()
+            self.context.define(rel.name, (*row, *ordinal), branch.body.finished())
+        return rel
+
+    def with_(self, node: exp.With) -> None:
+        recursive = recursive_names(node) if node.args.get("recursive") else frozenset()
+        for cte in node.expressions:
+            name = identifier(cte.args["alias"])
+            if name in recursive:
+                if name not in self.context.ctes:
+                    recursive_queries(self, node, name)
+                continue
+            self.context.ctes[name] = renamed(self.query(cte.this), cte.args["alias"], self.context)
+
+
+def renamed(rel: Rel, alias: exp.Expr | None, context: Context) -> Rel:
+    """The relation with the column names that its alias gives."""
+    columns = names(alias.args.get("columns") or ()) if alias is not None else []
+    if not columns:
+        return rel
+    if len(columns) != len(rel.fields):
+        raise WrongArity(f"{len(columns)} names for {len(rel.fields)} columns", context.span(alias))
+    return replace(rel, fields=tuple(replace(field, name=name) for field, name in zip(rel.fields, columns, strict=True)))
+
+
+def _whole(node: exp.Expr) -> bool:
+    """Whether all rows of a query are wanted."""
+    return not node.args.get("limit") and not node.args.get("offset")
+
+
+def _branches(node: exp.SetOperation, *, all_: bool) -> list[exp.Expr]:
+    """The branches of a chain of the same UNION."""
+    return [branch for side in (node.this, node.expression) for branch in _chain(side, all_=all_)]
+
+
+def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
+    if not isinstance(node, exp.Union) or bool(node.args.get("distinct")) is all_:
+        return [node]
+    return _branches(node, all_=all_) if _whole(node) and not node.args.get("with_") else [node]
+
+
+def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: Body) -> tuple[int, ...]:
+    """The positions of what identifies a row, where all of it is there."""
+    columns = [*terms, *hidden]
+    identity = body.identity(())
+    return tuple(columns.index(v) for v in identity) if identity and all(v in columns for v in identity) else ()

@@ -1,0 +1,128 @@
+"""WITH RECURSIVE: queries that refer to themselves or to each other. They are sets, as in Datalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from rederive.analysis.graph import strongly_connected
+from rederive.errors import TypeClash, WrongArity
+from rederive.lang.draft import Draft
+from rederive.lang.sql.relation import Field, Rel
+from rederive.lang.sql.scope import identifier, names
+
+if TYPE_CHECKING:
+    from rederive.lang.sql.query import Queries
+
+_MOST_ROUNDS = 4
+
+
+def _references(node: exp.Expr, among: Sequence[str]) -> list[str]:
+    return [name for table in node.find_all(exp.Table) if (name := identifier(table)) in among]
+
+
+def _groups(node: exp.With) -> list[frozenset[str]]:
+    ctes = {identifier(cte.args["alias"]): cte.this for cte in node.expressions}
+    return list(strongly_connected({name: _references(query, tuple(ctes)) for name, query in ctes.items()}))
+
+
+def recursive_names(node: exp.With) -> frozenset[str]:
+    """The WITH queries that lead back to themselves."""
+    ctes = {identifier(cte.args["alias"]): cte.this for cte in node.expressions}
+    found = [group for group in _groups(node) if len(group) > 1 or any(n in _references(ctes[n], tuple(group)) for n in group)]
+    return frozenset[str]().union(*found)
+
+
+def recursive_queries(queries: Queries, node: exp.With, name: str) -> None:
+    """Define all queries that are recursive together with this one."""
+    group = next(group for group in _groups(node) if name in group)
+    members = [cte for cte in node.expressions if identifier(cte.args["alias"]) in group]
+    _Recursion(queries, members).define()
+
+
+class _Recursion:
+    """Types come from the branches that can be typed already; whether columns may be NULL is found by trying."""
+
+    def __init__(self, queries: Queries, members: Sequence[exp.CTE]) -> None:
+        self.queries = queries
+        self.context = queries.context
+        self.branches = {identifier(cte.args["alias"]): list(self.split(cte.this)) for cte in members}
+        self.aliases = {identifier(cte.args["alias"]): names(cte.args["alias"].args.get("columns") or ()) for cte in members}
+
+    def split(self, node: exp.Expr) -> list[exp.Expr]:
+        if not isinstance(node, exp.Union):
+            return [node]
+        if not node.args.get("distinct"):
+            raise self.context.unsupported("UNION ALL in a recursion", node, "write UNION: recursion works on sets")
+        return [*self.split(node.this), *self.split(node.expression)]
+
+    def define(self) -> None:
+        rels = {name: Rel(self.context.name(name), fields) for name, fields in self.typed().items()}
+        for _ in range(_MOST_ROUNDS):
+            before = Draft.of(self.context.draft.program())
+            found = self.attempt(rels)
+            if found == rels:
+                self.context.ctes.update(rels)
+                return
+            rels = found
+            self.restore(before)
+        raise AssertionError("nullability only grows")
+
+    def restore(self, before: Draft) -> None:
+        self.context.draft.relations, self.context.draft.definitions = before.relations, before.definitions
+
+    def typed(self) -> dict[str, tuple[Field, ...]]:
+        """The columns of each query, from the first of its branches that refers to typed ones alone."""
+        before, ctes = Draft.of(self.context.draft.program()), dict(self.context.ctes)
+        known: dict[str, tuple[Field, ...]] = {}
+        while len(known) < len(self.branches):
+            found = next(
+                ((n, b) for n in self.branches if n not in known for b in self.branches[n] if self.ready(b, known)), None
+            )
+            if found is None:
+                name = next(n for n in self.branches if n not in known)
+                node = self.branches[name][0]
+                hint = "start with a branch that does not refer to it: SELECT ... UNION SELECT ... FROM " + name
+                raise TypeClash(f"the recursive query '{name}' has no start", self.context.span(node), hint=hint)
+            name, branch = found
+            known[name] = self.fields(name, branch)
+            self.context.ctes[name] = Rel(self.context.name(name), known[name])
+            self.context.declare(self.context.ctes[name].name, [field.column() for field in known[name]])
+        self.restore(before)
+        self.context.ctes = ctes
+        return known
+
+    def ready(self, branch: exp.Expr, known: dict[str, tuple[Field, ...]]) -> bool:
+        return all(name in known for name in _references(branch, tuple(self.branches)))
+
+    def fields(self, name: str, branch: exp.Expr) -> tuple[Field, ...]:
+        outputs = self.queries.prepare(branch).outputs
+        columns = self.aliases[name] or [column for column, _ in outputs]
+        if len(columns) != len(outputs):
+            raise WrongArity(f"{len(columns)} names for {len(outputs)} columns", self.context.span(branch))
+        return tuple(Field(column, typed.type, typed.nullable) for column, (_, typed) in zip(columns, outputs, strict=True))
+
+    def attempt(self, rels: dict[str, Rel]) -> dict[str, Rel]:
+        """Define the queries with these columns; the columns that they have then."""
+        ctes = dict(self.context.ctes)
+        self.context.ctes.update(rels)
+        for rel in rels.values():
+            self.context.declare(rel.name, [field.column() for field in rel.fields])
+        found = {name: self.defined(name, rel) for name, rel in rels.items()}
+        self.context.ctes = ctes
+        return found
+
+    def defined(self, name: str, rel: Rel) -> Rel:
+        nullable = [field.nullable for field in rel.fields]
+        for branch in self.branches[name]:
+            prepared = self.queries.prepare(branch)
+            if len(prepared.outputs) != len(rel.fields):
+                raise WrongArity(f"{len(rel.fields)} columns here, {len(prepared.outputs)} there", self.context.span(branch))
+            prepared = prepared.cast([field.type for field in rel.fields], branch)
+            nullable = [one or typed.nullable for one, (_, typed) in zip(nullable, prepared.outputs, strict=True)]
+            self.queries.define_into(rel.name, prepared)
+        fields = (replace(field, nullable=null) for field, null in zip(rel.fields, nullable, strict=True))
+        return replace(rel, fields=tuple(fields))

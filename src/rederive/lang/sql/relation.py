@@ -1,0 +1,75 @@
+"""What SQL's parts become on their way to rules: typed terms, and relations with what identifies their rows.
+
+A query is lowered to a relation of the IR, which is a set. Where SQL has a bag, the relation carries *hidden* columns behind
+the visible ones, so that the copies of a row differ: the identities of the source rows that a row was made from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rederive.ir.rules import ALL, COPIES, Column, Relation
+from rederive.ir.terms import Term, Variable
+from rederive.lang.sql.types import SqlType, of_column
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A term with its SQL type, and whether it may be NULL."""
+
+    term: Term
+    type: SqlType
+    nullable: bool
+
+
+def column_of(typed: Typed, name: str) -> Column:
+    return Column(name, typed.type.type, typed.nullable, typed.type.bits if typed.type.integer else 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A visible column of a query."""
+
+    name: str
+    type: SqlType
+    nullable: bool
+
+    def column(self, name: str | None = None) -> Column:
+        bits = self.type.bits if self.type.integer else 64
+        return Column(name or self.name, self.type.type, self.nullable, bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Rel:
+    """A relation that a query may read: its columns are the visible fields, the hidden ones, and the correlated ones.
+
+    `key`: positions among visible and hidden columns that identify a row. `outer`: the variables of an enclosing query that the
+    last columns stand for.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    hidden: tuple[Column, ...] = ()
+    key: tuple[int, ...] = ()
+    outer: tuple[Variable, ...] = ()
+
+    @property
+    def own(self) -> tuple[Column, ...]:
+        """The columns that are not correlated."""
+        return (*(field.column() for field in self.fields), *self.hidden)
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        return self.key or tuple(range(len(self.own)))
+
+
+def rows_relation(name: str, relations: dict[str, Relation]) -> str:
+    """The relation that holds the rows of a table or view with their identities."""
+    return next((full for word in (COPIES, ALL) if (full := f"{name}.{word}") in relations), name)
+
+
+def stored(name: str, relations: dict[str, Relation]) -> Rel:
+    """A table or view of the program as a query reads it."""
+    declared, rows = relations[name], relations[rows_relation(name, relations)]
+    fields = tuple(Field(column.name, of_column(column), column.nullable) for column in declared.columns)
+    return Rel(rows.name, fields, rows.columns[declared.arity :], rows.key)

@@ -1,0 +1,320 @@
+"""Window functions and LIMIT: rows numbered in their partitions, which are recomputed when they are touched.
+
+What has been joined so far becomes one relation, and each window is a relation that has one answer for each of its rows:
+
+    q.window(columns)        q.rank1(partition, rest, n) :- n = row_number by (order) : { q.window(columns) }.
+
+rank is the least number among equals, dense_rank numbers the distinct values, lag and lead look up the row with another number,
+and an aggregate over a partition is that aggregate by the partition's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from rederive.errors import TypeClash
+from rederive.ir.rules import Atom, Column, Comparison, Function, Negation, Operator, Order
+from rederive.ir.terms import NUMBER, Call, Constant, Simple, Variable
+from rederive.lang.sql.body import Body, Rows
+from rederive.lang.sql.context import Context
+from rederive.lang.sql.expressions import Expressions
+from rederive.lang.sql.functions import function_name
+from rederive.lang.sql.grouping import aggregate_of
+from rederive.lang.sql.relation import Typed, column_of
+from rederive.lang.sql.scope import identifier
+from rederive.lang.sql.types import INT
+
+_NUMBERS: Final = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+
+
+def windowed(node: exp.Select, lower: Expressions, context: Context) -> Expressions:
+    """What lowers the SELECT list of a query with window functions: each of them has a term."""
+    found = [window for item in node.expressions for window in _windows(item)]
+    if not found:
+        return lower
+    return _Windows(found, lower, context).above()
+
+
+def _windows(node: exp.Expr) -> Iterator[exp.Window]:
+    if isinstance(node, exp.Query):
+        return
+    if isinstance(node, exp.Window):
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from _windows(child)
+
+
+def first_rows(
+    node: exp.Expr, lower: Expressions, named: Mapping[str, Typed], outputs: Sequence[Typed], context: Context
+) -> None:
+    """Let the body of a query keep the rows that ORDER BY, LIMIT and OFFSET ask for; a name means an output first."""
+    most = _whole_number(node.args.get("limit"), lower, context)
+    skipped = _whole_number(node.args.get("offset"), lower, context) or 0
+    order = node.args.get("order")
+    items = order.expressions if order is not None else ()
+    keys = [(named.get(_plain_name(o)) or _ordered_by(o, lower, outputs, context), o) for o in items]
+    terms = [(lower.scope.body.assigned(typed, "key"), o) for typed, o in keys]
+    frozen = Frozen.of(lower.scope.body, context)
+    by = [_order(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
+    name = context.name("first")
+    context.ranking(name, frozen.name, (), by, most + skipped if most is not None else None)
+    number = context.fresh("number")
+    frozen.join(Atom(name, (*frozen.variables, number)))
+    if skipped:
+        lower.scope.body.add(Comparison(Operator.GT, number, Constant(skipped, NUMBER)))
+
+
+def _whole_number(node: exp.Expr | None, lower: Expressions, context: Context) -> int | None:
+    if node is None:
+        return None
+    typed = lower.lower(node.expression)
+    if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int) or typed.term.value < 0:
+        raise context.unsupported(f"{node.key.upper()} that is not a whole number", node)
+    return typed.term.value
+
+
+def _plain_name(node: exp.Expr) -> str:
+    column = node.this
+    return identifier(column) if isinstance(column, exp.Column) and not column.args.get("table") else ""
+
+
+def _ordered_by(node: exp.Expr, lower: Expressions, outputs: Sequence[Typed], context: Context) -> Typed:
+    """ORDER BY 1 means the first output."""
+    if isinstance(node.this, exp.Literal) and not node.this.is_string:
+        position = int(node.this.this)
+        if not 1 <= position <= len(outputs):
+            raise TypeClash(f"ORDER BY {position}: there are {len(outputs)} columns", context.span(node))
+        return outputs[position - 1]
+    return lower.lower(node.this)
+
+
+def _order(column: int, node: exp.Expr) -> Order:
+    return Order(column, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
+
+
+@dataclass(slots=True)
+class Frozen:
+    """The body of a query as one relation over all its variables; what is joined to it has one answer for each of its rows."""
+
+    name: str
+    variables: tuple[Variable, ...]
+    body: Body
+
+    @classmethod
+    def of(cls, body: Body, context: Context) -> Frozen:
+        if body.outer:
+            raise context.unsupported("a window function in a correlated query", None, "give the query a view of its own")
+        literals = body.finished()
+        atoms = [literal for literal in literals if isinstance(literal, Atom)]
+        tests = [literal for literal in literals if isinstance(literal, Comparison) and literal.operator is Operator.EQ]
+        sides = [side for test in tests for side in (test.left, test.right)]
+        found = [t for atom in atoms for t in atom.terms if isinstance(t, Variable)]
+        found += [side for side in sides if isinstance(side, Variable)]
+        variables = tuple(dict.fromkeys(found))
+        name = context.name("window")
+        context.declare(name, [context.columns[v.name] for v in variables])
+        context.define(name, variables, literals)
+        rows = [Rows(tuple(map(body.resolved, r.terms)), tuple(map(body.resolved, r.key))) for r in body.sources]
+        body.sources = rows
+        body.literals = [Atom(name, variables)]
+        return cls(name, variables, body)
+
+    def position(self, term: object) -> int | None:
+        """Where a variable is among the columns; a constant orders nothing."""
+        found = self.body.resolved(term) if isinstance(term, Variable | Constant) else term
+        return self.variables.index(found) if isinstance(found, Variable) else None
+
+    def join(self, atom: Atom) -> None:
+        """Read a relation that repeats all columns instead of the frozen one."""
+        self.body.literals = [literal for literal in self.body.literals if literal != Atom(self.name, self.variables)]
+        self.body.literals.append(atom)
+
+
+class _Windows:
+    """All windows of one SELECT list."""
+
+    def __init__(self, nodes: Sequence[exp.Window], lower: Expressions, context: Context) -> None:
+        self.lower = lower
+        self.context = context
+        self.body = lower.scope.body
+        self.nodes = {lower.canonical(node): node for node in nodes}
+        self.parts = {
+            key: [self.value(p, "part") for p in node.args.get("partition_by") or ()] for key, node in self.nodes.items()
+        }
+        self.orders = {key: self.order_terms(node) for key, node in self.nodes.items()}
+        self.arguments = {key: self.argument(node) for key, node in self.nodes.items()}
+
+    def value(self, node: exp.Expr, name: str) -> Typed:
+        """A value as a variable, also where it is constant."""
+        typed = self.body.assigned(self.lower.lower(node), name)
+        if isinstance(typed.term, Variable):
+            return typed
+        variable = self.context.fresh(name)
+        self.context.columns[variable.name] = column_of(typed, name)
+        self.body.add(Comparison(Operator.EQ, variable, typed.term))
+        return replace(typed, term=variable)
+
+    def order_terms(self, node: exp.Window) -> list[tuple[Typed, exp.Expr]]:
+        order = node.args.get("order")
+        return [(self.value(o.this, "key"), o) for o in order.expressions] if order is not None else []
+
+    def argument(self, node: exp.Window) -> Typed | None:
+        """What lag and lead look up, and what is aggregated."""
+        if node.args.get("spec") is not None:
+            raise self.context.unsupported("a window frame", node, "leave it out: aggregates range over the whole partition")
+        call = node.this
+        if type(call) in _NUMBERS:
+            if node.args.get("order") is None:
+                raise self.context.unsupported(f"{_NUMBERS[type(call)]} without ORDER BY", node)
+            return None
+        if isinstance(call, exp.Lag | exp.Lead):
+            return self.value(call.this, "value")
+        if node.args.get("order") is not None:
+            raise self.context.unsupported(
+                "a running aggregate: OVER with ORDER BY", node, "leave ORDER BY out, or use a self-join"
+            )
+        return None
+
+    def above(self) -> Expressions:
+        aggregated = {k: aggregate_of(n.this, self.lower, self.context) for k, n in self.nodes.items() if self.is_aggregate(n)}
+        self.frozen = Frozen.of(self.body, self.context)
+        known = dict(self.lower.known)
+        for key, node in self.nodes.items():
+            self.group = [self.at(part) for part in self.parts[key]]
+            known[key] = self.aggregate(*aggregated[key]) if key in aggregated else self.numbered(key, node)
+        return replace(self.lower, known=known)
+
+    @staticmethod
+    def is_aggregate(node: exp.Window) -> bool:
+        return type(node.this) not in _NUMBERS and not isinstance(node.this, exp.Lag | exp.Lead)
+
+    def at(self, typed: Typed) -> int:
+        position = self.frozen.position(typed.term)
+        assert position is not None
+        return position
+
+    def fresh(self, name: str, typed: Typed) -> Typed:
+        variable = self.context.fresh(name)
+        self.context.columns[variable.name] = column_of(typed, name)
+        return replace(typed, term=variable)
+
+    def variables(self, positions: Sequence[int]) -> tuple[Variable, ...]:
+        return tuple(self.frozen.variables[i] for i in positions)
+
+    # Aggregates over a partition
+
+    def aggregate(self, function: Function, argument: Typed | None, gives: Typed) -> Typed:
+        name = self.context.name(function.value)
+        columns = [self.context.columns[v.name] for v in self.variables(self.group)]
+        self.context.declare(name, [*columns, Column("result", gives.type.type, True)], range(len(columns)))
+        value = self.at(argument) if argument is not None else None
+        self.context.aggregate(name, function, self.frozen.name, self.group, value)
+        result = self.fresh(function.value, gives)
+        assert isinstance(result.term, Variable)
+        self.body.add(Atom(name, (*self.variables(self.group), result.term)))
+        return result
+
+    # Numbers
+
+    def numbered(self, key: str, node: exp.Window) -> Typed:
+        order = [_order(self.at(typed), o) for typed, o in self.orders[key]]
+        match node.this:
+            case exp.RowNumber():
+                return self.row_number(order)
+            case exp.Rank():
+                return self.rank(order)
+            case exp.DenseRank():
+                return self.dense_rank(order)
+            case exp.Lag() | exp.Lead() as call:
+                argument = self.arguments[key]
+                assert argument is not None
+                return self.shifted(call, order, argument)
+        raise self.context.unsupported(f"the window function '{function_name(node.this)}'", node)
+
+    def ranked(self, order: Sequence[Order]) -> tuple[str, tuple[Variable, ...]]:
+        """The relation that numbers the rows, and the variables of its columns."""
+        name = self.context.name("rank")
+        self.context.ranking(name, self.frozen.name, self.group, order)
+        rest = [i for i in range(len(self.frozen.variables)) if i not in self.group]
+        return name, self.variables((*self.group, *rest))
+
+    def row_number(self, order: Sequence[Order]) -> Typed:
+        name, columns = self.ranked(order)
+        result = self.fresh("number", Typed(Constant(0, NUMBER), INT, False))
+        assert isinstance(result.term, Variable)
+        self.body.add(Atom(name, (*columns, result.term)))
+        return result
+
+    def rank(self, order: Sequence[Order]) -> Typed:
+        """The least number among the rows that are equal in the order."""
+        name, columns = self.ranked(order)
+        equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
+        least = self.context.name("least")
+        declared = [self.context.columns[v.name] for v in self.variables(equal)]
+        self.context.declare(least, [*declared, Column("result", NUMBER)], range(len(equal)))
+        places = [columns.index(v) for v in self.variables(equal)]
+        self.context.aggregate(least, Function.MIN, name, places, len(columns))
+        return self.joined(least, equal, "rank")
+
+    def dense_rank(self, order: Sequence[Order]) -> Typed:
+        """The number among the distinct values of the order."""
+        equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
+        distinct, name = self.context.name("distinct"), self.context.name("dense")
+        self.context.declare(distinct, [self.context.columns[v.name] for v in self.variables(equal)])
+        self.context.define(distinct, self.variables(equal), [Atom(self.frozen.name, self.frozen.variables)])
+        by = [replace(o, column=equal.index(o.column)) for o in order]
+        self.context.ranking(name, distinct, range(len(self.group)), by)
+        return self.joined(name, equal, "dense_rank")
+
+    def joined(self, name: str, columns: Sequence[int], word: str) -> Typed:
+        result = self.fresh(word, Typed(Constant(0, NUMBER), INT, False))
+        assert isinstance(result.term, Variable)
+        self.body.add(Atom(name, (*self.variables(columns), result.term)))
+        return result
+
+    def shifted(self, call: exp.Lag | exp.Lead, order: Sequence[Order], argument: Typed) -> Typed:
+        """The value of the row that many places before or behind, or the default where there is none."""
+        steps = self.constant(call.args.get("offset"), 1, call) * (1 if isinstance(call, exp.Lag) else -1)
+        default = self.default(call, argument)
+        ranked, columns = self.ranked(order)
+        number, place = self.context.fresh("number"), self.context.fresh("place")
+        group = self.variables(self.group)
+        there, value = self.context.name("shifted"), self.variables([self.at(argument)])[0]
+        keys = [*(self.context.columns[v.name] for v in group), Column("number", NUMBER)]
+        held = replace(self.context.columns[value.name], nullable=True)
+        self.context.declare(there, [*keys, held])
+        moved = Comparison(Operator.EQ, place, Call("+", (number, Constant(steps, NUMBER)), gives=NUMBER))
+        self.context.define(there, (*group, place, value), [Atom(ranked, (*columns, number)), moved])
+        some, found = self.context.name("some"), self.context.name("looked")
+        self.context.declare(some, keys)
+        self.context.define(some, (*group, place), [Atom(there, (*group, place, value))])
+        self.context.declare(found, [*keys, held])
+        row = Atom(ranked, (*columns, number))
+        other = self.context.fresh("other")
+        self.context.define(found, (*group, number, other), [row, Atom(there, (*group, number, other))])
+        self.context.define(found, (*group, number, default), [row, Negation(Atom(some, (*group, number)))])
+        result = self.fresh("shifted", replace(argument, nullable=True))
+        assert isinstance(result.term, Variable)
+        again = self.context.fresh("number")
+        self.body.add(Atom(ranked, (*columns, again)), Atom(found, (*group, again, result.term)))
+        return result
+
+    def constant(self, node: exp.Expr | None, otherwise: int, call: exp.Expr) -> int:
+        if node is None:
+            return otherwise
+        typed = self.lower.lower(node)
+        if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int):
+            raise self.context.unsupported("an offset that is not a whole literal", call)
+        return typed.term.value
+
+    def default(self, call: exp.Expr, argument: Typed) -> Simple:
+        node = call.args.get("default")
+        typed = self.lower.cast(self.lower.lower(node if node is not None else exp.Null()), argument.type, call)
+        if not isinstance(typed.term, Constant):
+            raise self.context.unsupported("a default that is not a literal", call)
+        return typed.term

@@ -1,0 +1,228 @@
+"""SQL statements, run in order: definitions at once, changes of data as transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rederive.analysis.graph import needed
+from rederive.engines.base import Action, Operation
+from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.resident.expressions import row_function
+from rederive.engines.resident.functors import FunctorError
+from rederive.errors import EvaluationError, IllTypedRow, Span, SyntaxProblem, UnknownRelation, Unsupported
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row, Term, Value
+from rederive.lang.sql.changes import Change, ChangeFrom, DataChange, Insert, InsertFrom, Question, data_change, question
+from rederive.lang.sql.parse import Parsed, parse
+from rederive.lang.sql.statements import definition, dropped
+from rederive.lang.values import column_value, from_python, sort_key
+from rederive.maintain.choose import plan
+from rederive.maintain.program import Strategy
+from rederive.monitor.bags import copies, on_copies
+from rederive.monitor.changes import Result
+
+if TYPE_CHECKING:
+    from rederive.monitor.database import Database
+
+
+class SqlRun:
+    """One text of statements. Between BEGIN and COMMIT, changes wait in `pending` and are seen by the statements after them.
+
+    `before_change` is called once, when the definitions that the text starts with stand.
+    """
+
+    def __init__(self, database: Database, before_change: Callable[[], None] = lambda: None) -> None:
+        self.database = database
+        self.before_change = before_change
+        self.pending: list[Operation] | None = None
+
+    def run(self, text: str, name: str = "<text>") -> Iterator[Result]:
+        """Run the statements; what each version did. A text that does not parse, or does not end its BEGIN, changes nothing."""
+        statements = parse(text, name)
+        _check_transactions(statements)
+        changed = False
+        for parsed in statements:
+            if not changed and parsed.kind not in ("create", "drop"):
+                self.before_change()
+                changed = True
+            result = self.statement(parsed)
+            if result is not None:
+                yield result
+        if not changed:
+            self.before_change()
+
+    def define(self, text: str, name: str = "<text>") -> None:
+        """The definitions alone; the other statements are checked and not run."""
+        statements = parse(text, name)
+        _check_transactions(statements)
+        for parsed in statements:
+            match parsed.kind:
+                case "create" | "drop":
+                    self.statement(parsed)
+                case "change":
+                    data_change(parsed, self.database.program)
+                case "query":
+                    question(parsed, self.database.program)
+
+    def statement(self, parsed: Parsed) -> Result | None:
+        match parsed.kind:
+            case "begin":
+                self.pending = []
+            case "rollback":
+                self.pending = None
+            case "commit":
+                operations, self.pending = self.pending or [], None
+                return self.committed(operations, parsed.span)
+            case "change":
+                return self.change(parsed)
+            case "query":
+                raise Unsupported("a query is no statement to run", parsed.span, hint="ask with db.query or `rederive query`")
+            case kind:
+                return self.defined(kind, parsed)
+        return None
+
+    def defined(self, kind: str, parsed: Parsed) -> Result | None:
+        if self.pending is not None:
+            raise parsed.unsupported("a definition inside a transaction", None, "COMMIT first")
+        if kind == "create":
+            return self.database.create(definition(parsed))
+        view, may_miss = dropped(parsed)
+        try:
+            return self.database.drop_view(view)
+        except UnknownRelation as error:
+            if may_miss:
+                return None
+            raise error.at(str(parsed.span)) from None
+
+    def committed(self, operations: Sequence[Operation], span: Span) -> Result:
+        try:
+            return self.database.commit(operations)
+        except (EvaluationError, IllTypedRow) as error:
+            raise error.at(error.place or str(span)) from None
+
+    # Changes of data
+
+    def change(self, parsed: Parsed) -> Result | None:
+        operations = self.operations(data_change(parsed, self.database.program), parsed)
+        if self.pending is None:
+            return self.committed(operations, parsed.span)
+        self.pending += operations
+        return None
+
+    def operations(self, change: DataChange, parsed: Parsed) -> list[Operation]:
+        table = self.database.program.relations[change.table]
+        match change:
+            case Insert(_, rows):
+                return [self.inserted(table, (_constants(row) for row in rows), parsed)]
+            case InsertFrom(_, asked):
+                return [self.inserted(table, answers(self.database, asked, self.pending or ()), parsed)]
+            case Change():
+                return self.changed(table, change, parsed)
+            case ChangeFrom(_, asked, updates):
+                found = answers(self.database, asked, self.pending or ())
+                return self.exchanged(table, [(r[: table.arity], r[table.arity :] if updates else None) for r in found], parsed)
+
+    def inserted(self, table: Relation, rows: Iterator[Row] | list[Row], parsed: Parsed) -> Operation:
+        return Operation(Action.INSERT, table.name, tuple(_checked(table, row, parsed) for row in rows))
+
+    def changed(self, table: Relation, change: Change, parsed: Parsed) -> list[Operation]:
+        columns = [f"c{i}" for i in range(table.arity)]
+        types = dict(zip(columns, table.types, strict=True))
+        rows = self.rows(table, dict(change.bindings))
+        try:
+            if change.condition is not None:
+                holds = row_function(change.condition, columns, types)
+                rows = [row for row in rows if holds(row) is True]
+            if change.values is None:
+                return self.exchanged(table, [(row, None) for row in rows], parsed)
+            functions = [row_function(value, columns, types) for value in change.values]
+            return self.exchanged(table, [(row, tuple(f(row) for f in functions)) for row in rows], parsed)
+        except FunctorError as error:
+            raise EvaluationError(str(error)).at(str(parsed.span)) from None
+
+    @staticmethod
+    def exchanged(table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: Parsed) -> list[Operation]:
+        """Old rows leave, and new ones take their places."""
+        old = tuple(row for row, _ in rows)
+        new = tuple(_checked(table, row, parsed) for _, row in rows if row is not None)
+        return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
+
+    def rows(self, table: Relation, bindings: dict[int, Value]) -> list[Row]:
+        """The rows of a table now, the pending changes included."""
+        found = copies(self.database.program, table.name, bindings, self.database.engine)
+        touched = [operation for operation in self.pending or () if operation.relation == table.name]
+        if not touched:
+            return found
+        bag = Counter(found)
+        is_bag = self.database.program.copies_of(table.name) is not None
+        for operation in touched:
+            step = -1 if operation.action is Action.DELETE else 1
+            for row in operation.rows:
+                if all(row[i] == value for i, value in bindings.items()):
+                    bag[row] = max(bag[row] + step, 0) if is_bag else max(step, 0)
+        return list(bag.elements())
+
+
+def _check_transactions(statements: Sequence[Parsed]) -> None:
+    """BEGIN and COMMIT must alternate."""
+    begun: Parsed | None = None
+    for parsed in statements:
+        match parsed.kind, begun:
+            case "begin", Parsed():
+                raise SyntaxProblem("BEGIN inside a transaction", parsed.span, hint="COMMIT first")
+            case "begin", None:
+                begun = parsed
+            case (("commit" | "rollback"), None):
+                raise SyntaxProblem(f"{parsed.kind.upper()} without BEGIN", parsed.span)
+            case (("commit" | "rollback"), _):
+                begun = None
+    if begun is not None:
+        raise SyntaxProblem("the transaction is never committed", begun.span, hint="end it with COMMIT")
+
+
+def _constants(terms: Sequence[Term]) -> Row:
+    try:
+        return tuple(row_function(term, [], {})(()) for term in terms)
+    except FunctorError as error:
+        raise EvaluationError(str(error)) from None
+
+
+def _checked(table: Relation, row: Row, parsed: Parsed) -> Row:
+    values = []
+    for column, value in zip(table.columns, row, strict=True):
+        try:
+            values.append(column_value(value, column, from_python))
+        except ValueError as error:
+            message = f"relation '{table.name}', column '{column.name}': {error}"
+            raise IllTypedRow(message).at(str(parsed.span)) from None
+    return tuple(values)
+
+
+def answers(database: Database, asked: Question, pending: Sequence[Operation] = ()) -> list[Row]:
+    """The answers of a query over the tables as they are, with changes that are not committed yet: evaluated apart."""
+    program, target = asked.program, asked.program.counted(asked.view)
+    read = needed(program, [target])
+    scratch = ResidentEngine()
+    initial = {base: database.engine.rows(base, {}) for base in program.bases if base in read}
+    scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
+    if pending:
+        scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
+        scratch.commit()
+    return copies(program, asked.view, {}, scratch)
+
+
+def is_query(text: str) -> bool:
+    """Whether a question is one of SQL.
+
+    >>> is_query("SELECT 1"), is_query('edge("a", y)')
+    (True, False)
+    """
+    return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
+
+
+def asked_rows(database: Database, text: str) -> list[Row]:
+    """The answers of a query in SQL, in order."""
+    (parsed,) = parse(text, "<query>")
+    return sorted(answers(database, question(parsed, database.program)), key=sort_key)

@@ -1,0 +1,267 @@
+"""Random views in SQL that Spark and DuckDB understand alike, over three small tables with NULLs and duplicates.
+
+Every query has columns `x` (INT), `y` (INT) and `s` (STRING), so that queries nest anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+TABLES = {
+    "t": "CREATE TABLE t (x INT PRIMARY KEY, y INT, s {text})",
+    "u": "CREATE TABLE u (x INT, y INT, s {text})",
+    "w": "CREATE TABLE w (x INT, y INT NOT NULL, s {text})",
+}
+COLUMNS = ("x", "y", "s")
+numbers = st.integers(0, 3)
+texts = st.sampled_from(["a", "b", "ab"])
+
+
+@st.composite
+def row(draw: Any, table: str) -> tuple[int | None, int | None, str | None]:
+    x = draw(st.integers(0, 5)) if table == "t" else draw(st.none() | numbers)
+    y = draw(numbers) if table == "w" else draw(st.none() | numbers)
+    return x, y, draw(st.none() | texts)
+
+
+@dataclass(frozen=True)
+class Names:
+    """The aliases in reach, and how many more levels of queries may be opened."""
+
+    aliases: tuple[str, ...]
+    depth: int
+    fresh: Any
+
+    def with_(self, *aliases: str) -> Names:
+        return Names((*self.aliases, *aliases), self.depth, self.fresh)
+
+    def inner(self) -> Names:
+        return Names(self.aliases, self.depth - 1, self.fresh)
+
+
+def literal_number(draw: Any) -> str:
+    return str(draw(st.sampled_from(["0", "1", "2", "3", "NULL"])))
+
+
+def number(draw: Any, names: Names, depth: int = 2) -> str:
+    options = ["column"] * 4 + ["literal"]
+    if depth:
+        options += ["+", "-", "*", "case", "coalesce", "length", "nullif", "abs", "greatest"]
+    if names.depth > 0 and depth == 2:
+        options += ["scalar"]
+    match draw(st.sampled_from(options)):
+        case "column":
+            return f"{draw(st.sampled_from(names.aliases))}.{draw(st.sampled_from(['x', 'y']))}"
+        case "literal":
+            return f"CAST({literal_number(draw)} AS INT)"
+        case "case":
+            one, two = number(draw, names, depth - 1), number(draw, names, depth - 1)
+            default = draw(st.sampled_from(["", f" ELSE {two}"]))
+            return f"CASE WHEN {condition(draw, names, 0)} THEN {one}{default} END"
+        case "coalesce":
+            return f"coalesce({number(draw, names, depth - 1)}, {number(draw, names, depth - 1)})"
+        case "greatest":
+            return f"greatest({number(draw, names, depth - 1)}, {number(draw, names, depth - 1)})"
+        case "nullif":
+            return f"nullif({number(draw, names, depth - 1)}, {number(draw, names, depth - 1)})"
+        case "abs":
+            return f"abs({number(draw, names, depth - 1)})"
+        case "length":
+            return f"CAST(length({text(draw, names, depth - 1)}) AS INT)"
+        case "scalar":
+            return scalar(draw, names)
+        case operator:
+            return f"({number(draw, names, depth - 1)} {operator} {number(draw, names, depth - 1)})"
+
+
+def scalar(draw: Any, names: Names) -> str:
+    alias = names.fresh()
+    inside = names.inner().with_(alias)
+    function = draw(st.sampled_from(["count(*)", "count({n})", "sum({n})", "min({n})", "max({n})"]))
+    call = function.format(n=number(draw, Names((alias,), 0, names.fresh), 1))
+    where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside, 1)}"]))
+    return f"CAST((SELECT {call} FROM {draw(st.sampled_from(list(TABLES)))} AS {alias}{where}) AS INT)"
+
+
+def text(draw: Any, names: Names, depth: int = 1) -> str:
+    match draw(st.sampled_from(["column", "column", "literal", *(["concat", "upper", "coalesce"] if depth else [])])):
+        case "column":
+            return f"{draw(st.sampled_from(names.aliases))}.s"
+        case "literal":
+            return str(draw(st.sampled_from(["'a'", "'b'", "CAST(NULL AS STRING)"])))
+        case "concat":
+            return f"({text(draw, names, depth - 1)} || {text(draw, names, depth - 1)})"
+        case "upper":
+            return f"upper({text(draw, names, depth - 1)})"
+        case _:
+            return f"coalesce({text(draw, names, depth - 1)}, 'z')"
+
+
+def condition(draw: Any, names: Names, depth: int = 2) -> str:
+    options = ["compare"] * 3 + ["null", "between", "in", "like", "texts"]
+    if depth:
+        options += ["and", "or", "not"] * 2
+    if names.depth > 0 and depth:
+        options += ["exists", "subquery", "exists", "subquery"]
+    negation = draw(st.sampled_from(["", "NOT "]))
+    match draw(st.sampled_from(options)):
+        case "compare":
+            operator = draw(st.sampled_from(["=", "=", "<>", "<", "<=", ">", ">="]))
+            return f"{number(draw, names, 1)} {operator} {number(draw, names, 1)}"
+        case "texts":
+            operator = draw(st.sampled_from(["=", "<>", "<"]))
+            return f"{text(draw, names)} {operator} {text(draw, names)}"
+        case "null":
+            return f"{number(draw, names, 1)} IS {negation}NULL"
+        case "between":
+            return f"{number(draw, names, 0)} {negation}BETWEEN {number(draw, names, 0)} AND {number(draw, names, 0)}"
+        case "in":
+            listed = ", ".join(draw(st.lists(st.sampled_from(["0", "1", "2", "NULL"]), min_size=1, max_size=3)))
+            return f"{number(draw, names, 0)} {negation}IN ({listed})"
+        case "like":
+            return f"{text(draw, names)} {negation}LIKE '{draw(st.sampled_from(['a%', '_', '%b']))}'"
+        case "and" | "or" as connective:
+            return f"({condition(draw, names, depth - 1)} {connective.upper()} {condition(draw, names, depth - 1)})"
+        case "not":
+            return f"NOT ({condition(draw, names, depth - 1)})"
+        case "exists":
+            alias = names.fresh()
+            inside = names.inner().with_(alias)
+            where = f" WHERE {condition(draw, inside, 1)}"
+            return f"{negation}EXISTS (SELECT 1 FROM {draw(st.sampled_from(list(TABLES)))} AS {alias}{where})"
+        case _:
+            alias = names.fresh()
+            inside = names.inner().with_(alias)
+            where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside, 1)}"]))
+            table = draw(st.sampled_from(list(TABLES)))
+            return f"{number(draw, names, 0)} {negation}IN (SELECT {number(draw, inside, 0)} FROM {table} AS {alias}{where})"
+
+
+def source(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    """A table, an earlier view, or a query in parentheses; without what surrounds it."""
+    if names.depth > 0 and draw(st.integers(0, 4)) == 0:
+        return f"({query(draw, Names((), names.depth - 1, names.fresh), views)})"
+    return str(draw(st.sampled_from((*TABLES, *views))))
+
+
+JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "USING", "LEFT USING", "FULL USING", "SEMI", "ANTI")
+
+
+def from_clause(draw: Any, names: Names, views: tuple[str, ...]) -> tuple[str, Names]:
+    first = names.fresh()
+    clause, inside = f"{source(draw, names, views)} AS {first}", Names((first,), names.depth, names.fresh)
+    for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2]))):
+        alias, kind = names.fresh(), draw(st.sampled_from(JOINS))
+        other = f"{source(draw, names, views)} AS {alias}"
+        both = inside.with_(alias)
+        if kind == "CROSS JOIN":
+            clause += f" CROSS JOIN {other}"
+        elif kind.endswith("USING"):
+            if len(inside.aliases) > 1:
+                continue
+            clause += f" {kind.removesuffix('USING')} JOIN {other} USING (y)"
+        else:
+            # what an outer join joins by is kept simple: DuckDB refuses subqueries there
+            on = condition(draw, Names(both.aliases, 0, names.fresh), 1)
+            on = draw(st.sampled_from([on, f"{inside.aliases[0]}.x = {alias}.y"]))
+            word = {"SEMI": "LEFT SEMI JOIN", "ANTI": "LEFT ANTI JOIN"}.get(kind, kind)
+            clause += f" {word} {other} ON {on}"
+            if kind in ("SEMI", "ANTI"):
+                continue
+        inside = both
+    return clause, inside
+
+
+def select(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    clause, inside = from_clause(draw, names, views)
+    where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside)}"]))
+    kind = draw(st.sampled_from(["plain", "plain", "distinct", "group", "global"]))
+    if kind in ("plain", "distinct"):
+        items = f"{number(draw, inside)} AS x, {number(draw, inside)} AS y, {text(draw, inside)} AS s"
+        return f"SELECT {'DISTINCT ' if kind == 'distinct' else ''}{items} FROM {clause}{where}"
+    narrow = Names(inside.aliases, 0, names.fresh)
+    one, two = aggregate(draw, narrow), aggregate(draw, narrow)
+    if kind == "global":
+        return f"SELECT {one} AS x, {two} AS y, max({text(draw, narrow)}) AS s FROM {clause}{where}"
+    alias = draw(st.sampled_from(inside.aliases))
+    having = draw(st.sampled_from(["", f" HAVING {aggregate(draw, narrow)} > 1", " HAVING count(*) > 1"]))
+    return f"SELECT {alias}.y AS x, {one} AS y, {alias}.s AS s FROM {clause}{where} GROUP BY {alias}.y, {alias}.s{having}"
+
+
+def aggregate(draw: Any, names: Names) -> str:
+    calls = ["count(*)", "count({n})", "count(DISTINCT {n})", "sum({n})", "sum(DISTINCT {n})", "min({n})", "max({n})"]
+    calls += ["count(*) FILTER (WHERE {c})"]
+    call = draw(st.sampled_from(calls)).format(n=number(draw, names, 1), c=condition(draw, names, 0))
+    return f"CAST({call} AS INT)"
+
+
+WINDOWS = (
+    "row_number() OVER (PARTITION BY {q}.y ORDER BY {q}.x NULLS FIRST, {q}.s DESC NULLS LAST)",
+    "rank() OVER (PARTITION BY {q}.s ORDER BY {q}.y DESC NULLS LAST)",
+    "dense_rank() OVER (ORDER BY {q}.y NULLS FIRST)",
+    "lag({q}.x) OVER (PARTITION BY {q}.y ORDER BY {q}.x NULLS FIRST, {q}.s NULLS FIRST)",
+    "lead({q}.y, 2, 7) OVER (ORDER BY {q}.y NULLS FIRST)",
+    "sum({q}.x) OVER (PARTITION BY {q}.y)",
+    "count(*) OVER ()",
+)
+
+
+def window(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    """What rows that are equal in the order get must not matter: they are equal in all that is selected."""
+    alias = names.fresh()
+    call = draw(st.sampled_from(WINDOWS)).format(q=alias)
+    where = draw(st.sampled_from(["", f" WHERE {condition(draw, Names((alias,), 0, names.fresh), 1)}"]))
+    first = f"SELECT CAST({call} AS INT) AS x, {alias}.y AS y, {alias}.s AS s"
+    return f"{first} FROM {source(draw, names.inner(), views)} AS {alias}{where}"
+
+
+def top(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    limit = draw(st.sampled_from(["LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1"]))
+    order = draw(
+        st.sampled_from(["x NULLS FIRST, y DESC NULLS LAST, s NULLS FIRST", "3 DESC NULLS FIRST, 2 NULLS LAST, 1 NULLS LAST"])
+    )
+    return f"{select(draw, names, views)} ORDER BY {order} {limit}"
+
+
+def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    kind = draw(st.sampled_from(["select"] * 5 + ["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "with", "window", "top"]))
+    if kind == "select" or names.depth == 0:
+        return select(draw, names, views)
+    inner = names.inner()
+    if kind == "window":
+        return window(draw, names, views)
+    if kind == "top":
+        return top(draw, inner, views)
+    if kind == "with":
+        name = names.fresh()
+        return f"WITH {name} AS ({query(draw, inner, views)}) {select(draw, inner, (*views, name))}"
+    return f"({select(draw, inner, views)}) {kind} ({select(draw, inner, views)})"
+
+
+@st.composite
+def view(draw: Any, views: tuple[str, ...] = ()) -> str:
+    """The query of a view over the tables and these views."""
+    taken = iter(range(10_000))
+    return query(draw, Names((), 2, lambda: f"q{next(taken)}"), views)
+
+
+RECURSIONS = (
+    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u UNION SELECT r.x, u.y FROM r JOIN u ON r.y = u.x)"
+    " SELECT x, y, 's' AS s FROM r",
+    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u WHERE s = 'a'"
+    " UNION SELECT u.x, r.y FROM u JOIN r ON u.y = r.x WHERE u.s <> 'b')"
+    " SELECT x, CAST(count(*) AS INT) AS y, 'n' AS s FROM r GROUP BY x",
+)
+
+
+@st.composite
+def transaction(draw: Any) -> list[tuple[str, str, tuple[int | None, int | None, str | None]]]:
+    """Rows to insert and to delete, table by table."""
+    steps = []
+    for _ in range(draw(st.integers(1, 4))):
+        table = draw(st.sampled_from(list(TABLES)))
+        steps.append((draw(st.sampled_from(["insert", "insert", "delete"])), table, draw(row(table))))
+    return steps

@@ -1,0 +1,161 @@
+"""SQL beside what does not take it in yet, the store, Spark and data frames: refused by name, and nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import rederive
+from rederive.cli.main import app
+from rederive.engines.base import Action, Bulk, Operation
+from rederive.engines.spark.supported import check_supported
+from rederive.errors import StrategyError, Unsupported
+from rederive.ir.terms import Row
+from rederive.lang import compile_program
+from tests.engines.cases import FOLDERS
+
+DATALOG = ".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9."
+
+
+# The store
+
+
+def test_a_store_refuses_definitions_of_sql_and_stays_as_it_was(tmp_path: Path) -> None:
+    with rederive.open(tmp_path / "store") as db:
+        db.define(DATALOG)
+        for text in ("CREATE TABLE t (k BIGINT PRIMARY KEY)", "CREATE VIEW v AS SELECT x FROM n"):
+            with pytest.raises(Unsupported, match="a store keeps no definitions of SQL yet") as refused:
+                db.sql(text)
+            assert refused.value.hint
+        standing = db.program
+    with rederive.open(tmp_path / "store") as db:
+        assert db.program == standing
+        assert db.version == 0
+
+
+def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
+    with rederive.open(tmp_path / "store") as db:
+        db.define(DATALOG)
+        (result,) = db.sql("INSERT INTO n VALUES (7), (11), (12)")
+        assert result.changes["big"].plus == [(11,), (12,)]
+        db.sql("DELETE FROM n WHERE x = 11")
+    with rederive.open(tmp_path / "store") as db:
+        assert db.query("SELECT count(*), max(x) FROM big") == [(1, 12)]
+        assert [change.minus for change in db.changes("big", since=1)] == [[(11,)]]
+        db.sql("DROP VIEW big")
+    with rederive.open(tmp_path / "store") as db:
+        assert list(db.program.relations) == ["n"]
+
+
+@pytest.mark.parametrize("option", ["--store", "--lake"])
+def test_the_command_line_refuses_a_program_of_sql_before_there_is_a_store(tmp_path: Path, option: str) -> None:
+    program = tmp_path / "program.sql"
+    program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
+    result = CliRunner().invoke(app, ["run", str(program), option, str(tmp_path / "kept")])
+    assert isinstance(result.exception, Unsupported)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_program_of_sql_has_no_remote_relation_to_advise_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.sql"
+    program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
+    result = CliRunner().invoke(app, ["advise", str(program)])
+    assert isinstance(result.exception, StrategyError)
+    assert "in Datalog" in str(result.exception)
+
+
+# Spark
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_spark_takes_every_program_of_datalog(folder: Path) -> None:
+    check_supported(compile_program((folder / "program.dl").read_text(encoding="utf-8"), str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("CREATE TABLE t (k BIGINT PRIMARY KEY, a BIGINT)", "column 'a' of 't' may hold NULL"),
+        ("CREATE TABLE t (k BIGINT NOT NULL)", "'t' may hold a row several times"),
+        ("CREATE VIEW v AS SELECT a FROM kept", "'v' may hold a row several times"),
+        ("CREATE VIEW v AS SELECT k, a + 1 AS b FROM kept", r"SQL's '\+' in 'v'"),
+        ("CREATE VIEW v AS SELECT k, row_number() OVER (PARTITION BY a ORDER BY k) AS r FROM kept", "'v' numbers rows"),
+        ("CREATE VIEW v AS SELECT a, sum(d) AS s FROM kept GROUP BY a", r"a sum of type decimal\(20,2\), not decimal\(10,2\)"),
+    ],
+)
+def test_spark_refuses_what_only_sql_has(text: str, what: str) -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE kept (k BIGINT PRIMARY KEY, a BIGINT NOT NULL, d DECIMAL(10, 2) NOT NULL)")
+    check_supported(db.program)
+    db.sql(text)
+    with pytest.raises(StrategyError, match=what) as refused:
+        check_supported(db.program)
+    assert "resident" in str(refused.value.hint)
+
+
+# Data frames
+
+
+class Far(Bulk):
+    """Rows that must not be fetched."""
+
+    sparkSession = None
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Row]:
+        raise AssertionError("fetched")
+
+
+@pytest.mark.parametrize(
+    ("column", "what"), [("BIGINT", "may hold NULL"), ("INT NOT NULL", "integers of 32 bits"), ("INT PRIMARY KEY", "32 bits")]
+)
+def test_a_data_frame_is_refused_where_its_values_would_not_be_checked(column: str, what: str) -> None:
+    db = rederive.open()
+    db.sql(f"CREATE TABLE t (a {column})")
+    with pytest.raises(Unsupported, match=what), db.transaction() as tx:
+        tx.insert("t", Far())
+    assert db.version == 0
+
+
+def test_a_data_frame_is_refused_where_rows_are_counted() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (a BIGINT NOT NULL)")
+    with pytest.raises(Unsupported, match="it has no key"):
+        db.load_typed({"t": Far()})
+    with pytest.raises(Unsupported, match="it has no key"):
+        db.commit([Operation(Action.INSERT, "t", Far())])
+    assert db.version == 0
+
+
+# Derivation on demand
+
+
+@pytest.mark.parametrize("strategy", ["on_demand", "filtration", "differencing", "materialized", "recompute", "auto"])
+def test_numbered_rows_are_asked_for_by_any_of_their_columns(strategy: str) -> None:
+    db = rederive.open(strategy=strategy)
+    db.sql("""
+        CREATE TABLE t (g INT NOT NULL, h INT NOT NULL, k INT PRIMARY KEY);
+        CREATE TABLE asked (g BIGINT, h BIGINT, k BIGINT, r BIGINT, PRIMARY KEY (g, h, k, r));
+        CREATE TEMPORARY VIEW one AS SELECT g, h, k, row_number() OVER (PARTITION BY g ORDER BY k DESC) AS r FROM t;
+        CREATE TEMPORARY VIEW two AS SELECT g, h, k, row_number() OVER (PARTITION BY g, h ORDER BY k) AS r FROM t;
+        CREATE VIEW there AS SELECT * FROM asked a WHERE EXISTS
+          (SELECT 1 FROM one o WHERE o.g = a.g AND o.h = a.h AND o.k = a.k AND o.r = a.r);
+        CREATE VIEW gone AS SELECT * FROM asked a WHERE NOT EXISTS
+          (SELECT 1 FROM two o WHERE o.g = a.g AND o.h = a.h AND o.k = a.k AND o.r = a.r);
+        CREATE VIEW lasts AS SELECT a.k, o.k AS other FROM asked a JOIN two o ON o.r = a.r AND o.h = a.h;
+    """)
+    db.sql("INSERT INTO t VALUES (1, 1, 1), (1, 2, 2), (1, 1, 3), (2, 1, 4)")
+    db.sql("INSERT INTO asked VALUES (1, 1, 3, 1), (1, 1, 1, 1), (1, 2, 2, 2), (2, 1, 4, 1)")
+    assert db.rows("there") == [(1, 1, 3, 1), (1, 2, 2, 2), (2, 1, 4, 1)]
+    assert db.rows("gone") == [(1, 1, 3, 1), (1, 2, 2, 2)]
+    (result,) = db.sql("DELETE FROM t WHERE k = 3")
+    assert result.changes["there"].minus == [(1, 1, 3, 1), (1, 2, 2, 2)]
+    assert "gone" not in result.changes
+    (result,) = db.sql("DELETE FROM t WHERE k = 1")
+    assert result.changes["gone"].plus == [(1, 1, 1, 1)]
+    assert db.rows("lasts") == [(1, 4), (3, 4), (4, 4)]
