@@ -75,15 +75,15 @@ def test_jars_that_were_not_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_jars_of_another_release_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "resolved.json").write_text('{"packages": ["io.delta:delta-spark_2.12:1.0.0"], "jars": []}')
-    assert jars.resolved(tmp_path) is None
+    assert jars.resolved(place=tmp_path) is None
 
 
 def test_jars_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the resolver says is handed on, and nothing counts as fetched."""
     monkeypatch.setattr(jars, "_RESOLVE", "import sys; sys.exit('Error: unresolved dependency')")
     with pytest.raises(MissingDependency, match="cannot be fetched: Error: unresolved dependency\n  help: a network is needed"):
-        jars.resolve(tmp_path / "new")
-    assert jars.resolved(tmp_path / "new") is None
+        jars.resolve(place=tmp_path / "new")
+    assert jars.resolved(place=tmp_path / "new") is None
 
 
 def test_jars_and_wheel_are_of_one_release() -> None:
