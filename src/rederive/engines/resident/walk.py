@@ -4,16 +4,17 @@
     p(x, y) :- step(x, z), p(z, y).        y is given: the right-linear form, backwards
 
 The ends of a walk that is done are complete: a later walk that meets its start takes them in whole and goes no further there.
-A question with both ends given is answered from either side. It walks from x until it has come to one step before y; the next
-question for x walks on to all its ends. But where other x asked for the same y before, it walks back from y, no further than the
-walks from those x went: whichever side there are fewer of is soon complete, at no more than twice its cost. Without any end
-given, the rules are evaluated.
+A question with both ends given walks from both until the two meet, a step at a time where fewer places wait. The next one for the
+same x walks to all its ends; but where other x asked for the same y before, it walks back from y, no further than the walks from
+those x went: whichever side there are fewer of is soon complete, at no more than twice its cost. Without any end given, the rules
+are evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from pyroaring import BitMap
 
@@ -24,6 +25,14 @@ from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, 
 FEW = 8  # ends, so that a walk back from each may be worth it
 NOWHERE = BitMap()
 HOLDS = frozenset({()})  # what is left of a row all of whose columns are given
+
+
+@dataclass(slots=True)
+class Front:
+    """A walk on its way: what it has reached, and the places to go on from."""
+
+    reached: Leaf
+    waiting: Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +49,36 @@ class Walk:
     begun: set[int] = field(default_factory=set)
 
     def ends(self, start: int) -> Leaf:
-        return self._walk(start)
+        found = self.within(start, inf)
+        assert found is not None
+        return found
 
-    def within(self, start: int, most: int) -> Leaf | None:
+    def within(self, start: int, most: float) -> Leaf | None:
         """The ends, or None where there are more than that, unless they are known."""
-        if start in self.complete or most:
-            self._walk(start, lambda reached: len(reached) > most)
+        if start not in self.complete and most:
+            front = self.begin(start)
+            while front.waiting and len(front.reached) <= most:
+                self.advance(front)
+            self.leave(start, front)
         return self.complete.get(start)
 
-    def towards(self, start: int, wanted: Sequence[Leaf]) -> Leaf:
-        """The ends; or, where one of each of these sets comes before, those up to there. Whoever starts here again gets all."""
-        if start in self.begun:
-            return self._walk(start)
-        self.begun.add(start)
-        return self._walk(start, lambda reached: not any(reached.isdisjoint(some) for some in wanted))
+    def begin(self, start: int) -> Front:
+        first = self.follow(start) or NOWHERE
+        return Front(first.copy(), first)
 
-    def _walk(self, start: int, enough: Callable[[Leaf], bool] | None = None) -> Leaf:
-        """What is reached. It is complete, and kept, unless that was enough before."""
-        if start in self.complete:
-            return self.complete[start]
-        reached = BitMap()
-        waiting = self.follow(start)
-        while waiting:
-            reached |= waiting
-            if enough is not None and enough(reached):
-                break
-            open_ends = [node for node in waiting if node not in self.complete]
-            for node in waiting if len(open_ends) < len(waiting) else ():
-                reached |= self.complete.get(node, NOWHERE)
-            waiting = self._following(open_ends) - reached
-        else:
-            self.complete[start] = reached
-        self.meter.count(len(reached))
-        return reached
+    def advance(self, front: Front) -> None:
+        """One step from all places, but for those whose ends are known."""
+        places = [place for place in front.waiting if place not in self.complete]
+        for place in front.waiting if len(places) < len(front.waiting) else ():
+            front.reached |= self.complete.get(place, NOWHERE)
+        front.waiting = self._following(places) - front.reached
+        front.reached |= front.waiting
+
+    def leave(self, start: int, front: Front) -> None:
+        """What a walk that has come to its end reached is kept."""
+        self.meter.count(len(front.reached))
+        if not front.waiting:
+            self.complete[start] = front.reached
 
     def _following(self, places: list[int]) -> Leaf:
         """One step from each of the places."""
@@ -128,12 +134,33 @@ class ClosureAnswers:
         return probe
 
     def _towards(self, start: int, leaf: Leaf) -> Leaf:
-        """Which of a few ends a walk from here reaches. It is over when it has come to one step before each of them."""
-        forwards, before = self._walk(0), self._walk(1).follow
-        reached = forwards.towards(start, [(before(end) or NOWHERE) | BitMap((end,)) for end in leaf])
-        for end in leaf:
-            self.asked[end] = self.asked.get(end, 0) + len(reached)
-        return reached & leaf if start in forwards.complete else leaf.copy()
+        """Which of a few ends can be reached: from both sides, until they meet. Whoever starts here again walks to all ends."""
+        forwards = self._walk(0)
+        if start in forwards.begun:
+            ends = forwards.ends(start)
+            self._note(leaf, len(ends))
+            return ends & leaf
+        forwards.begun.add(start)
+        front = forwards.begin(start)
+        held = BitMap([end for end in leaf if self._connected(start, front, end)])
+        forwards.leave(start, front)
+        self._note(leaf, len(front.reached))
+        return held
+
+    def _connected(self, start: int, front: Front, end: int) -> bool:
+        forwards, backwards = self._walk(0), self._walk(1)
+        back = backwards.begin(end)
+        while not (met := start in back.reached or not front.reached.isdisjoint(back.reached)) and front.waiting and back.waiting:
+            if len(front.waiting) <= len(back.waiting):
+                forwards.advance(front)
+            else:
+                backwards.advance(back)
+        backwards.leave(end, back)
+        return met
+
+    def _note(self, ends: Leaf, walked: int) -> None:
+        for end in ends:
+            self.asked[end] = self.asked.get(end, 0) + walked
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
         self.rules.ask(self.relation, ())(())
