@@ -36,7 +36,7 @@ def reasons(items: list[Item]) -> list[tuple[str, str | None, str | None]]:
     return [(item.error.code, item.error.place, item.raw) for item in items if isinstance(item, Rejected)]
 
 
-def operations(items: list[Item]) -> list[tuple[str, tuple[Any, ...]]]:
+def operations(items: list[Item]) -> list[tuple[str, Any]]:
     return [(step.action.value, step.rows) for step in gathered(items).operations]
 
 
