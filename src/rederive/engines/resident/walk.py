@@ -29,9 +29,10 @@ HOLDS = frozenset({()})  # what is left of a row all of whose columns are given
 
 @dataclass(slots=True)
 class Front:
-    """A walk on its way: what it has reached, and the places to go on from."""
+    """A walk on its way: what it has reached, how much of that by its first step, and the places to go on from."""
 
     reached: Leaf
+    near: int
     waiting: Leaf
 
 
@@ -64,7 +65,7 @@ class Walk:
 
     def begin(self, start: int) -> Front:
         first = self.follow(start) or NOWHERE
-        return Front(first.copy(), first)
+        return Front(first.copy(), len(first), first)
 
     def advance(self, front: Front) -> None:
         """One step from all places, but for those whose ends are known."""
@@ -75,9 +76,11 @@ class Walk:
         front.reached |= front.waiting
 
     def leave(self, start: int, front: Front) -> None:
-        """What a walk that has come to its end reached is kept."""
-        self.meter.count(len(front.reached))
-        if not front.waiting:
+        """What a walk that has come to its end reached is kept; of one that is given up, the first step was only read."""
+        if front.waiting:
+            self.meter.count(len(front.reached) - front.near)
+        else:
+            self.meter.count(len(front.reached))
             self.complete[start] = front.reached
 
     def _following(self, places: list[int]) -> Leaf:
