@@ -16,6 +16,7 @@ from rederive.engines.base import Action, Operation
 from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import NUMBER, SYMBOL, UNSIGNED
 from rederive.lang import compile_program
+from rederive.pipeline.change_feed import feed_items
 from rederive.pipeline.file_batches import File, change_items, csv_items, file_items, parquet_items
 from rederive.pipeline.items import Item, Rejected, gathered
 from tests.streams.conftest import CLOSURE, STOCK
@@ -153,3 +154,32 @@ def test_what_is_not_parquet() -> None:
     items = list(file_items(batch(("f", 1, b"PAR1")), lambda file: parquet_items(file, STOCKED, "_op")))
     assert reasons(items) == [("malformed", "f", None)]
     assert gathered([]) == gathered(change_items(File("f", b"\n{}\n"), Program({}, ())))
+
+
+def test_a_change_feed_goes_by_commits_and_leaves_before_it_enters() -> None:
+    """In whatever order Spark hands the rows out."""
+    changes = [
+        ("nut", 1, "insert", 1),
+        ("bolt", 1, "insert", 1),
+        ("bolt", 2, "update_postimage", 2),
+        ("bolt", 1, "update_preimage", 2),
+        ("nut", 1, "insert", 2),
+        ("nut", 1, "delete", 2),
+        (None, 5, "insert", 3),
+        ("gear", 9, "delete", 3),
+    ]
+    names = ("item", "n", "_change_type", "_commit_version")
+
+    def read(rows: list[tuple[Any, ...]]) -> list[Item]:
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        return list(feed_items(pyarrow.table({**columns, "_commit_timestamp": [0] * len(rows)}), STOCKED, "/t"))
+
+    items = read(changes)
+    assert items[:-1] == read(changes[::-1])[:-1]
+    assert operations(items) == [
+        ("insert", (("bolt", 1), ("nut", 1))),
+        ("delete", (("bolt", 1), ("nut", 1))),
+        ("insert", (("bolt", 2), ("nut", 1))),
+        ("delete", (("gear", 9),)),
+    ]
+    assert reasons(items) == [("ill_typed", "/t@3", '{"item": null, "n": 5, "_change_type": "insert", "_commit_version": 3}')]

@@ -31,7 +31,8 @@ from rederive.errors import (
 from rederive.ir.terms import Row
 from rederive.pipeline.ingest import Batch, Progress, ingest
 from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
-from tests.streams.conftest import STOCK, Folder, closure_of
+from tests.lake import witness
+from tests.streams.conftest import CLOSURE, STOCK, Folder, closure_of
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 
@@ -134,6 +135,26 @@ def test_the_change_feed_of_a_table(spark: SparkSession, db: rederive.Database, 
         run()
 
 
+@pytest.mark.slow
+def test_a_database_with_a_lake(spark: SparkSession, folder: Folder, tmp_path: Path) -> None:
+    """From a file to the change table, which an independent reader reads; the quarantine is beside it."""
+    folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"], ["b", "c"]]}}\n')
+    folder.add("2.jsonl", '{"delete": {"edge": [["b", "c"]]}}\n?\n')
+    lake = tmp_path / "lake"
+    with rederive.open(tmp_path / "store", lake=lake, spark=spark) as db:
+        db.ensure(CLOSURE)
+        ingest(db, ChangeFiles(str(folder.path), ONE_FILE), on_error="quarantine", spark=spark).wait()
+        assert db.settle() == 2
+    assert witness.rows(str(lake / "changes" / "closure")) == [
+        (1, "plus", 1, "a", "b"),
+        (1, "plus", 1, "a", "c"),
+        (1, "plus", 1, "b", "c"),
+        (2, "minus", 1, "a", "c"),
+        (2, "minus", 1, "b", "c"),
+    ]
+    assert [row["raw"] for row in quarantined(lake / "quarantine")] == ["?"]
+
+
 def test_what_cannot_be_read_ends_the_stream(spark: SparkSession, db: rederive.Database, folder: Folder) -> None:
     folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n{"insert": {"edge": [["b", 7]]}}\n')
     source = ChangeFiles(str(folder.path))
@@ -186,8 +207,13 @@ def test_a_checkpoint_belongs_to_its_store_and_source(
     with rederive.open(tmp_path / "other") as other:
         other.ensure(".decl edge(x: symbol, y: symbol)")
         with pytest.raises(Mismatch, match="not in this store"):
-            ingest(other, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
+            ingest(other, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark)
         assert other.version == 0
+    elsewhere = Folder(tmp_path / "elsewhere")
+    elsewhere.add("3.jsonl", '{"insert": {"edge": [["x", "y"]]}}\n')
+    with pytest.raises(Mismatch, match="elsewhere"):
+        ingest(db, ChangeFiles(str(elsewhere.path)), checkpoint=checkpoint, spark=spark)
+    assert db.version == 1
     ingest(db, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
     assert db.version == 2
 

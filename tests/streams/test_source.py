@@ -89,22 +89,20 @@ def test_values_of_every_type_and_views_without_columns(reading: SparkSession, t
 
 
 def test_a_stream_goes_on_where_it_was(reading: SparkSession, stored: rederive.Database, tmp_path: Path) -> None:
-    target, checkpoint = str(tmp_path / "copy"), str(tmp_path / "checkpoint")
+    seen: list[tuple[object, ...]] = []
 
     def follow() -> None:
         frame = reading.readStream.format("rederive").option("store", str(stored.store)).option("view", "closure").load()
-        writer = frame.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        writer.start(target).awaitTermination()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: seen.extend(rows(batch)))
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
 
     follow()
-    copy = reading.read.format("delta").load
-    assert rows(copy(target)) == changes(stored)
+    assert sorted(seen) == changes(stored)
     insert(stored, ("d", "e"))
     insert(stored, ("x", "y"))
     follow()
     follow()
-    every = changes(stored, since=2)
-    assert rows(copy(target).where("_version > 2")) == every
+    assert sorted(row for row in seen if row[0] != 1) == changes(stored, since=2)
     # Beyond the retention there is no going on: a stream that was away for too long is told.
     for node in "123":
         insert(stored, (node, node))

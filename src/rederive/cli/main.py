@@ -152,7 +152,14 @@ def run(
 @app.command()
 def stream(
     program: Program,
-    store: Annotated[Path, typer.Option("--store", help="Folder that keeps the database; made where there is none.")],
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="Folder that keeps the database; made where there is none.", show_default="in the lake"),
+    ] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", help="Where Delta tables of relations, views and changes are kept.", show_default=False),
+    ] = None,
     changes: Annotated[
         str | None, typer.Option("--changes", help="Folder of JSON lines, as for run.", show_default=False)
     ] = None,
@@ -183,6 +190,11 @@ def stream(
     quarantine: Annotated[
         str | None, typer.Option("--quarantine", help="Delta table of what could not be read.", show_default="in the store")
     ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.", show_default=f"{AUTO}, or what the store has"),
+    ] = None,
+    engine: Engine = None,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master.", show_default="local[*]")] = None,
 ) -> None:
     """Take a stream in, one transaction for each micro-batch, and print the exact changes of each version as JSON lines.
@@ -195,7 +207,7 @@ def stream(
 
     places = streams.Places(changes, csv, parquet, delta, kafka, tuple(topic or ()))
     way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master)
-    streams.stream(program, store, places, way)
+    streams.stream(program, places, way, partial(open_database, store, strategy=strategy, engine=engine, lake=lake))
 
 
 @app.command()

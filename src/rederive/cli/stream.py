@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import rederive
 from rederive.cli.commands import change_line, read_text
 from rederive.errors import MalformedInput
 from rederive.lake.session import spark_session
-from rederive.pipeline.ingest import Batch, Ingestion, Progress, ingest
+from rederive.lang import compile_program
+from rederive.pipeline.ingest import Batch, Ingestion, Progress, check_on_error, ingest
 from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
 
 
@@ -73,12 +75,14 @@ def _topics(options: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def stream(path: Path, store: Path, places: Places, way: Way) -> None:
-    """What is wrong with the program or the options is said before the store is opened."""
+def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.Database]) -> None:
+    """What is wrong with the program or the options is said before Spark is started and the store is opened."""
     source, text = source_of(places), read_text(path)
-    rederive.open().define(text, str(path))
+    compile_program(text, str(path))
+    check_on_error(way.on_error)
     spark = spark_session(master=way.master)
-    with rederive.open(store) as db:
+    _quieten(spark._jvm)
+    with opened(spark=spark) as db:
         if (extended := db.ensure(text, str(path))) is not None:
             _print(extended)
         running = ingest(
@@ -94,6 +98,12 @@ def stream(path: Path, store: Path, places: Places, way: Way) -> None:
             spark=spark,
         )
         _say(_ended(running))
+
+
+def _quieten(jvm: Any) -> None:
+    """Spark logs what ends a stream with a page of its own stack; here the error is said once, at the end."""
+    level = jvm.org.apache.logging.log4j.Level.OFF
+    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", level)
 
 
 def _ended(running: Ingestion[rederive.Result]) -> str:

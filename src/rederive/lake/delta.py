@@ -76,6 +76,16 @@ def exists(spark: SparkSession, path: str) -> bool:
     return bool(place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(place))
 
 
+def names_in(spark: SparkSession, path: str) -> list[str] | None:
+    """The names in a folder; None where there is no folder."""
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    files = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    if not files.exists(place) or not files.getFileStatus(place).isDirectory():
+        return None
+    return [status.getPath().getName() for status in files.listStatus(place)]
+
+
 def remove(spark: SparkSession, path: str) -> None:
     """Delete the folder at the path, if there is one."""
     jvm: Any = spark._jvm

@@ -57,10 +57,10 @@ def folder(packages: Sequence[str] = PACKAGES) -> Path:
     return place / "kafka" if packages == KAFKA else place
 
 
-def resolved(packages: Sequence[str] = PACKAGES, place: Path | None = None) -> tuple[Path, ...] | None:
+def resolved(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...] | None:
     """The jars, or None where they were not fetched yet, or only for another release.
 
-    >>> resolved(place=Path("/nowhere")) is None
+    >>> resolved(Path("/nowhere")) is None
     True
     """
     place = place or folder(packages)
@@ -72,10 +72,10 @@ def resolved(packages: Sequence[str] = PACKAGES, place: Path | None = None) -> t
     return jars if found["packages"] == list(packages) and all(jar.exists() for jar in jars) else None
 
 
-def resolve(packages: Sequence[str] = PACKAGES, place: Path | None = None) -> tuple[Path, ...]:
+def resolve(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
     """The jars, fetched if they are not there yet."""
     place = place or folder(packages)
-    if jars := resolved(packages, place):
+    if jars := resolved(place, packages):
         return jars
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as fresh:
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Fetch, and say where."""
     packages = KAFKA if "kafka" in arguments else PACKAGES
     try:
-        jars = resolve(packages)
+        jars = resolve(packages=packages)
     except RederiveError as error:
         print(error, file=sys.stderr)
         return 2

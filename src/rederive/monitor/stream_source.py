@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rederive.errors import StoreError
 from rederive.ir.rules import Relation
-from rederive.lake.tables import MINUS, PLUS
+from rederive.lake.names import folder_name
+from rederive.lake.tables import MINUS, PLUS, Area
 from rederive.monitor.definitions import Definitions
 from rederive.monitor.journal_reader import JournalReader
-from rederive.monitor.store import changes_of
 from rederive.pipeline import source
 from rederive.pipeline.source import ChangeSource, Record, Session, Signed
 
@@ -49,8 +50,17 @@ class JournalRecord:
         for entry in self._journal.since(since, self.relation.name):
             if entry.number > until:
                 return
-            changes_of(entry)  # refuses a bulk version, whose changes are in the lake
+            if entry.staged is not None:
+                raise self._elsewhere(entry.number)
             for changed in entry.views:
                 for sign, rows in ((PLUS, changed.plus), (MINUS, changed.minus)):
                     if rows:
                         yield Signed(entry.number, changed.relation, sign, rows)
+
+    def _elsewhere(self, version: int) -> StoreError:
+        """Whoever plans a scan for Spark has no Spark of its own to read the lake with."""
+        table = f"{self._journal.lake}/{Area.CHANGES.value}/{folder_name(self.relation.name)}"
+        return StoreError(
+            f"version {version} is a bulk version: its changes are in the lake alone",
+            hint=f'read or follow the change table instead: format("delta").load("{table}")',
+        ).at(str(self._journal.folder))

@@ -7,6 +7,7 @@ key, changes nothing. What could not be read is put into quarantine after the co
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -18,6 +19,8 @@ from rederive.engines.base import Operation
 from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
 from rederive.faults import passing
 from rederive.ir.rules import Program
+from rederive.lake.delta import names_in
+from rederive.lake.names import absolute
 from rederive.lake.session import spark_session
 from rederive.pipeline.items import Decoded, gathered
 from rederive.pipeline.quarantine import quarantine as put_into_quarantine
@@ -55,6 +58,9 @@ class Target(Protocol[R_co]):
 
     @property
     def store(self) -> Path | None: ...
+
+    @property
+    def lake(self) -> str | None: ...
 
     def commit(self, operations: Sequence[Operation], key: str | None = None) -> R_co: ...
 
@@ -139,24 +145,48 @@ def ingest(
 
     `relation`: the one that CSV, Parquet and a change feed are for. `checkpoint`: where Spark keeps how far the stream is, by
     default a folder in the store. `on_error`: what cannot be read ends the stream, with nothing of its batch applied; or it goes
-    to the Delta table `quarantine`, by default a folder in the store too. `once`: what is there now, then end; otherwise go on,
-    at intervals of `trigger` ("5 seconds") where it is given. `on_batch` is told of each batch when it is done.
+    to the Delta table `quarantine`, by default a folder in the lake or, without one, in the store. `once`: what is there now,
+    then end; otherwise go on, at intervals of `trigger` ("5 seconds") where it is given. `on_batch` is told of each batch when
+    it is done.
     """
-    if on_error not in ON_ERROR:
-        raise UnknownOption("on_error", on_error, ON_ERROR)
+    check_on_error(on_error)
     if db.store is None:
         raise NoStore("a stream")
     session = spark_session(spark)
     stream = opened(source, relation, db.program, session)
     name = identity(source, relation)
-    place = quarantine or str(db.store.resolve() / "quarantine") if on_error == "quarantine" else None
-    batches = _Batches(db, stream.items, name, place, on_batch)
-    kept = str(checkpoint or db.store.resolve() / "streams" / sha256(name.encode()).hexdigest()[:16])
+    aside = absolute(quarantine or f"{db.lake or db.store}/quarantine")
+    batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
+    kept = absolute(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16])
+    _check_known(db, session, kept, name)
     writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
     query = _started(writer.start)
     batches.begin(str(query.id))
     return Ingestion(batches, query)
+
+
+def check_on_error(choice: str) -> None:
+    """Refuse what is neither of the two."""
+    if choice not in ON_ERROR:
+        raise UnknownOption("on_error", choice, ON_ERROR)
+
+
+def _check_known(db: Target[R], spark: SparkSession, checkpoint: str, source: str) -> None:
+    """Whoever has finished a batch of a stream has left a cursor: a store without one would miss that batch."""
+    if not names_in(spark, f"{checkpoint}/commits"):
+        return
+    line = spark.read.text(f"{checkpoint}/metadata").head()
+    id = json.loads(line[0])["id"] if line is not None else ""
+    if db.cursor(_cursor(id, source)) is None:
+        raise Mismatch(
+            f"the checkpoint has batches of another stream, which are not in this store: this is {source}",
+            hint="use one checkpoint for each store and source",
+        ).at(checkpoint)
+
+
+def _cursor(id: str, source: str) -> str:
+    return f"stream:{id} {source}"
 
 
 def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
@@ -216,7 +246,6 @@ class _Batches(Generic[R]):
             self.idle.set()
 
     def _applied(self, frame: DataFrame, number: int) -> Batch[R]:
-        self._check_known(number)
         read = operations_of(frame, self._items)
         if read.rejected and self._quarantine is None:
             raise _with_way_out(read.rejected[0].error)
@@ -225,21 +254,9 @@ class _Batches(Generic[R]):
         passing("stream:committed")
         if read.rejected and self._quarantine is not None:
             put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
-        self._db.acknowledge(self._cursor, self._db.version)
+        self._db.acknowledge(_cursor(self._id, self._source), self._db.version)
         passing("stream:quarantined")
         return Batch(number, read.rows, len(read.rejected), result)
-
-    @property
-    def _cursor(self) -> str:
-        return f"stream:{self._id} {self._source}"
-
-    def _check_known(self, number: int) -> None:
-        """Whoever had an earlier batch of this stream has left a cursor: without one, this store would miss that batch."""
-        if number > 0 and self._db.cursor(self._cursor) is None:
-            raise Mismatch(
-                f"the checkpoint is at batch {number} of another stream: its earlier ones are not in this store",
-                hint=f"use one checkpoint for each store and source; this is {self._source}",
-            ).at(str(self._db.store))
 
 
 def operations_of(frame: DataFrame, items: Items) -> Decoded:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import pyarrow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rederive.lake.delta import retried
@@ -28,10 +29,14 @@ SCHEMA: Final = StructType(
 """Which batch of which stream, where in the source, the text as it came, the error's code and message, and when."""
 
 
+_TEXT, _INSTANT = pyarrow.string(), pyarrow.timestamp("us", "UTC")
+_ARROW: Final = pyarrow.schema(zip(SCHEMA.names, (_TEXT, pyarrow.int64(), _TEXT, _TEXT, _TEXT, _TEXT, _INSTANT), strict=True))
+
+
 def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected: Sequence[Rejected]) -> None:
     """Add what a batch brought. The table remembers the last batch of each stream: a repetition adds nothing."""
-    at = datetime.now(UTC)
-    rows = [(stream, batch, r.error.place, r.raw, r.error.code, r.error.message, at) for r in rejected]
-    frame = spark.createDataFrame(rows, SCHEMA)
+    rows = [(stream, batch, r.error.place, r.raw, r.error.code, r.error.message, datetime.now(UTC)) for r in rejected]
+    columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
+    frame = spark.createDataFrame(pyarrow.table(columns, _ARROW), SCHEMA)
     once = {"txnAppId": stream, "txnVersion": str(batch)}
     retried(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)

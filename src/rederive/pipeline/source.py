@@ -207,6 +207,9 @@ def _packed(tables: Sequence[pyarrow.Table]) -> bytes:
     return buffer.getvalue()
 
 
-def _unpacked(partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+def _unpacked(partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a partition; of no partition at all Spark makes one, which has no value."""
+    if partition is None or partition.value is None:
+        return
     with pyarrow.ipc.open_stream(partition.value) as stream:
         yield from stream

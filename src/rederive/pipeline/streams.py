@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from rederive.errors import MalformedInput, MissingDependency, MissingFile, NotATable, SchemaMismatch
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Kind
-from rederive.lake.delta import exists, snapshot
+from rederive.lake.delta import names_in, snapshot
 from rederive.lake.jars import COMMAND, KAFKA
+from rederive.lake.names import absolute
 from rederive.lake.session import has_class
 from rederive.lake.types import column_type
 from rederive.pipeline.change_feed import feed_items
@@ -104,7 +105,7 @@ def identity(source: Source, relation: str | None) -> str:
         case Topics(_, relations):
             return " ".join(("Topics", *(f"{topic}={name}" for topic, name in sorted(relations.items()))))
         case _:
-            return " ".join((type(source).__name__, source.path, *([relation] if relation else ())))
+            return " ".join((type(source).__name__, absolute(source.path), *([relation] if relation else ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +161,14 @@ def _reader(spark: SparkSession, form: str, options: Options) -> DataStreamReade
 
 def _files(spark: SparkSession, path: str, options: Options) -> DataFrame:
     """Whole files: only they have a line's number, its text and its order."""
-    if not exists(spark, path):
+    path = absolute(path)
+    if names_in(spark, path) is None:
         raise MissingFile("no such folder").at(path)
     return _reader(spark, "binaryFile", {**_ANY_AGE, **options}).schema(_FILES).load(path)
 
 
 def _feed(spark: SparkSession, path: str, options: Options, relation: Relation) -> DataFrame:
+    path = absolute(path)
     table = snapshot(spark, path)
     if table is None:
         raise NotATable("there is no Delta table").at(path)
