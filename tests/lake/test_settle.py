@@ -12,9 +12,7 @@ from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL, Row
 from rederive.lake import settle as module
 from rederive.lake.settle import Tables, settle, settled, staged_path
-from rederive.lake.storage import LakeStorage
 from rederive.lake.tables import Area, Lake, change_schema
-from rederive.lake.types import collect, dataframe
 from tests.lake import witness
 
 EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
@@ -103,17 +101,3 @@ def test_other_columns_are_refused(lake: Lake) -> None:
     with pytest.raises(SchemaMismatch, match="had other columns when these changes were made"):
         settle(lake, TABLES, (Committed(1, (Change(other, (("a", 1),)),)),))
     assert settled(lake) == 0
-
-
-def test_an_engine_keeps_its_relations_in_a_lake(lake: Lake) -> None:
-    storage = LakeStorage(lake, {"edge"})
-    none, ab, bc = (dataframe(lake.spark, EDGE, rows) for rows in ([], [AB], [BC]))
-    storage.write(EDGE, ab)
-    storage.write(REACH, ab)
-    for _ in range(2):
-        LakeStorage(lake, {"edge"}).apply({"edge": (ab, bc), "reach.view": (none, bc)}, 1)
-    assert collect(storage.read(EDGE), EDGE) == [BC]
-    assert sorted(collect(storage.read(REACH), REACH)) == [AB, BC]
-    assert witness.rows(lake.path(Area.BASE, "edge")) == [BC]
-    storage.drop("edge")
-    assert lake.declaration(Area.BASE, "edge") is None

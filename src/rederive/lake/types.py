@@ -16,6 +16,7 @@ import pyarrow
 import pyarrow.parquet
 from pyspark.sql import types as spark_types
 
+from rederive.engines.spark.types import arrow_type
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type, Value
@@ -132,27 +133,6 @@ def _arrow_column(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
     if type.kind is Kind.UNSIGNED:
         column = [None if value is None else Decimal(int(value)) for value in column]  # type: ignore[arg-type]
     return pyarrow.array(column, arrow_type(type))
-
-
-def arrow_type(type: Type) -> pyarrow.DataType:
-    """The Arrow type that Spark exchanges for `spark_type(type)`."""
-    match type.kind:
-        case Kind.SYMBOL:
-            return pyarrow.string()
-        case Kind.NUMBER:
-            return pyarrow.int64()
-        case Kind.UNSIGNED:
-            return pyarrow.decimal128(_UNSIGNED_DIGITS, 0)
-        case Kind.FLOAT:
-            return pyarrow.float64()
-        case Kind.BOOLEAN:
-            return pyarrow.bool_()
-        case Kind.DATE:
-            return pyarrow.date32()
-        case Kind.TIMESTAMP:
-            return pyarrow.timestamp("us")
-        case Kind.DECIMAL:
-            return pyarrow.decimal128(type.precision, type.scale)
 
 
 def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
