@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from rederive.analysis.graph import Component, components, needed
+from rederive.analysis.derivations import derived_once
+from rederive.analysis.graph import Component, components, edges, needed
 from rederive.analysis.polarity import BOTH, Sign, wanted_signs
 from rederive.errors import StrategyError, UnknownOption
-from rederive.ir.rules import Aggregate, Program, Variant
+from rederive.ir.rules import Aggregate, Definition, Function, Program, Variant
 from rederive.maintain.aggregates import by_group
 from rederive.maintain.counting import counting
-from rederive.maintain.differencing import differencing
+from rederive.maintain.differencing import differencing, differencing_once
 from rederive.maintain.filtration import ALL, filtration
 from rederive.maintain.linear import linearised
 from rederive.maintain.materialized import materialized
@@ -61,14 +62,35 @@ def plan(
         program = unfolded(program, names)
     wanted = needed(program, names)
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
-    sections = tuple(
-        _section(component, program, strategy, precision, frozenset().union(*(signs.get(n, BOTH) for n in component.relations)))
-        if strategy != AUTO or not set(unkept).intersection(component.relations)
-        else replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
-        for component in components(program)
-        if wanted.intersection(component.relations)
-    )
-    return MaintenanceProgram(program, sections, tuple(State(name) for name in program.bases))
+    passing = _passed_on(program, names) if strategy in (AUTO, Strategy.MATERIALIZED.value) else frozenset[str]()
+
+    def section(component: Component) -> Section:
+        if passing.issuperset(component.relations):
+            return differencing_once(component, program)
+        if strategy == AUTO and set(unkept).intersection(component.relations):
+            return replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
+        wanted_here = frozenset[Sign]().union(*(signs.get(name, BOTH) for name in component.relations))
+        return _section(component, program, strategy, precision, wanted_here)
+
+    sections = (section(component) for component in components(program) if wanted.intersection(component.relations))
+    return MaintenanceProgram(program, tuple(sections), tuple(State(name) for name in program.bases))
+
+
+def _passed_on(program: Program, targets: Collection[str]) -> frozenset[str]:
+    """Views that need not be kept: they only pass their changes on to totals, and each of their rows has one derivation."""
+    readers: dict[str, list[Definition]] = {}
+    for definition in program.definitions:
+        for edge in edges(definition):
+            readers.setdefault(edge.source, []).append(definition)
+    passing = (name for name, found in readers.items() if name not in targets and all(map(_totals, found)))
+    relations = frozenset(name for name in passing if program.relations[name].auxiliary)
+    once = (component for component in components(program) if relations.issuperset(component.relations))
+    return frozenset(name for component in once if derived_once(component, program) for name in component.relations)
+
+
+def _totals(definition: Definition) -> bool:
+    """Whether a definition moves with the rows that change, and never looks at the others."""
+    return isinstance(definition, Aggregate) and definition.function in (Function.COUNT, Function.SUM, Function.MEAN)
 
 
 def _section(component: Component, program: Program, strategy: str, precision: str, signs: frozenset[Sign]) -> Section:

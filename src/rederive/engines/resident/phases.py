@@ -254,12 +254,21 @@ class GroupInitial:
     """The first evaluation of an aggregate: its whole source enters."""
 
     groups: Groups
-    source: Table
+    source: Readable
     view: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
-        nothing = Table("nothing", self.source.arity)
-        self.groups.change(nothing, self.source, self.source, self.view, nothing, self.view, meter)
+        nothing, source = Table("nothing", self.source.arity), self._filled()
+        self.groups.change(nothing, source, source, self.view, nothing, self.view, meter)
+
+    def _filled(self) -> Table:
+        """The source's rows; those that are not kept are derived for this once."""
+        if isinstance(self.source, Table):
+            return self.source
+        found = Table("source", self.source.arity)
+        for key, leaf in self.source.items():
+            found.add(key, leaf)
+        return found
 
     def commit(self) -> None:
         self.groups.commit()

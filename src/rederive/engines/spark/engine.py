@@ -76,6 +76,7 @@ class SparkEngine:
     ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
         check_supported(maintenance.program)
+        self.jobs.admit(maintenance.program)
         self.jobs.touched = 0
         old = self.installed
         given = {n: self.jobs.given(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
