@@ -23,19 +23,6 @@ DATALOG = ".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9."
 # The store
 
 
-def test_a_store_refuses_definitions_of_sql_and_stays_as_it_was(tmp_path: Path) -> None:
-    with rederive.open(tmp_path / "store") as db:
-        db.define(DATALOG)
-        for text in ("CREATE TABLE t (k BIGINT PRIMARY KEY)", "CREATE VIEW v AS SELECT x FROM n"):
-            with pytest.raises(Unsupported, match="a store keeps no definitions of SQL yet") as refused:
-                db.sql(text)
-            assert refused.value.hint
-        standing = db.program
-    with rederive.open(tmp_path / "store") as db:
-        assert db.program == standing
-        assert db.version == 0
-
-
 def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
     with rederive.open(tmp_path / "store") as db:
         db.define(DATALOG)
@@ -48,15 +35,6 @@ def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
         db.sql("DROP VIEW big")
     with rederive.open(tmp_path / "store") as db:
         assert list(db.program.relations) == ["n"]
-
-
-@pytest.mark.parametrize("option", ["--store", "--lake"])
-def test_the_command_line_refuses_a_program_of_sql_before_there_is_a_store(tmp_path: Path, option: str) -> None:
-    program = tmp_path / "program.sql"
-    program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
-    result = CliRunner().invoke(app, ["run", str(program), option, str(tmp_path / "kept")])
-    assert isinstance(result.exception, Unsupported)
-    assert not (tmp_path / "kept").exists()
 
 
 def test_a_program_of_sql_has_no_remote_relation_to_advise_on(tmp_path: Path) -> None:

@@ -20,6 +20,11 @@ def told(name: str) -> str:
     return name.removesuffix(f".{BAG}")
 
 
+def bag_tables(program: Program) -> frozenset[str]:
+    """The tables that may hold a row several times."""
+    return frozenset(name for name in program.relations if program.copies_of(name))
+
+
 def copies(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine) -> list[Row]:
     """The rows of a relation; of a bag, each as often as it is in it."""
     numbered = program.copies_of(name)

@@ -12,7 +12,7 @@ from rederive.engines.base import Call, Confirm, Delta, Operation, Propagation, 
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
-from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, difference
+from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, redefined
 from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Readable, Table, rows_of, whole_rows
 from rederive.ir.rules import Program, Variant
@@ -64,9 +64,9 @@ class ResidentEngine:
             for view, rows in zip(parts, parts_before, strict=True):
                 bound_changes[view.question] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in told if announce else ():
-                relation = new.program.relations.get(name) or old.program.relations[name]
                 after = new.extent(name) if name in new.program.relations else {}
-                changes[name] = difference(relation, before.get(name, {}), after, self.codes)
+                relations = (old.program.relations.get(name), new.program.relations.get(name))
+                changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
             propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
             if confirm is not None:
                 confirm(propagation)

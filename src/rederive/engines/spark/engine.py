@@ -109,6 +109,8 @@ class SparkEngine:
         """Both sides of a change, from two whole answers."""
         known = before or after
         assert known is not None
+        if before is not None and after is not None and before.types != after.types:  # rows of other types are other rows
+            return self._delta([self.jobs.frame_of(before)], [self.jobs.frame_of(after)])
         nothing = Local(known.types, frozenset())
         one, other = before or nothing, after or nothing
         return self._delta([difference(one, other, self.jobs)], [difference(other, one, self.jobs)])
