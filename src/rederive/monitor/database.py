@@ -400,10 +400,13 @@ class Database(Lifecycle):
             lake.settle_later(self.program, self._stored())
 
     def _stored(self) -> dict[str, Callable[[], Collection[Row]]]:
-        """The monitored views that the engine keeps, and how to have all their rows."""
+        """The monitored views that the engine keeps, and how to have all their rows; of bags, each with its count behind it."""
+        if self.signs != BOTH:
+            return {}  # the record has one sign alone, which does not lead from one extent to the next
         sections = (section for section in self.maintenance.sections if section.strategy.stored)
-        names = [name for section in sections for name in section.component.relations if name in self.program.monitored]
-        return {name: partial(self.engine.extent, name) for name in names}
+        kept = {name for section in sections for name in section.component.relations}
+        counted = ((name, self.program.counted(name)) for name in self.program.monitored)
+        return {name: partial(self.engine.extent, source) for name, source in counted if source in kept}
 
     def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1

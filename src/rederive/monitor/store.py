@@ -103,6 +103,8 @@ class Store:
     def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
         """Keep a program, and the version that it made where it made one."""
         after = step.after.program
+        if self.lake is not None:
+            self.lake.check_columns(before, after)
         version = result.version if result is not None else self.journal.version
         catalog = Catalog(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
         if result is None and self.lake is not None:

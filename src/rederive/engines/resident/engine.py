@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
@@ -199,6 +199,9 @@ class ResidentEngine:
         key = tuple(wanted.values())
         entry = source.lookup(tuple(wanted))(key[0] if len(key) == 1 else key)
         return whole_rows(tuple(wanted), key, entry or (), source.arity)
+
+    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]
 
     def extent(self, relation: str) -> list[Row]:
         return self.rows(relation, {})
