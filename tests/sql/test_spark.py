@@ -90,12 +90,13 @@ VIEWS = {
         SELECT item, CASE WHEN n IS NULL THEN 'none' ELSE upper(substring(item, -2)) END AS c, n * price AS total,
                date_add(on_day, n) AS due, CAST(price AS INT) AS whole FROM sold WHERE coalesce(n, 1) / 2 > 0.4""",
     "kinds": """
-        SELECT kind, count(*) AS rows, count(n) AS n, sum(n) AS s, avg(price) AS mean, sum(price) AS p, count(DISTINCT price) AS d
-        FROM sold LEFT JOIN item ON name = item GROUP BY kind""",
+        SELECT kind, count(*) AS rows, count(n) AS n, sum(n) AS s, avg(price) AS mean, sum(price) AS p,
+               count(DISTINCT price) AS d FROM sold LEFT JOIN item ON name = item GROUP BY kind""",
     "best": "SELECT item, price FROM sold ORDER BY price DESC NULLS LAST, item LIMIT 2",
     "ranked": """
         SELECT item, price, row_number() OVER (PARTITION BY item ORDER BY price) AS r,
-               lag(n) OVER (PARTITION BY item ORDER BY price) AS before, sum(price) OVER (PARTITION BY item) AS total FROM sold""",
+               lag(n) OVER (PARTITION BY item ORDER BY price) AS before,
+               sum(price) OVER (PARTITION BY item) AS total FROM sold""",
 }
 
 
