@@ -85,6 +85,14 @@ class Span:
         end = self.end_column - 1 if self.end_line == self.line else len(line)
         return line[self.column - 1 : end]
 
+    @property
+    def whole(self) -> str:
+        """All that the span covers."""
+        first, *others = self.source.text.split("\n")[self.line - 1 : self.end_line]
+        if not others:
+            return first[self.column - 1 : self.end_column - 1]
+        return "\n".join([first[self.column - 1 :], *others[:-1], others[-1][: self.end_column - 1]])
+
     def excerpt(self) -> str:
         """The line with a caret under the offending part."""
         width = max(1, len(self.text))

@@ -15,6 +15,7 @@ POINTS: Final = (
     "journal.create:before",  # the folder is there, the file is empty
     "journal.create:written",  # tables made, not committed
     "journal.create:after",
+    "journal.renew:written",  # an older journal has the new format, not committed
     "commit:propagated",  # a version is worked out, and nothing is written
     "journal.append:begun",
     "journal.append:written",  # everything is in the file, but not committed

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rederive.errors import StillNeeded, SyntaxProblem, UnknownName
 from rederive.lang.datalog import parse_statements
-from rederive.lang.sql.statements import Definition
+from rederive.lang.sql.definition import Definition
 from rederive.lang.syntax import Clause, Declaration, OutputDirective, Statement, StoredDirective, relations
 
 Statements = tuple[Statement | Definition, ...]

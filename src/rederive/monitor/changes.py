@@ -105,13 +105,21 @@ def of_bag(delta: ViewDelta) -> ViewDelta:
     >>> change.plus.decoded(), change.minus.decoded()
     ([('b',)], [('a',)])
     """
-    moved: Counter[Row] = Counter()
-    for rows, sign in ((delta.plus, 1), (delta.minus, -1)):
-        for *row, count in rows.decoded():
-            assert isinstance(count, int)
-            moved[tuple(row)] += sign * count
-    entered = {row: count for row, count in moved.items() if count > 0}
-    left = {row: -count for row, count in moved.items() if count < 0}
+    return of_counts(copies_in(delta.plus), copies_in(delta.minus))
+
+
+def copies_in(rows: Rows) -> Counter[Row]:
+    """The rows that a counting relation counts in its last column."""
+    found: Counter[Row] = Counter()
+    for *row, count in rows.decoded():
+        assert isinstance(count, int)
+        found[tuple(row)] = count
+    return found
+
+
+def of_counts(came: Counter[Row], gone: Counter[Row]) -> ViewDelta:
+    """What is left of copies that come and go."""
+    entered, left = came - gone, gone - came
     return ViewDelta(Decoded(list(entered), entered), Decoded(list(left), left))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,20 @@ from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.faults import passing
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
-from rederive.lang.sql.statements import Definition
+from rederive.lang.project import is_query
+from rederive.lang.sql.definition import Definition
 from rederive.lang.values import sort_key
 from rederive.maintain.aggregates import WHOLE, not_incremental
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
-from rederive.monitor.bags import copies, numbered, on_copies, told
+from rederive.monitor.bags import bag_tables, copies, numbered, on_copies, told
 from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.encoding import digest
 from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.questions import matching, positions
-from rederive.monitor.sql import SqlRun, asked_rows, is_query
+from rederive.monitor.recount import newly_counted, recounted
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
@@ -91,6 +93,7 @@ class Database(Lifecycle):
         """Go on where the store's last version left off; views are evaluated over its base rows."""
         self._definitions, self.version = store.definitions(), store.journal.version
         self.program = self._definitions.program
+        self._bags = bag_tables(self.program)
         self._install(store.base_rows(self.program))
 
     # Definitions
@@ -102,10 +105,11 @@ class Database(Lifecycle):
         """
         return self._redefine(self._definitions.define(text, name))
 
-    def ensure(self, text: str, name: str = "<text>") -> Result | None:
-        """Define what of this text does not stand yet; refused where something stands that is not in it.
+    def ensure(self, text: str, name: str = "<text>", *, whole: bool = True) -> Result | None:
+        """Define what of this text does not stand yet; refused where something stands that is not in it, unless not `whole`.
 
-        A program that opens a store begins with it: the first time it defines, later it finds everything there.
+        A program that opens a store begins with it: the first time it defines, later it finds everything there. A text that
+        begins with CREATE is SQL; what stands in the other language is left alone.
 
         >>> import rederive
         >>> db = rederive.open()
@@ -117,7 +121,7 @@ class Database(Lifecycle):
         rederive.errors.Mismatch: error[mismatch]: the database has a definition that is not in <text>: .decl odd(x: number)
           help: take it out of the database first (remove_rule, drop_view), or use another store
         """
-        step = self._definitions.ensure(text, name)
+        step = self._definitions.ensure(text, name, whole=whole)
         return self._redefine(step) if step is not None else None
 
     def add_rule(self, text: str) -> Result:
@@ -148,7 +152,7 @@ class Database(Lifecycle):
         """Run statements of Spark SQL in order; the versions that they made.
 
         CREATE TABLE and CREATE VIEW define, DROP VIEW removes; INSERT, UPDATE and DELETE are a transaction each, or together
-        between BEGIN and COMMIT. A store keeps no definitions of SQL yet: with one, CREATE is refused.
+        between BEGIN and COMMIT.
 
         >>> import rederive
         >>> db = rederive.open()
@@ -160,15 +164,18 @@ class Database(Lifecycle):
         >>> result.changes["low"].plus
         [('bolt',)]
         """
+        from rederive.monitor.sql import SqlRun
+
         return list(SqlRun(self).run(text, name))
 
     def create(self, added: Definition) -> Result | None:
         """Add a table or view that SQL defines. Replacing a view yields the exact change of every monitored view above it."""
-        if self._store is not None:
-            hint = "define tables and views in Datalog, or open the database without a store"
-            raise Unsupported("a store keeps no definitions of SQL yet", added.span, hint=hint)
         step = self._definitions.create(added)
         return self._redefine(step) if step is not None else None
+
+    def stands(self, definition: Definition) -> bool:
+        """Whether this table or view of SQL is defined already, and as it is written there."""
+        return self._definitions.has(definition)
 
     def drop_view(self, view: str) -> Result:
         """Remove a view; its rows leave. Refused while something else needs it."""
@@ -186,12 +193,14 @@ class Database(Lifecycle):
         self._check_ruled(step.after.program)
         self._check_strict(step.after.program)
         net = net_of(self.engine, before, step)
+        uncounted = {name: self.engine.rows(name, {}) for name in newly_counted(before, step.after.program)}
         result: Result | None = None
 
         def write(propagation: Propagation) -> None:
             nonlocal result
-            if step.always or propagation.views or (net and version):
-                result = self._version(propagation, started)
+            found = replace(propagation, views=recounted(propagation.views, before, step.after.program, uncounted))
+            if step.always or found.views or (net and version):
+                result = self._version(found, started)
             if self._store is not None:
                 self._store.redefine(before, step, net, result, self.signs)
 
@@ -202,7 +211,7 @@ class Database(Lifecycle):
             self.program, self.version = before, version
             raise
         self._definitions = step.after
-        self._bags = frozenset(name for name in self.program.relations if self.program.copies_of(name))
+        self._bags = bag_tables(self.program)
         if result is not None:
             self.announce(result)
         return result
@@ -300,7 +309,7 @@ class Database(Lifecycle):
         store = self._store
         if store is None:
             return self._install(initial).touched
-        rows = {name: counted(given) for name, given in initial.items()}
+        rows = numbered(self.program, {name: counted(given) for name, given in initial.items()}, self.engine)
         if any(map(len, rows.values())):
             store.check_load()
         return self._install_and_write(rows, lambda _: store.load(self.program, rows)).touched
@@ -340,17 +349,19 @@ class Database(Lifecycle):
         started = time.perf_counter()
         if self._store is not None or key is not None:
             return self._apply_durably(self._durable("an idempotency key"), operations, key, started)
-        if any(operation.relation in self._bags for operation in operations):
-            operations = on_copies(self.program, operations, self.engine)
-        propagation = self.engine.propagate(self.engine.net(operations))
+        propagation = self.engine.propagate(self.engine.net(self._on_copies(operations)))
         self.engine.commit()
         return self._version(propagation, started)
+
+    def _on_copies(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        bags = any(operation.relation in self._bags for operation in operations)
+        return on_copies(self.program, operations, self.engine) if bags else operations
 
     def _apply_durably(self, store: Store, operations: Sequence[Operation], key: str | None, started: float) -> Result:
         """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""
         if key is not None and (known := store.repeated(key, operations)) is not None:
             return known
-        net, version = self.engine.net(operations), self.version
+        net, version = self.engine.net(self._on_copies(operations)), self.version
         propagation = self.engine.propagate(net)
         try:
             passing("commit:propagated")
@@ -389,10 +400,13 @@ class Database(Lifecycle):
             lake.settle_later(self.program, self._stored())
 
     def _stored(self) -> dict[str, Callable[[], Collection[Row]]]:
-        """The monitored views that the engine keeps, and how to have all their rows."""
+        """The monitored views that the engine keeps, and how to have all their rows; of bags, each with its count behind it."""
+        if self.signs != BOTH:
+            return {}  # the record has one sign alone, which does not lead from one extent to the next
         sections = (section for section in self.maintenance.sections if section.strategy.stored)
-        names = [name for section in sections for name in section.component.relations if name in self.program.monitored]
-        return {name: partial(self.engine.extent, name) for name in names}
+        kept = {name for section in sections for name in section.component.relations}
+        counted = ((name, self.program.counted(name)) for name in self.program.monitored)
+        return {name: partial(self.engine.extent, source) for name, source in counted if source in kept}
 
     def _version(self, p: Propagation, started: float) -> Result:
         self.version += 1
@@ -429,6 +443,8 @@ class Database(Lifecycle):
         [(2, 'b')]
         """
         if is_query(text):
+            from rederive.monitor.sql import asked_rows
+
             return asked_rows(self, text)
         return sorted(matching(self.engine, self.program, text), key=sort_key)
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 
+DATALOG: Final = "datalog"
+SQL: Final = "sql"
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The rows that entered and left a relation, and the columns that it had then."""
+    """The rows that entered and left a relation, and the columns that it had then.
+
+    `counts`: of a bag, how many copies of each row entered, and how many left; None where each is one.
+    """
 
     relation: Relation
     plus: Sequence[Row] = ()
     minus: Sequence[Row] = ()
+    counts: tuple[Sequence[int], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +46,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A definition's text and which of its statements stand. Texts of one `part` were compiled together."""
+    """A definition's text and which of its statements stand. Texts of one `part` were compiled together.
+
+    In SQL it is the text of one statement, and `kept` says where that stood in its file.
+    """
 
     part: int
     name: str
     text: str
     kept: str
+    language: str = DATALOG
 
 
 @dataclass(frozen=True, slots=True)

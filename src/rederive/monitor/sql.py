@@ -15,6 +15,7 @@ from rederive.errors import EvaluationError, IllTypedRow, Span, SyntaxProblem, U
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Term, Value
 from rederive.lang.sql.changes import Change, ChangeFrom, DataChange, Insert, InsertFrom, Question, data_change, question
+from rederive.lang.sql.definition import Definition
 from rederive.lang.sql.parse import Parsed, parse
 from rederive.lang.sql.statements import definition, dropped
 from rederive.lang.values import column_value, from_python, sort_key
@@ -30,18 +31,22 @@ if TYPE_CHECKING:
 class SqlRun:
     """One text of statements. Between BEGIN and COMMIT, changes wait in `pending` and are seen by the statements after them.
 
-    `before_change` is called once, when the definitions that the text starts with stand.
+    `before_change` is called before the first change of data, if there is one. With `again`, definitions that stood
+    before the text began are passed over.
     """
 
-    def __init__(self, database: Database, before_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, database: Database, before_change: Callable[[], None] = lambda: None, *, again: bool = False) -> None:
         self.database = database
         self.before_change = before_change
+        self.again = again
+        self.stood: frozenset[Definition] = frozenset()
         self.pending: list[Operation] | None = None
 
     def run(self, text: str, name: str = "<text>") -> Iterator[Result]:
         """Run the statements; what each version did. A text that does not parse, or does not end its BEGIN, changes nothing."""
         statements = parse(text, name)
         _check_transactions(statements)
+        self.stood = self.standing(statements) if self.again else frozenset()
         changed = False
         for parsed in statements:
             if not changed and parsed.kind not in ("create", "drop"):
@@ -50,8 +55,10 @@ class SqlRun:
             result = self.statement(parsed)
             if result is not None:
                 yield result
-        if not changed:
-            self.before_change()
+
+    def standing(self, statements: Sequence[Parsed]) -> frozenset[Definition]:
+        """The definitions among these statements that stand already."""
+        return frozenset(d for p in statements if p.kind == "create" and self.database.stands(d := definition(p)))
 
     def define(self, text: str, name: str = "<text>") -> None:
         """The definitions alone; the other statements are checked and not run."""
@@ -87,7 +94,9 @@ class SqlRun:
         if self.pending is not None:
             raise parsed.unsupported("a definition inside a transaction", None, "COMMIT first")
         if kind == "create":
-            return self.database.create(definition(parsed))
+            created = definition(parsed)
+            passed_over = created in self.stood and self.database.stands(created)
+            return self.database.create(created) if not passed_over else None
         view, may_miss = dropped(parsed)
         try:
             return self.database.drop_view(view)
@@ -211,15 +220,6 @@ def answers(database: Database, asked: Question, pending: Sequence[Operation] = 
         scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
         scratch.commit()
     return copies(program, asked.view, {}, scratch)
-
-
-def is_query(text: str) -> bool:
-    """Whether a question is one of SQL.
-
-    >>> is_query("SELECT 1"), is_query('edge("a", y)')
-    (True, False)
-    """
-    return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
 
 
 def asked_rows(database: Database, text: str) -> list[Row]:

@@ -188,7 +188,7 @@ class Jobs:
         return f"SELECT {hint}f.* FROM {rows} f{''.join(joins)}"
 
     def _looked_up(self, alias: str, part: Source) -> str | None:
-        """How rows are looked up in a source: sent to every worker where it is small, else by a hash table if that surely fits."""
+        """How rows are looked up in a source: sent to every worker if it is small, by a hash table if that surely fits."""
         if part.small and not isinstance(part, Distributed):
             return f"BROADCAST({alias})"
         fits = isinstance(part, Distributed) and len(part) <= _HASHED_ROWS * self.parts

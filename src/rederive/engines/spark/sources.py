@@ -95,10 +95,7 @@ class Union:
         parts = [part for part in self.parts if not part.empty] or list(self.parts[:1])
         if len(parts) == 1:
             return parts[0].text()
-        chosen = ", ".join(
-            f"{c} AS {c}" for c in columns(self.types)
-        )  # with names of its own each part stays partitioned as it is
-        return f"({' UNION ALL '.join(f'SELECT {chosen} FROM {part.text()}' for part in parts)})"
+        return f"({' UNION ALL '.join(f'SELECT {listed(self.types)} FROM {part.text()}' for part in parts)})"
 
 
 @dataclass(frozen=True, slots=True)
