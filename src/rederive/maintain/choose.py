@@ -49,10 +49,12 @@ def plan(
     precision: str = "exact",
     only: Mapping[str, frozenset[Sign]] | None = None,
     unkept: Collection[str] = (),
+    conditions: Mapping[str, str] | None = None,
 ) -> MaintenanceProgram:
     """The sections for the targets and for all that they need, lowest first. A view that nobody needs has none.
 
     `only`: the signs wanted of a target, where not both are. `unkept`: views that strategy auto has no room to keep.
+    `conditions`: the targets that are conditions of active rules, with their precision.
     """
     check_strategy(strategy, precision)
     names = tuple(targets)
@@ -61,14 +63,42 @@ def plan(
         program = unfolded(program, names)
     wanted = needed(program, names)
     signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
-    sections = tuple(
-        _section(component, program, strategy, precision, frozenset().union(*(signs.get(n, BOTH) for n in component.relations)))
-        if strategy != AUTO or not set(unkept).intersection(component.relations)
-        else replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
-        for component in components(program)
-        if wanted.intersection(component.relations)
-    )
-    return MaintenanceProgram(program, sections, tuple(State(name) for name in program.bases))
+    found = [component for component in components(program) if wanted.intersection(component.relations)]
+    differenced = _differenced(program, names, conditions or {}, found) if strategy == AUTO else {}
+
+    def section(component: Component) -> Section:
+        asked = frozenset[Sign]().union(*(signs.get(name, BOTH) for name in component.relations))
+        if strategy == AUTO and set(unkept).intersection(component.relations):
+            return replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
+        if component.relations in differenced:
+            way, whole = differenced[component.relations]
+            return _section(component, program, Strategy.DIFFERENCING.value, way, BOTH if whole else asked)
+        return _section(component, program, strategy, precision, asked)
+
+    return MaintenanceProgram(program, tuple(map(section, found)), tuple(State(name) for name in program.bases))
+
+
+def _differenced(
+    program: Program, names: Collection[str], conditions: Mapping[str, str], found: Collection[Component]
+) -> dict[tuple[str, ...], tuple[str, bool]]:
+    """The components that only conditions of active rules need, where partial differencing fits: their precision, and whether
+    both signs are needed whatever is asked for.
+
+    Recursion and aggregates are kept, as strategy auto keeps them: what they read must be exact, and have both signs.
+    """
+    others = needed(program, [name for name in names if name not in conditions])
+    kept = [c for c in found if c.recursive or any(isinstance(d, Aggregate) for d in c.definitions)]
+    strict = [name for name in names if conditions.get(name) != NERVOUS]
+    below = needed(program, [name for component in kept for name in component.relations])
+    exact = needed(program, strict) | below
+    return {
+        component.relations: (
+            "exact" if exact.intersection(component.relations) else NERVOUS,
+            bool(below.intersection(component.relations)),
+        )
+        for component in found
+        if component not in kept and not others.intersection(component.relations)
+    }
 
 
 def _section(component: Component, program: Program, strategy: str, precision: str, signs: frozenset[Sign]) -> Section:
