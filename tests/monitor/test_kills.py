@@ -27,8 +27,8 @@ SETTLES = ("journal.settle:begun", "journal.settle:written", "journal.settle:aft
 
 
 def test_every_point_is_tried() -> None:
-    """Those of the lake and of streams are tried there."""
-    assert {point for point in POINTS if not point.startswith(("lake.", "stream:"))} == {*COMMITS, *STARTS, *SETTLES}
+    """Those of the lake, of streams and of webhooks are tried there."""
+    assert {point for point in POINTS if not point.startswith(("lake.", "stream:", "webhook:"))} == {*COMMITS, *STARTS, *SETTLES}
 
 
 class Client:

@@ -9,7 +9,8 @@ from typing import assert_never
 from rederive.analysis.graph import Component, components, needed
 from rederive.analysis.polarity import BOTH, Sign, wanted_signs
 from rederive.errors import StrategyError, UnknownOption
-from rederive.ir.rules import Aggregate, Program, Variant
+from rederive.ir.rules import Aggregate, Program, Rule, Variant
+from rederive.ir.terms import Variable
 from rederive.maintain.aggregates import by_group
 from rederive.maintain.counting import counting
 from rederive.maintain.differencing import differencing
@@ -27,6 +28,7 @@ NERVOUS = "nervous"
 STRATEGIES = (AUTO, *(strategy.value for strategy in Strategy))
 PRECISIONS = ("exact", NERVOUS)
 NO_ROOM = "the view does not fit the memory it may take, so it is derived on demand"
+NOTHING_BOUND = "whether any row is left is told by counting them"
 _VARIANTS = {Sign.PLUS: Variant.INS, Sign.MINUS: Variant.DEL}
 
 
@@ -71,11 +73,19 @@ def plan(
         if strategy == AUTO and set(unkept).intersection(component.relations):
             return replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
         if component.relations in differenced:
+            if _unbound(component):
+                return replace(counting(component), reason=NOTHING_BOUND)
             way, whole = differenced[component.relations]
             return _section(component, program, Strategy.DIFFERENCING.value, way, BOTH if whole else asked)
         return _section(component, program, strategy, precision, asked)
 
     return MaintenanceProgram(program, tuple(map(section, found)), tuple(State(name) for name in program.bases))
+
+
+def _unbound(component: Component) -> bool:
+    """Whether a rule's head binds nothing in its body: to ask if it still holds would be to search all of it."""
+    rules = [d for d in component.definitions if isinstance(d, Rule)]
+    return any(rule.body and not any(isinstance(term, Variable) for term in rule.head.terms) for rule in rules)
 
 
 def _differenced(
@@ -87,8 +97,8 @@ def _differenced(
     Recursion and aggregates are kept, as strategy auto keeps them: what they read must be exact, and have both signs.
     """
     others = needed(program, [name for name in names if name not in conditions])
-    kept = [c for c in found if c.recursive or any(isinstance(d, Aggregate) for d in c.definitions)]
     strict = [name for name in names if conditions.get(name) != NERVOUS]
+    kept = [component for component in found if not _fits(component) or _unbound(component)]
     below = needed(program, [name for component in kept for name in component.relations])
     exact = needed(program, strict) | below
     return {
@@ -97,8 +107,13 @@ def _differenced(
             bool(below.intersection(component.relations)),
         )
         for component in found
-        if component not in kept and not others.intersection(component.relations)
+        if _fits(component) and not others.intersection(component.relations)
     }
+
+
+def _fits(component: Component) -> bool:
+    """Whether partial differencing is for it: no recursion, no aggregate."""
+    return not component.recursive and not any(isinstance(d, Aggregate) for d in component.definitions)
 
 
 def _section(component: Component, program: Program, strategy: str, precision: str, signs: frozenset[Sign]) -> Section:

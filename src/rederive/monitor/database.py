@@ -29,6 +29,7 @@ from rederive.monitor.questions import matching, positions
 from rederive.monitor.rules.base import RuleBase
 from rederive.monitor.rules.course import Course
 from rederive.monitor.rules.face import ActiveDatabase
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sql import SqlRun, asked_rows, is_query
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
@@ -75,8 +76,9 @@ class Database(ActiveDatabase):
         store: Store | None = None,
         *,
         strict: bool = False,
+        webhooks: Webhooks | None = None,
     ) -> None:
-        super().__init__(engine, store)
+        super().__init__(engine, store, webhooks)
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
@@ -95,6 +97,7 @@ class Database(ActiveDatabase):
         self.rule_base = self._recovered_rules(store, self._definitions.rules)
         self.program = self.rule_base.program
         self._install(store.base_rows(self.program))
+        self._send(store)
 
     # Definitions
 
@@ -407,6 +410,8 @@ class Database(ActiveDatabase):
             self.close()  # only opening it again tells if the interrupt came before or after the commit
             raise
         passing("commit:applied")
+        if course.firings:
+            self._send(store)
         self._settle_when_due(store, bulk)
         return result
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import Redefined, SyntaxProblem, UnknownName, Unsupported
+from rederive.errors import DataError, Redefined, SyntaxProblem, UnknownName, Unsupported
 from rederive.ir.rules import Atom, Program, Relation, Rule
 from rederive.ir.terms import Variable
 from rederive.lang.active import ActiveRule, Call, Event, EventKind, Whole, Write
@@ -106,4 +106,7 @@ def write_of(program: Program, rule: ActiveRule) -> DataChange:
         hint = "in an action, this name stands for the rows that the rule fires for; rename the relation"
         raise Redefined(f"there is a relation '{FIRING}'", rule.action.span, hint=hint)
     draft.relations[FIRING] = Relation(FIRING, program.relations[condition_name(rule.name)].columns, span=rule.span)
-    return data_change(rule.action.parsed, draft.program())
+    try:
+        return data_change(rule.action.parsed, draft.program())
+    except DataError as error:
+        raise error.at(error.place or str(rule.action.span)) from None

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.errors import Redefined, StillNeeded, UnknownName
-from rederive.ir.rules import Program, Relation
+from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import Row
 from rederive.lang.active import ActiveRule, Call, Write
 from rederive.lang.sql.changes import DataChange
@@ -58,6 +58,11 @@ class Standing:
         if not isinstance(action, Call) or action.columns is None:
             return tuple(range(len(names)))
         return tuple(names.index(name.text) for name in action.columns)
+
+    @property
+    def recorded(self) -> Relation:
+        """The condition as a record of firings has it: names and types alone."""
+        return Relation(self.condition.name, tuple(Column(column.name, column.type) for column in self.condition.columns))
 
 
 @dataclass(frozen=True, slots=True)

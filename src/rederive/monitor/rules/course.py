@@ -28,8 +28,6 @@ from rederive.monitor.sql import SqlRun
 if TYPE_CHECKING:
     from rederive.monitor.database import Database
 
-MOST_FIRINGS = 1000  # of all rules in one transaction
-
 Net: TypeAlias = Mapping[str, Delta]
 
 
@@ -150,22 +148,22 @@ class Course:
 
     def _acted(self, one: Standing, moved: Moved, net: Net) -> list[Operation]:
         """Do what the rule says; the operations that this adds to the transaction."""
-        if len(self.firings) >= MOST_FIRINGS:
+        if len(self.firings) >= (most := self._database.most_firings):
             hint = "make its condition false for the rows that its action adds, or fire it in another transaction"
-            raise CascadeLimit(one.name, f"the transaction set off more than {MOST_FIRINGS} firings", hint=hint)
+            raise CascadeLimit(one.name, f"the transaction set off more than {most} firings", hint=hint)
         plus, minus = (sorted(rows, key=sort_key) for rows in (moved.plus, moved.minus))
         version = self._database.version + 1
         match one.rule.action:
             case Call(function):
-                self.firings.append(Firing(version, one.name, "call", tuple(plus), tuple(minus), DONE, "", one.condition))
+                self.firings.append(Firing(version, one.name, "call", tuple(plus), tuple(minus), DONE, "", one.recorded))
                 self._call(one, function, plus, minus)
                 return []
             case Webhook(url):
-                waiting = Firing(version, one.name, "webhook", tuple(plus), tuple(minus), WAITING, "", one.condition, url)
+                waiting = Firing(version, one.name, "webhook", tuple(plus), tuple(minus), WAITING, "", one.recorded, url)
                 self._post(waiting)
                 return []
             case Write(parsed):
-                self.firings.append(Firing(version, one.name, "write", tuple(plus), tuple(minus), DONE, "", one.condition))
+                self.firings.append(Firing(version, one.name, "write", tuple(plus), tuple(minus), DONE, "", one.recorded))
                 assert one.write is not None
                 run = SqlRun(self._database, given={FIRING: plus or minus})
                 run.pending = self._pending(net)
@@ -208,9 +206,7 @@ class Course:
         kind = {Call: "call", Webhook: "webhook", Write: "write"}[type(one.rule.action)]
         plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus))
         detail = error.message if isinstance(error, RederiveError) else f"{type(error).__name__}: {error}"
-        self._database.note_failure(
-            Firing(self._database.version + 1, one.name, kind, plus, minus, FAILED, detail, one.condition)
-        )
+        self._database.note_failure(Firing(self._database.version + 1, one.name, kind, plus, minus, FAILED, detail, one.recorded))
         if not isinstance(error, RuleError):
             raise ActionFailed(one.name, f"its action failed: {detail}", hint="the transaction is rolled back") from error
 

@@ -21,20 +21,27 @@ from rederive.monitor.journal_rules import KeptRule
 from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.rules.activity import Activity
 from rederive.monitor.rules.base import Function, RuleBase, Standing, check_functions
+from rederive.monitor.rules.courier import Courier
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.store import Store
 
+NOWHERE = Webhooks("", ())
 REMEMBERED = 1000  # firings of a database in memory
 
 _F = TypeVar("_F", bound=Function)
 
 
 class ActiveDatabase(Lifecycle):
-    """The rules of a database."""
+    """The rules of a database. `most_firings`: how many one transaction may set off before it is rolled back."""
 
-    def __init__(self, engine: Engine, store: Store | None) -> None:
+    most_firings = 100
+
+    def __init__(self, engine: Engine, store: Store | None, webhooks: Webhooks | None = None) -> None:
         super().__init__(engine, store)
         self.functions: dict[str, Function] = {}
         self.rule_base = RuleBase()
+        self.webhooks = webhooks
+        self._courier: Courier | None = None
         self._fired: deque[Firing] = deque(maxlen=REMEMBERED)
         self._acting: str | None = None
 
@@ -172,8 +179,10 @@ class ActiveDatabase(Lifecycle):
         """What only the running process can tell of rules that are new."""
         for one in added:
             check_functions([one], self.functions)
-            if isinstance(one.rule.action, Webhook) and self._store is None:
-                raise NoStore("a webhook")
+            if isinstance(action := one.rule.action, Webhook):
+                if self._store is None:
+                    raise NoStore("a webhook")
+                (self.webhooks or NOWHERE).check(action.url, action.span)
 
     # What fired
 
@@ -191,6 +200,23 @@ class ActiveDatabase(Lifecycle):
             self._store.journal.note(firing)
         else:
             self._fired.append(firing)
+
+    # Webhooks
+
+    def _send(self, store: Store) -> None:
+        """Have what is in the outbox sent, if the database may send at all."""
+        if self.webhooks is None or not store.journal.undelivered:
+            return
+        if self._courier is None:
+            self._courier = Courier(store.journal.folder, self.webhooks)
+        self._courier.wake()
+
+    def close(self) -> None:
+        """Let go of the store, if there is one. What is not delivered yet stays in it, and is sent when it is opened again."""
+        if self._courier is not None:
+            self._courier.close()
+            self._courier = None
+        super().close()
 
     # Transactions
 
