@@ -62,6 +62,9 @@ def check(program: Program) -> None:
 def explain(
     program: Program,
     view: Annotated[str | None, typer.Option("--view", help="Only this view and what it needs.", show_default=False)] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="Only the condition of this active rule.", show_default=False)
+    ] = None,
     strategy: StrategyOption = AUTO,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
     facts: Facts = None,
@@ -73,7 +76,7 @@ def explain(
 
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
-    commands.explain_program(program, view, strategy, form, commands.Sources(facts, tuple(base or ())))
+    commands.explain_program(program, view, rule, strategy, form, commands.Sources(facts, tuple(base or ())))
 
 
 @app.command()

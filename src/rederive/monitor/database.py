@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
@@ -316,11 +318,16 @@ class Database(ActiveDatabase):
     def explain_rule(self, name: str, form: str = "text") -> str:
         """How the condition of an active rule is monitored: its partial differentials and its dependency network."""
         one = self.rule_base.named(name)
-        return self._explained({one.condition.name: one.monitored}, form)
+        wanted = self._counted() | {one.condition.name: one.monitored}
+        return self._explained(wanted, form, one.condition.name)
 
-    def _explained(self, wanted: Mapping[str, frozenset[Sign]], form: str) -> str:
+    def _explained(self, wanted: Mapping[str, frozenset[Sign]], form: str, only: str | None = None) -> str:
         conditions = self.rule_base.precisions
         maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, conditions)
+        if only is not None:
+            read = needed(maintenance.program, [only])
+            sections = tuple(s for s in maintenance.sections if read.intersection(s.component.relations))
+            maintenance = replace(maintenance, sections=sections)
         estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
         return explain(maintenance, form, estimates)
 

@@ -32,9 +32,14 @@ _F = TypeVar("_F", bound=Function)
 
 
 class ActiveDatabase(Lifecycle):
-    """The rules of a database. `most_firings`: how many one transaction may set off before it is rolled back."""
+    """The rules of a database.
+
+    `most_firings`: how many one transaction may set off before it is rolled back. `checks_actions`: whether functions must be
+    registered, and addresses allowed, when a rule is defined; where rules are only looked at, they need not be.
+    """
 
     most_firings = 100
+    checks_actions = True
 
     def __init__(self, engine: Engine, store: Store | None, webhooks: Webhooks | None = None) -> None:
         super().__init__(engine, store)
@@ -177,7 +182,7 @@ class ActiveDatabase(Lifecycle):
 
     def _check_rules(self, added: Iterator[Standing]) -> None:
         """What only the running process can tell of rules that are new."""
-        for one in added:
+        for one in added if self.checks_actions else ():
             check_functions([one], self.functions)
             if isinstance(action := one.rule.action, Webhook):
                 if self._store is None:

@@ -33,8 +33,8 @@ class Webhooks:
     """Where webhooks may go, and the secret that signs them.
 
     `hosts`: names, with a port where it is not the usual one. `private`: whether addresses of this machine and of private
-    networks are allowed, and `http` with them. In seconds: `timeout` of one attempt; `first`, the wait after a first failure, which
-    doubles up to `longest`.
+    networks are allowed, and `http` with them. In seconds: `timeout` of one attempt; `first`, the wait after a failure,
+    which doubles up to `longest`.
 
     >>> allowed = Webhooks("secret", ("hooks.example.com", "localhost:8080"))
     >>> allowed.refusal("https://hooks.example.com/orders") is None
