@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from statistics import median
 
@@ -84,7 +85,7 @@ def graph(seed: int) -> list[tuple[int, int]]:
     """
     random = Random(seed)
     layers = [[layer * WIDTH + i for i in range(WIDTH)] for layer in range(LAYERS)]
-    return [(x, y) for upper, lower in zip(layers, layers[1:], strict=False) for x in upper for y in random.sample(lower, 3)]
+    return [(x, y) for upper, lower in pairwise(layers) for x in upper for y in random.sample(lower, 3)]
 
 
 def constrained(views: int, edges: Sequence[tuple[int, int]]) -> rederive.Database:

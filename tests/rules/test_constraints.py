@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.errors import ProgramError, Violated
+from rederive.errors import ProgramError, StrategyError, Violated
 
 ACCOUNTS = """
 .decl account(id: symbol, balance: number) key(id)
@@ -80,6 +80,32 @@ def test_a_rule_may_mend_what_a_constraint_would_reject() -> None:
     )
     put(db, ada=-5)
     assert db.rows("account") == [("ada", 0)]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "filtration", "differencing", "on_demand", "counting"])
+def test_where_only_rows_that_leave_are_told(strategy: str) -> None:
+    db = rederive.open(strategy=strategy, only="minus")
+    db.define(f"{ACCOUNTS} .constraint overdrawn")
+    with pytest.raises(Violated):
+        put(db, ada=-1)
+    assert put(db, ada=1).changes == {}
+
+
+def test_a_nervous_database_cannot_reject() -> None:
+    db = rederive.open(strategy="differencing", precision="nervous")
+    with pytest.raises(StrategyError, match="the constraint 'overdrawn' rejects, and this database is nervous"):
+        db.define(f"{ACCOUNTS} .constraint overdrawn")
+    db.define(ACCOUNTS)
+    with pytest.raises(StrategyError, match="the rule 'r' is strict"):
+        db.rule("overdrawn", name="r")(print)
+    db.rule("overdrawn", name="r", precision="nervous")(print)
+
+
+def test_the_place_of_the_statement_is_told() -> None:
+    db = rederive.open()
+    db.define(f"{ACCOUNTS} .constraint overdrawn")
+    with pytest.raises(Violated, match="<text>:1:1: error"):
+        db.sql("INSERT INTO account VALUES ('ada', -1)")
 
 
 @pytest.mark.parametrize(

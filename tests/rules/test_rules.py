@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import rederive
 from rederive.errors import (
@@ -20,6 +23,8 @@ from rederive.errors import (
     UnknownFunction,
     UnknownName,
 )
+from rederive.lang.sql.active import rule_statement
+from rederive.lang.sql.parse import parse
 
 PROGRAM = """
 .decl stock(item: symbol, n: number) key(item)
@@ -474,3 +479,29 @@ def test_webhooks_need_a_store() -> None:
     db, _ = opened()
     with pytest.raises(NoStore):
         db.sql("CREATE RULE r WHEN TABLE low DO WEBHOOK 'https://example.com/'")
+
+
+# Fuzz
+
+WORDS = """CREATE OR REPLACE RULE ALTER DROP r ON INSERT DELETE UPDATE OF stock WHEN TABLE low SELECT item FROM DO CALL one ( ) ,
+           WEBHOOK 'u' INTO VALUES firing STRICT NERVOUS IMMEDIATE DEFERRED PLUS MINUS BOTH PRIORITY 1 1e5 - RECURSIVE ACTIVATE
+           FOR IF EXISTS CONSTRAINT VIEW REJECT AS ; `q` NULL""".split()
+STARTS = ("CREATE RULE r", "ALTER RULE r", "CREATE CONSTRAINT", "CREATE RULE r WHEN TABLE low DO", "DROP RULE")
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
+@given(start=st.sampled_from(STARTS), words=st.lists(st.sampled_from(WORDS), max_size=12))
+def test_any_words_are_a_rule_or_are_refused(start: str, words: list[str]) -> None:
+    db, _ = FUZZED
+    text = f"{start} {' '.join(words)}"
+    try:
+        for parsed in parse(text):
+            if parsed.kind == "rule":
+                rule_statement(parsed)
+    except RederiveError:
+        return
+    with suppress(RederiveError):
+        db.sql(text)
+
+
+FUZZED = opened()

@@ -14,7 +14,7 @@ from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.faults import passing
-from rederive.ir.rules import Program
+from rederive.ir.rules import Mode, Program
 from rederive.ir.terms import Row, Value
 from rederive.lang.sql.statements import Definition
 from rederive.lang.values import sort_key
@@ -28,7 +28,7 @@ from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Firing
 from rederive.monitor.questions import matching, positions
-from rederive.monitor.rules.base import RuleBase
+from rederive.monitor.rules.base import RuleBase, check_precision
 from rederive.monitor.rules.course import Course
 from rederive.monitor.rules.face import ActiveDatabase
 from rederive.monitor.rules.webhook import Webhooks
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rederive.pipeline.ingest import Ingestion
     from rederive.pipeline.streams import Source
 
+CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
 SETTLED_AFTER = 100  # versions that wait in the journal
 
 
@@ -199,6 +200,7 @@ class Database(ActiveDatabase):
         before, version, rules = self.program, self.version, self.rule_base
         after = rules.again(step.after.program, step.after.rules)
         self._check_rules(one for one in after.standing if one.name not in rules.activity)
+        check_precision(after, self.precision)
         self._check_ruled(step.after.program)
         self._check_strict(step.after.program)
         net = net_of(self.engine, before, step)
@@ -223,6 +225,7 @@ class Database(ActiveDatabase):
         return result
 
     def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
+        check_precision(rules, self.precision)
         before = self.program, self.rule_base
         self.program, self.rule_base = rules.program, rules
         try:
@@ -290,6 +293,8 @@ class Database(ActiveDatabase):
         for subscription in self._subscribers.subscriptions:
             if subscription.view in self.program.views and not self._asked_apart(subscription):
                 wanted[subscription.view] = wanted.get(subscription.view, frozenset()) | subscription.signs
+        for constraint in self.program.constraints:
+            wanted[constraint.view] |= CONSTRAINED[constraint.mode]
         return wanted
 
     def _asked_apart(self, subscription: Subscription) -> bool:

@@ -11,7 +11,16 @@ from rederive.engines.base import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.expressions import row_function
 from rederive.engines.resident.functors import FunctorError
-from rederive.errors import EvaluationError, IllTypedRow, Span, SyntaxProblem, UnknownRelation, Unsupported
+from rederive.errors import (
+    EvaluationError,
+    IllTypedRow,
+    RuleError,
+    Span,
+    SyntaxProblem,
+    UnknownRelation,
+    Unsupported,
+    Violated,
+)
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Term, Value
 from rederive.lang.sql.active import rule_statement
@@ -110,8 +119,8 @@ class SqlRun:
     def committed(self, operations: Sequence[Operation], span: Span, course: Course | None = None) -> Result:
         try:
             return self.database.commit(operations, course=course)
-        except (EvaluationError, IllTypedRow) as error:
-            raise error.at(error.place or str(span)) from None
+        except (EvaluationError, IllTypedRow, RuleError, Violated) as error:
+            raise error.at(error.place or str(span)) from error.__cause__
 
     # Changes of data
 

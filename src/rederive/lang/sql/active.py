@@ -46,7 +46,7 @@ _WORDS: dict[str, dict[str, Any]] = {
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
 _VALUES: dict[TokenType, Callable[[str], str | int | float | bool | None]] = {
     TokenType.STRING: str,
-    TokenType.NUMBER: lambda text: float(text) if "." in text else int(text),
+    TokenType.NUMBER: lambda text: int(text) if text.isdigit() else float(text),
     TokenType.TRUE: lambda _: True,
     TokenType.FALSE: lambda _: False,
     TokenType.NULL: lambda _: None,
@@ -267,7 +267,10 @@ def _values(words: _Words) -> tuple[str | int | float | bool | None, ...]:
         if words.at >= len(words.tokens) or words.tokens[words.at].token_type not in _VALUES:
             raise SyntaxProblem("not SQL: a value is expected", words.span(), hint="strings, numbers, TRUE, FALSE and NULL")
         token = words.tokens[words.at]
-        value = _VALUES[token.token_type](token.text)
+        try:
+            value = _VALUES[token.token_type](token.text)
+        except ValueError:
+            raise SyntaxProblem("not SQL: a number is expected", words.span()) from None
         found.append(-value if negative and isinstance(value, int | float) else value)
         words.at += 1
     words.take(")")

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
-from rederive.errors import Redefined, StillNeeded, UnknownName
-from rederive.ir.rules import Column, Program, Relation
+from rederive.errors import Redefined, StillNeeded, StrategyError, UnknownName
+from rederive.ir.rules import Column, Mode, Program, Relation
 from rederive.ir.terms import Row
 from rederive.lang.active import ActiveRule, Call, Write
 from rederive.lang.sql.changes import DataChange
@@ -158,6 +158,14 @@ def check_functions(rules: Iterable[Standing], known: Collection[str]) -> None:
         action = one.rule.action
         if isinstance(action, Call) and action.function not in known:
             raise UnknownName("function", action.function, known, action.span)
+
+
+def check_precision(rules: RuleBase, precision: str) -> None:
+    """Refuse what a database that is nervous throughout cannot tell: a change from false to true."""
+    strict = [f"the rule '{one.name}' is strict" for one in rules.standing if one.rule.strict]
+    strict += [f"the constraint '{c.view}' rejects" for c in rules.program.constraints if c.mode is Mode.REJECT]
+    if precision == NERVOUS and strict:
+        raise StrategyError(f"{strict[0]}, and this database is nervous", hint="open it with precision 'exact'")
 
 
 def projected(standing: Standing, rows: Iterable[Row]) -> list[Row]:
