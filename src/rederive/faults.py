@@ -31,6 +31,7 @@ POINTS: Final = (
     "lake.settle:table",  # one more table of the lake has the version, the others may not
     "lake.settle:tables",  # all of them have it, and nobody wrote it down
     "lake.settle:after",
+    "webhook:sent",  # the receiver has it, and the outbox does not know
     "stream:batch",  # a micro-batch is read, and nothing of it is committed
     "stream:committed",  # its version stands, what could not be read is not in quarantine yet
     "stream:quarantined",  # and it is, but the stream does not know that the batch is done

@@ -45,6 +45,7 @@ from rederive.selfmaint.strategy import advise, show
 
 def check(paths: Sequence[Path]) -> None:
     db = rederive.open()
+    db.checks_actions = False  # functions and addresses are those of the process that will run the program
     define(db, paths)
     program = db.program
     declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
@@ -57,15 +58,20 @@ def check(paths: Sequence[Path]) -> None:
     for level in sorted(set(levels.values())):
         lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
     lines += ["monitored", *(f"  {name}" for name in program.monitored)]
+    lines += ["constraints", *(f"  {one.view} ({one.mode.value})" for one in program.constraints)] if program.constraints else []
+    lines += ["rules, in the order in which they fire", *(f"  {one.name}" for one in db.rules)] if db.rules else []
     print("\n".join(lines))
 
 
-def explain_program(paths: Sequence[Path], view: str | None, strategy: str, form: str, sources: Sources) -> None:
+def explain_program(
+    paths: Sequence[Path], view: str | None, rule: str | None, strategy: str, form: str, sources: Sources
+) -> None:
     db = rederive.open(strategy=strategy)
+    db.checks_actions = False
     define(db, paths)
     if rows := initial_rows(db.program, sources):
         db.load_typed(rows)
-    print(db.explain(view, form))
+    print(db.explain_rule(rule, form) if rule is not None else db.explain(view, form))
 
 
 def advise_program(path: Path, view: str | None, form: str) -> None:
@@ -194,6 +200,7 @@ def _written(db: Database, result: rederive.Result, output: IO[bytes]) -> dict[s
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
     cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
+    cost |= {"fired": dict(Counter(firing.rule for firing in result.firings))} if db.rules else {}
     return cost | {"engine": result.engine, "why": result.why}
 
 

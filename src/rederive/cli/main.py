@@ -67,6 +67,9 @@ def check(program: Programs) -> None:
 def explain(
     program: Programs,
     view: Annotated[str | None, typer.Option("--view", help="Only this view and what it needs.", show_default=False)] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="Only the condition of this active rule.", show_default=False)
+    ] = None,
     strategy: StrategyOption = AUTO,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
     facts: Facts = None,
@@ -78,7 +81,7 @@ def explain(
 
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
-    commands.explain_program(program, view, strategy, form, Sources(facts, tuple(base or ())))
+    commands.explain_program(program, view, rule, strategy, form, Sources(facts, tuple(base or ())))
 
 
 @app.command()

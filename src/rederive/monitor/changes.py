@@ -11,6 +11,7 @@ from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import Question, Rows, ViewDelta
 from rederive.ir.terms import Row, Value
 from rederive.lang.values import sort_key
+from rederive.monitor.entries import Firing
 
 
 class Change:
@@ -131,6 +132,7 @@ class Result:
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
     `estimated` and `anew`: with strategy auto, the tuples it expected to touch, and the views it evaluated from scratch instead.
     `why`: the reason for which this engine ran. `repeated`: the transaction's key was known, and this is what it did then.
+    `firings`: the active rules that fired, in their order.
     """
 
     version: int
@@ -146,3 +148,4 @@ class Result:
     anew: int
     repeated: bool = False
     why: str = ""
+    firings: tuple[Firing, ...] = ()

@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.faults import passing
-from rederive.ir.rules import Program
+from rederive.ir.rules import Mode, Program
 from rederive.ir.terms import Row, Value
 from rederive.lang.project import is_query
 from rederive.lang.sql.definition import Definition
@@ -22,13 +23,17 @@ from rederive.maintain.aggregates import WHOLE, not_incremental
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
-from rederive.monitor.bags import bag_tables, copies, numbered, on_copies, told
+from rederive.monitor.bags import copies, numbered, told
 from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.encoding import digest
-from rederive.monitor.lifecycle import Lifecycle
+from rederive.monitor.entries import Firing
 from rederive.monitor.questions import matching, positions
 from rederive.monitor.recount import newly_counted, recounted
+from rederive.monitor.rules.base import RuleBase, check_precision
+from rederive.monitor.rules.course import Course
+from rederive.monitor.rules.face import ActiveDatabase
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
@@ -39,10 +44,11 @@ if TYPE_CHECKING:
     from rederive.pipeline.ingest import Ingestion
     from rederive.pipeline.streams import Source
 
+CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
 SETTLED_AFTER = 100  # versions that wait in the journal
 
 
-class Database(Lifecycle):
+class Database(ActiveDatabase):
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
     >>> import rederive
@@ -74,8 +80,9 @@ class Database(Lifecycle):
         store: Store | None = None,
         *,
         strict: bool = False,
+        webhooks: Webhooks | None = None,
     ) -> None:
-        super().__init__(engine, store)
+        super().__init__(engine, store, webhooks)
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
@@ -85,18 +92,23 @@ class Database(Lifecycle):
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
-        self._bags: frozenset[str] = frozenset()
         if store is not None:
             self._recover(store)
 
     def _recover(self, store: Store) -> None:
         """Go on where the store's last version left off; views are evaluated over its base rows."""
         self._definitions, self.version = store.definitions(), store.journal.version
-        self.program = self._definitions.program
-        self._bags = bag_tables(self.program)
+        self.rule_base = self._recovered_rules(store, self._definitions.rules)
+        self.program = self.rule_base.program
         self._install(store.base_rows(self.program))
+        self._send(store)
 
     # Definitions
+
+    @property
+    def definitions(self) -> Definitions:
+        """The program that stands, without what rules add to it."""
+        return self._definitions
 
     def define(self, text: str, name: str = "<text>") -> Result | None:
         """Add relations and rules, in Datalog. Views are evaluated over the rows there; a refused text changes nothing.
@@ -189,7 +201,11 @@ class Database(Lifecycle):
     def _redefine(self, step: Step) -> Result | None:
         """Install a program and keep it, or leave everything as it was."""
         started = time.perf_counter()
-        before, version = self.program, self.version
+        self._check_idle("a definition")
+        before, version, rules = self.program, self.version, self.rule_base
+        after = rules.again(step.after.program, step.after.rules)
+        self._check_rules(one for one in after.standing if one.name not in rules.activity)
+        check_precision(after, self.precision)
         self._check_ruled(step.after.program)
         self._check_strict(step.after.program)
         net = net_of(self.engine, before, step)
@@ -204,17 +220,29 @@ class Database(Lifecycle):
             if self._store is not None:
                 self._store.redefine(before, step, net, result, self.signs)
 
-        self.program = step.after.program
+        self.program, self.rule_base = after.program, after
         try:
             self._install_and_write(step.facts, write, announce=step.always or version > 0)
         except BaseException:
-            self.program, self.version = before, version
+            self.program, self.version, self.rule_base = before, version, rules
             raise
         self._definitions = step.after
-        self._bags = bag_tables(self.program)
         if result is not None:
             self.announce(result)
         return result
+
+    def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
+        check_precision(rules, self.precision)
+        before = self.program, self.rule_base
+        self.program, self.rule_base = rules.program, rules
+        try:
+            self._install_and_write({}, lambda _: keep())
+        except BaseException:
+            self.program, self.rule_base = before
+            raise
+
+    def _drop_stated(self, name: str) -> None:
+        self._redefine(self._definitions.drop_rule(name))
 
     def _check_ruled(self, program: Program) -> None:
         for base in (name for name in self.program.bases if name in program.views):
@@ -263,7 +291,8 @@ class Database(Lifecycle):
     def _counted(self) -> dict[str, frozenset[Sign]]:
         """What the engine must report: a bag is told by the change of its counts, of which both sides are needed."""
         wanted = self._wanted()
-        return {self.program.counted(n): s if self.program.counted(n) == n else BOTH for n, s in wanted.items()}
+        views = {self.program.counted(n): s if self.program.counted(n) == n else BOTH for n, s in wanted.items()}
+        return views | self.rule_base.wanted
 
     def _wanted(self) -> dict[str, frozenset[Sign]]:
         """The signs wanted of each view that is followed as a whole."""
@@ -271,6 +300,8 @@ class Database(Lifecycle):
         for subscription in self._subscribers.subscriptions:
             if subscription.view in self.program.views and not self._asked_apart(subscription):
                 wanted[subscription.view] = wanted.get(subscription.view, frozenset()) | subscription.signs
+        for constraint in self.program.constraints:
+            wanted[constraint.view] |= CONSTRAINED[constraint.mode]
         return wanted
 
     def _asked_apart(self, subscription: Subscription) -> bool:
@@ -287,14 +318,28 @@ class Database(Lifecycle):
     def maintenance(self) -> MaintenanceProgram:
         """The maintenance program that serves the monitored views."""
         wanted = self._counted()
-        return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
+        return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, self.rule_base.precisions)
 
     def explain(self, view: str | None = None, form: str = "text") -> str:
         """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by."""
         if view is not None:
             check_view(self.program, view)
         wanted = {self.program.counted(view): self.signs} if view is not None else self._counted()
-        maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
+        return self._explained(wanted, form)
+
+    def explain_rule(self, name: str, form: str = "text") -> str:
+        """How the condition of an active rule is monitored: its partial differentials and its dependency network."""
+        one = self.rule_base.named(name)
+        wanted = self._counted() | {one.condition.name: one.monitored}
+        return self._explained(wanted, form, one.condition.name)
+
+    def _explained(self, wanted: Mapping[str, frozenset[Sign]], form: str, only: str | None = None) -> str:
+        conditions = self.rule_base.precisions
+        maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, conditions)
+        if only is not None:
+            read = needed(maintenance.program, [only])
+            sections = tuple(s for s in maintenance.sections if read.intersection(s.component.relations))
+            maintenance = replace(maintenance, sections=sections)
         estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
         return explain(maintenance, form, estimates)
 
@@ -338,35 +383,42 @@ class Database(Lifecycle):
 
         return ingest(self, source, **options)
 
-    def commit(self, operations: Sequence[Operation], key: str | None = None) -> Result:
+    def begin(self, key: str | None = None) -> Course:
+        """A transaction in progress, which rules may add to. Its key tells whether all of it has happened already."""
+        self._check_open()
+        self._check_idle("a transaction")
+        store = self._store
+        return Course(self, replayed=key is not None and store is not None and store.journal.by_key(key) is not None)
+
+    def commit(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations as one version, then tell the subscribers."""
-        result = self.write(operations, key)
+        result = self.write(operations, key, course)
         self.announce(result)
         return result
 
-    def write(self, operations: Sequence[Operation], key: str | None = None) -> Result:
-        """Apply the operations as one version, as a whole or, where it fails, not at all."""
+    def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
+        """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
         started = time.perf_counter()
+        course = course or self.begin(key)
+        if operations:
+            course.statement(operations)
         if self._store is not None or key is not None:
-            return self._apply_durably(self._durable("an idempotency key"), operations, key, started)
-        propagation = self.engine.propagate(self.engine.net(self._on_copies(operations)))
+            return self._apply_durably(self._durable("an idempotency key"), course, key, started)
+        _, propagation = course.settled()
         self.engine.commit()
-        return self._version(propagation, started)
+        self._fired.extend(course.firings)
+        return self._version(propagation, started, course.firings)
 
-    def _on_copies(self, operations: Sequence[Operation]) -> Sequence[Operation]:
-        bags = any(operation.relation in self._bags for operation in operations)
-        return on_copies(self.program, operations, self.engine) if bags else operations
-
-    def _apply_durably(self, store: Store, operations: Sequence[Operation], key: str | None, started: float) -> Result:
+    def _apply_durably(self, store: Store, course: Course, key: str | None, started: float) -> Result:
         """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""
-        if key is not None and (known := store.repeated(key, operations)) is not None:
+        if key is not None and (known := store.repeated(key, course.given)) is not None:
             return known
-        net, version = self.engine.net(self._on_copies(operations)), self.version
-        propagation = self.engine.propagate(net)
+        version = self.version
+        net, propagation = course.settled()
         try:
             passing("commit:propagated")
-            result = self._version(propagation, started)
-            used_for = digest(operations) if key is not None else None
+            result = self._version(propagation, started, course.firings)
+            used_for = digest(course.given) if key is not None else None
             bulk = store.append(self.program, net, result, self.signs, key, used_for)
             self.engine.commit()
         except Exception:
@@ -377,6 +429,8 @@ class Database(Lifecycle):
             self.close()  # only opening it again tells if the interrupt came before or after the commit
             raise
         passing("commit:applied")
+        if course.firings:
+            self._send(store)
         self._settle_when_due(store, bulk)
         return result
 
@@ -408,16 +462,18 @@ class Database(Lifecycle):
         counted = ((name, self.program.counted(name)) for name in self.program.monitored)
         return {name: partial(self.engine.extent, source) for name, source in counted if source in kept}
 
-    def _version(self, p: Propagation, started: float) -> Result:
+    def _version(self, p: Propagation, started: float, firings: Sequence[Firing] = ()) -> Result:
         self.version += 1
         wanted = self._wanted() if p.views else {}
-        deltas = {told(name): of_bag(delta) if told(name) != name else delta for name, delta in p.views.items()}
+        views = {name: delta for name, delta in p.views.items() if name not in self.rule_base.wanted}
+        deltas = {told(name): of_bag(delta) if told(name) != name else delta for name, delta in views.items()}
         changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in deltas.items()}
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
         ran = (self.engine.name, self.strategy, time.perf_counter() - started)
         costs = (p.touched, p.derived, p.skipped)
-        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why)
+        fired = tuple(firings)
+        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why, firings=fired)
 
     def announce(self, result: Result) -> None:
         """Tell the subscribers of a version; a repetition has been told already."""

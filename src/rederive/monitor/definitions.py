@@ -11,13 +11,17 @@ from itertools import chain, groupby
 from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
 from rederive.ir.rules import Fact, Program
 from rederive.ir.terms import Row
+from rederive.lang.active import ActiveRule
 from rederive.lang.datalog import extended, parse_statements
+from rederive.lang.directives import active_rule
 from rederive.lang.edit import (
     Statements,
     not_in,
     parse_rules,
+    rule_directives,
     with_rules,
     without_definition,
+    without_directive,
     without_facts,
     without_rules,
     without_view,
@@ -115,6 +119,15 @@ class Definitions:
         check_view(self.program, view)
         sql = any(isinstance(statement, Definition) and statement.name == view for statement in self.statements)
         return self._to((without_sql_view if sql else without_view)(self.statements, view))
+
+    def drop_rule(self, name: str) -> Step:
+        """To the same without an active rule that a text states."""
+        return self._to(without_directive(self.statements, name), always=False)
+
+    @property
+    def rules(self) -> list[ActiveRule]:
+        """The active rules that the texts state."""
+        return [active_rule(directive) for directive in rule_directives(self.statements)]
 
     def create(self, added: Definition) -> Step | None:
         """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""

@@ -27,9 +27,31 @@ class Changed:
     counts: tuple[Sequence[int], Sequence[int]] | None = None
 
 
+DONE, WAITING, DELIVERED, FAILED = "done", "waiting", "delivered", "failed"  # what becomes of a firing
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """An active rule that fired: for which rows of its condition, and what became of it.
+
+    `outcome`: done; of a webhook waiting, delivered; failed, when `version` is the one that the failed transaction was for.
+    `detail`: the last error. `relation`: the condition. `address`: where a webhook goes.
+    """
+
+    version: int
+    rule: str
+    action: str
+    plus: tuple[Row, ...]
+    minus: tuple[Row, ...]
+    outcome: str
+    detail: str = ""
+    relation: Relation = field(default_factory=lambda: Relation("", ()), repr=False, compare=False)
+    address: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version: `base` are its net base changes, `views` those of the monitored views.
+    """One version: `base` are its net base changes, `views` those of the monitored views, `firings` the rules that fired in it.
 
     `key` and `digest`: the idempotency key and what it was used for. `staged`: where the changes of a bulk version are.
     """
@@ -42,6 +64,7 @@ class Entry:
     key: str | None = None
     digest: str | None = None
     staged: str | None = None
+    firings: tuple[Firing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

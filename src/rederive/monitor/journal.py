@@ -23,10 +23,10 @@ from rederive.ir.rules import Relation
 from rederive.monitor.encoding import columns_text, counts_text, row_text, rows_text
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal_file import Lock, connect, create, guarded
-from rederive.monitor.journal_reader import JournalReader
+from rederive.monitor.journal_rules import RuleJournal
 
 
-class Journal(JournalReader):
+class Journal(RuleJournal):
     """The journal of one store, for its one writer.
 
     >>> from tempfile import TemporaryDirectory
@@ -45,6 +45,7 @@ class Journal(JournalReader):
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Lock, retention: int | None) -> None:
         super().__init__(folder, connection)
+        self._make_rule_tables()
         self.retention = retention
         self._lock = lock
         self._ids = self._known_ids()
@@ -172,6 +173,8 @@ class Journal(JournalReader):
         if self.lake is None:
             for changed in entry.base:
                 self._move(self._id(changed.relation), changed)
+        for firing in entry.firings:
+            self._write_firing(firing)
 
     def _write_change(self, version: int, kind: str, changed: Changed) -> None:
         sides = (rows_text(changed.plus), rows_text(changed.minus), counts_text(changed.counts))
@@ -213,3 +216,4 @@ class Journal(JournalReader):
             horizon = min(self.version - self.retention, self.settled)
             self._connection.execute("DELETE FROM change WHERE version <= ?", (horizon,))
             self._connection.execute("DELETE FROM version WHERE number <= ?", (horizon,))
+            self._trim_firings(horizon)

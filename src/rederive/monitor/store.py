@@ -94,10 +94,11 @@ class Store:
         if self.lake is not None and self.lake.bulky(net, result.changes):
             recorded = {view: change.only(signs) for view, change in result.changes.items() if view in program.monitored}
             staged = self.lake.stage(program, result.version, net, recorded)
-            self.journal.append_bulk(Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged))
+            entry = Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged, result.firings)
+            self.journal.append_bulk(entry)
             return True
         entry = self._entry(program, program, net, result, signs)
-        self.journal.append([Entry(entry.number, entry.at, entry.engine, entry.base, entry.views, key, used_for)])
+        self.journal.append([replace(entry, key=key, digest=used_for, firings=result.firings)])
         return False
 
     def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:

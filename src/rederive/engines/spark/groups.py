@@ -76,9 +76,12 @@ def _replace(aggregate: Aggregate, relations: Relations, before: Frame, after: F
 
 
 def _source(aggregate: Aggregate, relations: Relations, state: Variant) -> Source:
+    """The rows to fold; where they are not kept, all of them are derived."""
     found = relations.state(aggregate.source, state)
-    assert isinstance(found, Source)
-    return found
+    if isinstance(found, Source):
+        return found
+    found.ask((), Local((), frozenset({()})))
+    return found.source()
 
 
 def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[str, int]]:

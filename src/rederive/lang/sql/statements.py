@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from rederive.analysis.graph import check_stratified
 from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
-from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Function, Program, Relation, Rule
+from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Constraint, Function, Mode, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, Variable
 from rederive.lang.draft import Draft
 from rederive.lang.sql.context import Context, distinct_columns
@@ -102,6 +102,8 @@ def extended_by(known: Program, added: Definition) -> Program:
         _create_view(draft, added)
     else:
         _create_table(draft, added)
+    if added.parsed.constraint is not None:
+        draft.constraints.append(Constraint(added.name, Mode(added.parsed.constraint), added.span))
     program = draft.program()
     check_stratified(program)
     return program
