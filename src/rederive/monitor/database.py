@@ -11,7 +11,6 @@ from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
-from rederive.faults import passing
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 from rederive.lang.sql.statements import Definition
@@ -23,7 +22,7 @@ from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.monitor.bags import copies, numbered, on_copies, told
 from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
-from rederive.monitor.encoding import digest
+from rederive.monitor.group import Group, Outcome, Together, Write
 from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.questions import matching, positions
 from rederive.monitor.sql import SqlRun, asked_rows, is_query
@@ -335,39 +334,42 @@ class Database(Lifecycle):
         self.announce(result)
         return result
 
+    def commit_together(self, requests: Sequence[Sequence[Write]]) -> list[Outcome]:
+        """Group commit: every transaction is a version of its own, and one sync of the journal keeps them all.
+
+        A request is a sequence of transactions; the first that is refused ends it, and no other request. Subscribers are told
+        when everything is on disk.
+
+        >>> import rederive, tempfile
+        >>> from rederive.engines.base import Action
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
+        ...     db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        ...     one, two = (Write((Operation(Action.INSERT, "n", ((x,),)),)) for x in (1, 2))
+        ...     [[result.version for result in outcome.results] for outcome in db.commit_together([[one], [two]])]
+        [[1], [2]]
+        """
+        outcomes = Together(self, self._durable("group commit")).run(requests)
+        for result in sorted((r for outcome in outcomes for r in outcome.results), key=lambda result: result.version):
+            self.announce(result)
+        return outcomes
+
     def write(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Apply the operations as one version, as a whole or, where it fails, not at all."""
-        started = time.perf_counter()
         if self._store is not None or key is not None:
-            return self._apply_durably(self._durable("an idempotency key"), operations, key, started)
-        if any(operation.relation in self._bags for operation in operations):
-            operations = on_copies(self.program, operations, self.engine)
-        propagation = self.engine.propagate(self.engine.net(operations))
+            group = Group(self, self._durable("an idempotency key"))
+            result = group.add(Write(operations, key))
+            group.flush()
+            return result
+        started = time.perf_counter()
+        propagation = self.engine.propagate(self.engine.net(self._numbered(operations)))
         self.engine.commit()
         return self._version(propagation, started)
 
-    def _apply_durably(self, store: Store, operations: Sequence[Operation], key: str | None, started: float) -> Result:
-        """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""
-        if key is not None and (known := store.repeated(key, operations)) is not None:
-            return known
-        net, version = self.engine.net(operations), self.version
-        propagation = self.engine.propagate(net)
-        try:
-            passing("commit:propagated")
-            result = self._version(propagation, started)
-            used_for = digest(operations) if key is not None else None
-            bulk = store.append(self.program, net, result, self.signs, key, used_for)
-            self.engine.commit()
-        except Exception:
-            self.version = version
-            self.engine.rollback()
-            raise
-        except BaseException:
-            self.close()  # only opening it again tells if the interrupt came before or after the commit
-            raise
-        passing("commit:applied")
-        self._settle_when_due(store, bulk)
-        return result
+    def _numbered(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        """Operations on bags as operations on their numbered copies."""
+        if any(operation.relation in self._bags for operation in operations):
+            return on_copies(self.program, operations, self.engine)
+        return operations
 
     # The lake
 

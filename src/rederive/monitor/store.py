@@ -86,18 +86,27 @@ class Store:
 
     # What is written
 
-    def append(
+    def bulky(self, net: Net, result: Result) -> bool:
+        """Whether a version's changes go beside the tables of the lake, and not into the journal."""
+        return self.lake is not None and self.lake.bulky(net, result.changes)
+
+    def entry(
         self, program: Program, net: Net, result: Result, signs: frozenset[Sign], key: str | None, used_for: str | None
-    ) -> bool:
-        """Keep one version; when this returns, it is on disk. Whether it is a bulk version, whose changes are in the lake."""
-        if self.lake is not None and self.lake.bulky(net, result.changes):
+    ) -> Entry:
+        """One version as the journal keeps it; the changes of a bulk version are staged in the lake."""
+        if self.lake is not None and self.bulky(net, result):
             recorded = {view: change.only(signs) for view, change in result.changes.items() if view in program.monitored}
             staged = self.lake.stage(program, result.version, net, recorded)
-            self.journal.append_bulk(Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged))
-            return True
-        entry = self._entry(program, program, net, result, signs)
-        self.journal.append([Entry(entry.number, entry.at, entry.engine, entry.base, entry.views, key, used_for)])
-        return False
+            return Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged)
+        return replace(self._entry(program, program, net, result, signs), key=key, digest=used_for)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Keep versions, all or none; when this returns, they are on disk. A bulk version comes alone."""
+        match entries:
+            case [Entry(staged=str()) as bulk]:
+                self.journal.append_bulk(bulk)
+            case _:
+                self.journal.append(entries)
 
     def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
         """Keep a program, and the version that it made where it made one."""
