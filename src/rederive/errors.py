@@ -33,6 +33,17 @@ RederiveError
 │   ├── VersionGone         version_gone      a version whose rows are kept no longer
 │   └── WriteConflict       write_conflict    another writer changed the table again and again
 ├── StreamError             stream            a stream was ended by its source or by Spark
+├── ProjectError            project           a project's rederive.toml cannot be used as it is written
+├── RequestError            request           a request to the service is refused as such
+│   ├── NotFound            not_found         no such address
+│   ├── WrongMethod         wrong_method      the address does not take this method
+│   ├── NotAcceptable       not_acceptable    none of the formats that were asked for can be given
+│   ├── WrongMedia          wrong_media       a body in a format that is not taken
+│   ├── TooLarge            too_large         a body beyond the limit
+│   ├── Unauthorized        unauthorized      no token, or one that is not known
+│   ├── Forbidden           forbidden         the token does not reach this view, relation or row
+│   ├── TooMany             too_many          beyond the rate, or the number of subscriptions
+│   └── Busy                busy              too much is waiting already
 ├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
 │   └── LimitExceeded       limit             recursion that invents values without end
 └── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
@@ -316,6 +327,54 @@ class InconsistentViews(DataError):
 
 class SourceUnavailable(RederiveError):
     code = "source_unavailable"
+
+
+class ProjectError(RederiveError):
+    """A key of `rederive.toml` is refused; `place` is the file and the key."""
+
+    code = "project"
+
+
+class RequestError(RederiveError):
+    """A request is refused before the database is asked."""
+
+    code = "request"
+
+
+class NotFound(RequestError):
+    code = "not_found"
+
+
+class WrongMethod(RequestError):
+    code = "wrong_method"
+
+
+class NotAcceptable(RequestError):
+    code = "not_acceptable"
+
+
+class WrongMedia(RequestError):
+    code = "wrong_media"
+
+
+class TooLarge(RequestError):
+    code = "too_large"
+
+
+class Unauthorized(RequestError):
+    code = "unauthorized"
+
+
+class Forbidden(RequestError):
+    code = "forbidden"
+
+
+class TooMany(RequestError):
+    code = "too_many"
+
+
+class Busy(RequestError):
+    code = "busy"
 
 
 class EvaluationError(RederiveError):

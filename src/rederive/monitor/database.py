@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -450,11 +450,15 @@ class Database(Lifecycle):
         ...     tx.insert("n", [(7,), (11,)])
         1 [(11,)]
         """
-        self._check_open()
         check_view(self.program, view)
-        subscription = Subscription(
-            view, callback, signs(only), positions(self.program.relations[view], bindings), self._subscribers
-        )
+        bound = positions(self.program.relations[view], bindings)
+        return self.follow(Question(view, tuple(sorted(bound.items()))), callback, only)
+
+    def follow(self, question: Question, callback: Callback, only: str | None = None) -> Subscription:
+        """`subscribe`, with typed values by position."""
+        self._check_open()
+        check_view(self.program, question.view)
+        subscription = Subscription(question.view, callback, signs(only), dict(question.bindings), self._subscribers)
         before = (self._wanted(), self._questions())
         self._subscribers.subscriptions.append(subscription)
         if (self._wanted(), self._questions()) != before:
@@ -464,6 +468,18 @@ class Database(Lifecycle):
                 subscription.cancel()
                 raise
         return subscription
+
+    def answers_apart(self, view: str) -> bool:
+        """Whether a bound subscription to a view is computed by its binding alone; else it is a part of the view's change."""
+        question = Subscription(view, lambda change: None, BOTH, {0: 0}, self._subscribers)
+        return self._asked_apart(question)
+
+    def history(self, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
+        """The versions after one that changed some of these monitored views, in order, with the changes of each.
+
+        Refused with `Expired` where some of them are no longer kept, or where a view had other columns.
+        """
+        return self._durable("reading past changes").history(self.program, views, since)
 
     def trace(self, callback: Trace) -> Callable[[], None]:
         """Watch strategy `filtration` at work: call back with each of its steps. Returns a function that ends it."""

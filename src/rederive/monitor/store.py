@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from heapq import merge
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import Action, Delta, Engine, Operation, ViewDelta
-from rederive.errors import Conflict, CorruptStore, LateLoad, Mismatch, StoreError, UnknownOption
+from rederive.errors import Conflict, CorruptStore, Expired, LateLoad, Mismatch, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
-from rederive.ir.terms import Row
+from rederive.ir.terms import Row, Type
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Decoded, Result
 from rederive.monitor.definitions import Definitions, Step, followed
@@ -164,6 +166,21 @@ class Store:
     def changes(self, view: str, since: int) -> Iterator[Change]:
         return (change for entry in self.journal.since(since, view) for change in self.changes_of(entry) if change.view == view)
 
+    def history(self, program: Program, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
+        """Versions with the changes of several views, merged from the record of each."""
+        records = (self._with_columns(program.relations.get(view), view, since) for view in views)
+        found = merge(*records, key=lambda change: change.version)
+        for version, changes in groupby(found, key=lambda change: change.version):
+            yield version, {change.view: change for change in changes}
+
+    def _with_columns(self, present: Relation | None, view: str, since: int) -> Iterator[Change]:
+        for entry in self.journal.since(since, view):
+            for changed in entry.views:
+                if present is None or _columns(changed.relation) != _columns(present):
+                    hint = "take the rows as they are now, and follow the changes from there"
+                    raise Expired(f"'{view}' had other columns at version {entry.number}", hint=hint)
+            yield from (change for change in self.changes_of(entry) if change.view == view)
+
     def changes_of(self, entry: Entry) -> list[Change]:
         """The view changes of a version, as they were announced; those of a bulk version are in the lake."""
         if entry.staged is None or self.lake is None:
@@ -172,6 +189,10 @@ class Store:
 
     def acknowledge(self, name: str, version: int) -> None:
         self.journal.acknowledge(name, version, datetime.now(UTC))
+
+
+def _columns(relation: Relation) -> list[tuple[str, Type]]:
+    return [(column.name, column.type) for column in relation.columns]
 
 
 def changes_of(entry: Entry) -> list[Change]:
