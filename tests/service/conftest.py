@@ -32,6 +32,7 @@ inner(x) :- edge(x, _), edge(_, x).
 .output low
 """
 PATIENCE = 10.0
+CLIENT = httpx.Client(timeout=PATIENCE, verify=False, limits=httpx.Limits(max_connections=None))
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Served:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         options["headers"] = {**self.headers, **options.get("headers", {})}
-        return httpx.request(method, f"{self.url}{path}", timeout=PATIENCE, **options)
+        return CLIENT.request(method, f"{self.url}{path}", **options)
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)
@@ -76,7 +77,7 @@ class Served:
         headers = {**self.headers, "Accept": "text/event-stream"}
         if last is not None:
             headers["Last-Event-ID"] = str(last)
-        with httpx.stream("GET", f"{self.url}{path}", headers=headers, timeout=PATIENCE) as response:
+        with CLIENT.stream("GET", f"{self.url}{path}", headers=headers) as response:
             assert response.status_code == 200, response.read()
             yield parsed(response.iter_lines())
 
@@ -121,6 +122,12 @@ def start(folder: Path, program: str = GRAPH, settings: str = "", **environment:
     thread.start()
     until(lambda: server.started)
     return Served(f"http://127.0.0.1:{listening.getsockname()[1]}", folder, server, thread)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    CLIENT.close()
 
 
 @pytest.fixture
