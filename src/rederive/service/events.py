@@ -55,7 +55,7 @@ class Event:
         """
         return f'{{"event":"{self.name}",{self.data[1:]}'
 
-    @property
+    @cached_property
     def size(self) -> int:
         return len(self.data)
 

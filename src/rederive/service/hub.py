@@ -11,7 +11,7 @@ Everything here runs in one thread, and nothing here knows of HTTP, of time or o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
@@ -78,10 +78,9 @@ class Client:
     def full(self) -> bool:
         return len(self._queue) >= self._bounds.queue or self._bytes >= self._bounds.queue_bytes
 
-    def put(self, events: Iterable[Event], version: int) -> None:
-        for event in events:
-            self._queue.append(event)
-            self._bytes += event.size
+    def put(self, event: Event, version: int) -> None:
+        self._queue.append(event)
+        self._bytes += event.size
         self.version = version
         self.quiet = False
         self._wake()
@@ -138,7 +137,7 @@ class Feed:
         if wanted and self.live:
             event = self.shape.change(number, wanted)
             for client in self.live:
-                client.put((event,), number)
+                client.put(event, number)
 
     def fall_behind(self, client: Client) -> None:
         """From now on the client's changes are added up."""
@@ -156,7 +155,7 @@ class Feed:
         event = self._encoded[key]
         client.coalesced += event is not None
         if event is not None:
-            client.put((event,), number)
+            client.put(event, number)
         client.version = number
         del self.late[client]
         self.live[client] = None
@@ -216,7 +215,9 @@ class Hub:
         self.check_room()
         self.clients[client.number] = client
         self.version = max(self.version, version)
-        client.put(events, version)
+        for event in events:
+            client.put(event, version)
+        client.version = version
         feed = self._feed(client.wish)
         feed.add(client)
         if every := client.wish.every:
@@ -267,7 +268,7 @@ class Hub:
         event = progress(self.version)
         for client in self.clients.values():
             if client.quiet and not client.waiting and client.behind is None:
-                client.put((event,), self.version)
+                client.put(event, self.version)
             client.quiet = True
 
     def tick(self, now: float) -> None:
@@ -282,7 +283,7 @@ class Hub:
     def _caught_up(self, client: Client) -> None:
         self._feed(client.wish).catch_up(client, self.version, "every")
         if client.quiet and not client.waiting:
-            client.put((progress(self.version),), self.version)
+            client.put(progress(self.version), self.version)
 
     def close(self) -> None:
         """End all subscriptions; they can resume elsewhere, or later."""
@@ -297,7 +298,7 @@ class Hub:
             self._finish(client, error)
 
     def _finish(self, client: Client, error: RederiveError) -> None:
-        client.put((told("problem", self.version, error),), self.version)
+        client.put(told("problem", self.version, error), self.version)
         self.detach(client)
 
     def _feed(self, wish: Wish) -> Feed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from os import environ
@@ -54,6 +55,7 @@ def check_address(project: Project) -> None:
         ).at("address")
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """
     >>> is_loopback("localhost"), is_loopback("127.0.0.5"), is_loopback("::1"), is_loopback("0.0.0.0")

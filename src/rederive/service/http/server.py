@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -45,12 +46,19 @@ class Server(uvicorn.Server):
 
 def serve(project: Project, ready: Callable[[Address], None]) -> None:
     """Serve a project; `ready` is told the address when requests are taken."""
+    allow_many_connections()
     listening = listen(project.address)
     with listening:
         server = make_server(project)
         host, port = listening.getsockname()[:2]
         ready(Address(host, port))
         server.run(sockets=[listening])
+
+
+def allow_many_connections() -> None:
+    """As many open files as the system lets this process have: each subscriber is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def make_server(project: Project) -> Server:
