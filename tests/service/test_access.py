@@ -169,6 +169,27 @@ def test_projects_that_are_refused(tmp_path: Path, text: str, place: str, messag
     assert str(refused.value.place).endswith(f"rederive.toml: {place}" if place else "rederive.toml")
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ('{ wnted = { who = "ann" } }', "unknown relation 'wnted'"),
+        ('{ wanted = { whom = "ann" } }', "has no column 'whom'"),
+        ("{ wanted = { who = 1 } }", "1 is not a symbol"),
+    ],
+)
+def test_a_binding_that_would_bind_nothing_is_refused_at_the_start(serve: Serve, rows: str, message: str) -> None:
+    with pytest.raises(RederiveError) as refused:
+        serve(PROGRAM, f'[[token]]\nname = "a"\nsecret = "ANN"\nread = ["*"]\nrows = {rows}', **SECRETS)
+    assert (refused.value.code, message in refused.value.message) == ("project", True)
+
+
+def test_keys_of_one_token_are_nothing_to_another(shop: Served) -> None:
+    ann, chief = as_(shop, "ANN"), as_(shop, "CHIEF")
+    for who, row in ((ann, ["ann", "bolt"]), (chief, ["bob", "nut"])):
+        answers = [who.commit({"insert": {"orders": [row]}}, **{"Idempotency-Key": "k"}).json() for _ in range(2)]
+        assert [answer["repeated"] for answer in answers] == [False, True]
+
+
 def test_a_token_opens_other_addresses(tmp_path: Path) -> None:
     (tmp_path / "rederive.toml").write_text(
         'programs = ["views.dl"]\naddress = "0.0.0.0:80"\n[[token]]\nname = "a"\nsecret = "LONG"\n'

@@ -79,6 +79,7 @@ class Database(Lifecycle):
         self.strict = strict
         self.program = Program({}, ())
         self.version = 0
+        self.unsettled: Exception | None = None
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
@@ -338,7 +339,7 @@ class Database(Lifecycle):
         """Group commit: every transaction is a version of its own, and one sync of the journal keeps them all.
 
         A request is a sequence of transactions; the first that is refused ends it, and no other request. Subscribers are told
-        when everything is on disk.
+        when everything is on disk. Where the lake cannot follow, `unsettled` says why.
 
         >>> import rederive, tempfile
         >>> from rederive.engines.base import Action
@@ -348,7 +349,8 @@ class Database(Lifecycle):
         ...     [[result.version for result in outcome.results] for outcome in db.commit_together([[one], [two]])]
         [[1], [2]]
         """
-        outcomes = Together(self, self._durable("group commit")).run(requests)
+        together = Together(self, self._durable("group commit"))
+        outcomes, self.unsettled = together.run(requests), together.unsettled
         for result in sorted((r for outcome in outcomes for r in outcome.results), key=lambda result: result.version):
             self.announce(result)
         return outcomes
@@ -359,6 +361,7 @@ class Database(Lifecycle):
             group = Group(self, self._durable("an idempotency key"))
             result = group.add(Write(operations, key))
             group.flush()
+            group.settle()
             return result
         started = time.perf_counter()
         propagation = self.engine.propagate(self.engine.net(self._numbered(operations)))

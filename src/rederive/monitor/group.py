@@ -53,6 +53,7 @@ class Group:
         self._entries: list[Entry] = []
         self._nets: list[Net] = []
         self._applied = 0  # how many of them the engine has; the last may be worked out only
+        self._bulk = False
 
     def holds(self, key: str | None) -> bool:
         """Whether a version of the group has this key: only the journal can tell what it was used for."""
@@ -107,8 +108,12 @@ class Group:
             db.close()  # only opening it again tells if the interrupt came before or after the commit
             raise
         self._begin_anew()
+        self._bulk = entries[-1].staged is not None
         passing("commit:applied")
-        db._settle_when_due(self._store, entries[-1].staged is not None)
+
+    def settle(self) -> None:
+        """Have the lake follow, where there is one; the versions stand whether it can or not."""
+        self._db._settle_when_due(self._store, self._bulk)
 
     def _take_back(self) -> None:
         db, first, nets, applied = self._db, self._entries[0].number, self._nets, self._applied
@@ -134,26 +139,27 @@ class Together:
     def __init__(self, database: Database, store: Store) -> None:
         self._group = Group(database, store)
         self._waiting: list[tuple[Outcome, Result]] = []
+        self.unsettled: Exception | None = None
 
     def run(self, requests: Sequence[Sequence[Write]]) -> list[Outcome]:
         outcomes = []
         for request in requests:
             outcomes.append(outcome := Outcome())
             for write in request:
-                if outcome.error is None:
-                    self._add(outcome, write)
+                self._add(outcome, write)
         self._flush()
         return outcomes
 
     def _add(self, outcome: Outcome, write: Write) -> None:
         if self._group.holds(write.key):
             self._flush()
+        if outcome.error is not None:
+            return
         try:
             result = self._group.add(write)
         except StandsAlone:
             self._flush()
-            if outcome.error is None:
-                self._add(outcome, write)
+            self._add(outcome, write)
         except Exception as error:  # whatever is wrong with this transaction is not wrong with the others
             outcome.error = error
         else:
@@ -169,3 +175,11 @@ class Together:
         else:
             for outcome, result in waiting:
                 outcome.results.append(result)
+            self._settle()
+
+    def _settle(self) -> None:
+        try:
+            self._group.settle()
+            self.unsettled = None
+        except Exception as error:  # the journal has what the lake lacks, and the next settling brings it there
+            self.unsettled = error

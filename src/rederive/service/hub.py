@@ -10,7 +10,7 @@ Everything here runs in one thread, and nothing here knows of HTTP, of time or o
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -108,6 +108,7 @@ class Feed:
         self._nervous = nervous
         self._segments: deque[Segment] = deque()
         self._first = 0  # the number of the first segment
+        self._marks: Counter[int] = Counter()  # how many clients are behind since each segment
         self._open = False  # whether the last segment may grow
         self._encoded: dict[tuple[int, int, int, str], Event | None] = {}
 
@@ -119,8 +120,7 @@ class Feed:
     def remove(self, client: Client) -> None:
         self.live.pop(client, None)
         if client in self.late:
-            del self.late[client]
-            self._forget()
+            self._is_up(client)
 
     @property
     def empty(self) -> bool:
@@ -144,6 +144,7 @@ class Feed:
         del self.live[client]
         self.late[client] = None
         client.behind = self._first + len(self._segments)
+        self._marks[client.behind] += 1
         self._open = False
 
     def catch_up(self, client: Client, number: int, why: str) -> None:
@@ -157,12 +158,20 @@ class Feed:
         if event is not None:
             client.put(event, number)
         client.version = number
-        del self.late[client]
+        self._is_up(client)
         self.live[client] = None
-        client.behind = None
         if client.wish.every:
             self.fall_behind(client)
-        self._forget()
+
+    def _is_up(self, client: Client) -> None:
+        """A client is behind no more, and what nobody else is behind of is let go."""
+        assert client.behind is not None
+        del self.late[client]
+        self._marks[client.behind] -= 1
+        if not self._marks[client.behind]:
+            del self._marks[client.behind]
+            self._forget()
+        client.behind = None
 
     def _grow(self, deltas: Mapping[str, Delta]) -> None:
         if not self._open:
@@ -181,8 +190,7 @@ class Feed:
         return self.shape.change(number, wanted, client.version, why) if wanted else None
 
     def _forget(self) -> None:
-        """Let go of the segments that nobody is behind any more."""
-        needed = min((c.behind for c in self.late if c.behind is not None), default=self._first + len(self._segments))
+        needed = min(self._marks, default=self._first + len(self._segments))
         while self._first < needed and self._segments:
             self._segments.popleft()
             self._first += 1

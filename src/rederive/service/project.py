@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import rederive
-from rederive.errors import MalformedInput, MissingFile, ProjectError
+from rederive.errors import DataError, MalformedInput, MissingFile, ProjectError
 from rederive.monitor.database import Database
+from rederive.monitor.questions import positions
+from rederive.service.asking import declared
 from rederive.service.project_file import Table, project_from
 from rederive.service.settings import Project
 
@@ -85,6 +87,7 @@ def open_project(project: Project) -> Database:
     )
     try:
         _apply(db, texts, project.store / APPLIED)
+        _check_tokens(project, db)
     except BaseException:
         db.close()
         raise
@@ -102,6 +105,16 @@ def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
             define = db.sql if program.suffix == ".sql" else db.define
             define(text, str(program))
     applied.write_text(wanted)
+
+
+def _check_tokens(project: Project, db: Database) -> None:
+    """A misspelt binding would bind nothing."""
+    for number, token in enumerate(project.tokens):
+        for name, values in token.rows.items():
+            try:
+                positions(declared(db.program, name), values)
+            except DataError as error:
+                raise ProjectError(error.message, hint=error.hint).at(f"{FILE}: token[{number}].rows.{name}") from None
 
 
 def _text(program: Path) -> str:

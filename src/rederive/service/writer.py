@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final, TypeVar
 
-from rederive.errors import Busy, Closed
+from rederive.errors import Busy, Closed, RederiveError
 from rederive.monitor.changes import Result
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
@@ -127,8 +127,11 @@ class Writer:
             self._publish(version)
         for job, found, error in done.found:
             if error is None and isinstance(job, _Job) and job.then is not None:
-                job.then(found)
-            if job.future.cancelled():
+                try:
+                    job.then(found)
+                except RederiveError as refused:
+                    error = refused
+            if job.future.done():
                 continue
             if error is not None:
                 job.future.set_exception(error)
@@ -139,18 +142,30 @@ class Writer:
     # In the thread
 
     def _work(self) -> None:
-        ended = False
-        while not ended:
-            jobs = self._jobs()
-            ended = _END in jobs
-            for writes, run in groupby([job for job in jobs if job is not _END], lambda job: isinstance(job, _Writes)):
-                group = list(run)
-                if writes:
-                    self._send(self._committed([job for job in group if isinstance(job, _Writes)]))
-                else:
-                    for job in group:
-                        assert isinstance(job, _Job)
-                        self._send(self._done(job))
+        """Until the end. Whatever else ends it, nobody is left waiting: the next start reads the disk."""
+        jobs: list[_Job | _Writes | None] = []
+        try:
+            while _END not in jobs:
+                jobs = self._jobs()
+                self._do([job for job in jobs if job is not _END])
+        except BaseException as error:
+            self._ended = True
+            self._db.close()
+            with suppress(Empty):
+                while True:
+                    jobs.append(self._queue.get_nowait())
+            self._send(_Done([], [(job, None, error) for job in jobs if job is not _END]))
+            raise
+
+    def _do(self, jobs: Sequence[_Job | _Writes]) -> None:
+        for writes, run in groupby(jobs, lambda job: isinstance(job, _Writes)):
+            group = list(run)
+            if writes:
+                self._send(self._committed([job for job in group if isinstance(job, _Writes)]))
+            else:
+                for job in group:
+                    assert isinstance(job, _Job)
+                    self._send(self._done(job))
 
     def _jobs(self) -> list[_Job | _Writes | None]:
         jobs = [self._queue.get()]

@@ -23,8 +23,9 @@ async def health(service: Service, token: Token, request: Request) -> Response:
     """Whether the service can commit: it asks the thread that would."""
     if not service.writer.alive:
         raise Closed
-    version, engine = await service.writer.ask(lambda db, _: (db.version, db.engine.name))
-    return answered({"status": "ok", "version": version, "engine": engine})
+    version, engine, unsettled = await service.writer.ask(lambda db, _: (db.version, db.engine.name, db.unsettled))
+    status = "ok" if unsettled is None else f"ok, but the lake does not follow: {unsettled}"
+    return answered({"status": status, "version": version, "engine": engine})
 
 
 async def metrics(service: Service, token: Token, request: Request) -> Response:

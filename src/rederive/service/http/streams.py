@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from rederive.errors import RederiveError
 from rederive.monitor.database import Database
 from rederive.service.asking import cursor, wish
 from rederive.service.follow import Beginning, Follower
@@ -60,7 +61,11 @@ class Subscriber:
     def _attach(self, begun: tuple[Wish, Beginning]) -> None:
         wanted, beginning = begun
         self._client = Client(wanted, self._service.project.bounds, self._awake.set)
-        self._service.hub.attach(self._client, beginning.events, beginning.version)
+        try:
+            self._service.hub.attach(self._client, beginning.events, beginning.version)
+        except RederiveError:
+            self.end()
+            raise
 
     async def past(self) -> bytes:
         """What happened after a version, as lines; refused where it is no longer kept."""
@@ -133,7 +138,10 @@ async def _until_gone(receive: Receive, subscriber: Subscriber, last: str) -> No
 async def changes(service: Service, token: Token, request: Request) -> Response:
     """The changes of a view, or of several with one event for each version."""
     subscriber = Subscriber(service, request, token)
-    if chosen(request.headers.get("accept"), (EVENTS, LINES)) == LINES:
+    media = chosen(request.headers.get("accept"), (EVENTS, LINES))
+    if request.method == "HEAD":
+        return Response(media_type=media, headers=_HEADERS)
+    if media == LINES:
         return Response(await subscriber.past(), media_type=LINES, headers={"Vary": "Accept"})
     await subscriber.begin()
     return EventStream(subscriber)

@@ -13,7 +13,7 @@ from rederive.errors import MalformedInput, RederiveError
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
 from rederive.pipeline.changes import RawTransaction, typed
-from rederive.service.access import check_write, discreet
+from rederive.service.access import ANYONE, check_write, discreet
 from rederive.service.http import bodies
 from rederive.service.http.problems import problem
 from rederive.service.http.service import Service
@@ -24,7 +24,7 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     """Commit the transactions of the body. The answer comes when they are on disk."""
     started = perf_counter()
     kind = bodies.media(request, (bodies.JSON, bodies.LINES))
-    key = _key(request)
+    key = _key(request, token)
     raw = bodies.transactions(await bodies.read(request, service.project.bounds.body), kind)
     lines = kind == bodies.LINES
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
@@ -36,11 +36,12 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     return Response(json.dumps(body), media_type=bodies.JSON)
 
 
-def _key(request: Request) -> str | None:
+def _key(request: Request, token: Token) -> str | None:
+    """Keys of one token are nothing to another."""
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= 255:
         raise MalformedInput("an idempotency key has 1 to 255 characters").at("Idempotency-Key")
-    return key
+    return f"{token.name}:{key}" if key is not None and token is not ANYONE else key
 
 
 def _writes(db: Database, token: Token, raw: Sequence[RawTransaction], key: str | None, lines: bool) -> list[Write]:
