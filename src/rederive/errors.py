@@ -39,6 +39,17 @@ RederiveError
 │   ├── CascadeLimit        cascade           rules that set each other off without end
 │   └── InAction            in_action         an action that began a transaction or changed a definition
 ├── Violated                violated          a transaction that a constraint rejects; carries the violating rows
+├── ProjectError            project           a project's rederive.toml cannot be used as it is written
+├── RequestError            request           a request to the service is refused as such
+│   ├── NotFound            not_found         no such address
+│   ├── WrongMethod         wrong_method      the address does not take this method
+│   ├── NotAcceptable       not_acceptable    none of the formats that were asked for can be given
+│   ├── WrongMedia          wrong_media       a body in a format that is not taken
+│   ├── TooLarge            too_large         a body beyond the limit
+│   ├── Unauthorized        unauthorized      no token, or one that is not known
+│   ├── Forbidden           forbidden         the token does not reach this view, relation or row
+│   ├── TooMany             too_many          beyond the rate, or the number of subscriptions
+│   └── Busy                busy              too much is waiting already
 ├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
 │   └── LimitExceeded       limit             recursion that invents values without end
 └── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
@@ -373,6 +384,54 @@ class Violated(RederiveError):
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
         super().__init__(f"the transaction violates '{view}': {shown}{more}", hint="nothing was changed; mend these rows first")
+
+
+class ProjectError(RederiveError):
+    """A key of `rederive.toml` is refused; `place` is the file and the key."""
+
+    code = "project"
+
+
+class RequestError(RederiveError):
+    """A request is refused before the database is asked."""
+
+    code = "request"
+
+
+class NotFound(RequestError):
+    code = "not_found"
+
+
+class WrongMethod(RequestError):
+    code = "wrong_method"
+
+
+class NotAcceptable(RequestError):
+    code = "not_acceptable"
+
+
+class WrongMedia(RequestError):
+    code = "wrong_media"
+
+
+class TooLarge(RequestError):
+    code = "too_large"
+
+
+class Unauthorized(RequestError):
+    code = "unauthorized"
+
+
+class Forbidden(RequestError):
+    code = "forbidden"
+
+
+class TooMany(RequestError):
+    code = "too_many"
+
+
+class Busy(RequestError):
+    code = "busy"
 
 
 class EvaluationError(RederiveError):

@@ -248,6 +248,35 @@ def query(
     commands.query(program, atom, Sources(facts, tuple(base or ())), stats)
 
 
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the project; made where there is none.", show_default=False)],
+) -> None:
+    """Start a project: a folder with a rederive.toml and a program.
+
+    Example: `rederive init graph`
+    """
+    from rederive.cli import service
+
+    service.start_project(folder)
+
+
+@app.command()
+def serve(
+    project: Annotated[Path, typer.Argument(help="Folder with a rederive.toml.", show_default=False)],
+    address: Annotated[
+        str | None, typer.Option("--address", metavar="HOST:PORT", help="Where to listen.", show_default="as the project says")
+    ] = None,
+) -> None:
+    """Serve a project over HTTP: transactions in, the exact changes of every view out, to whoever subscribes.
+
+    Example: `rederive serve graph --address 127.0.0.1:8420`
+    """
+    from rederive.cli import service
+
+    service.serve_project(project, address)
+
+
 def main() -> None:
     """Run a command; the user's mistakes end it with exit code 2, the error on standard error and nothing on standard output."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
-from rederive.faults import passing
 from rederive.ir.rules import Mode, Program
 from rederive.ir.terms import Row, Value
 from rederive.lang.project import is_query
@@ -26,8 +25,8 @@ from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.monitor.bags import copies, numbered, told
 from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
-from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Firing
+from rederive.monitor.group import Group, Outcome, Together, Write
 from rederive.monitor.questions import matching, positions
 from rederive.monitor.recount import newly_counted, recounted
 from rederive.monitor.rules.base import RuleBase, check_precision
@@ -89,6 +88,7 @@ class Database(ActiveDatabase):
         self.strict = strict
         self.program = Program({}, ())
         self.version = 0
+        self.unsettled: Exception | None = None
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
@@ -396,43 +396,42 @@ class Database(ActiveDatabase):
         self.announce(result)
         return result
 
+    def commit_together(self, requests: Sequence[Sequence[Write]]) -> list[Outcome]:
+        """Group commit: every transaction is a version of its own, and one sync of the journal keeps them all.
+
+        A request is a sequence of transactions; the first that is refused ends it, and no other request. Subscribers are told
+        when everything is on disk. Where the lake cannot follow, `unsettled` says why.
+
+        >>> import rederive, tempfile
+        >>> from rederive.engines.base import Action
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
+        ...     db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        ...     one, two = (Write((Operation(Action.INSERT, "n", ((x,),)),)) for x in (1, 2))
+        ...     [[result.version for result in outcome.results] for outcome in db.commit_together([[one], [two]])]
+        [[1], [2]]
+        """
+        together = Together(self, self._durable("group commit"))
+        outcomes, self.unsettled = together.run(requests), together.unsettled
+        for result in sorted((r for outcome in outcomes for r in outcome.results), key=lambda result: result.version):
+            self.announce(result)
+        return outcomes
+
     def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
+        if self._store is not None or key is not None:
+            group = Group(self, self._durable("an idempotency key"))
+            result = group.add(Write(operations, key, course))
+            group.flush()
+            group.settle()
+            return result
         started = time.perf_counter()
         course = course or self.begin(key)
         if operations:
             course.statement(operations)
-        if self._store is not None or key is not None:
-            return self._apply_durably(self._durable("an idempotency key"), course, key, started)
         _, propagation = course.settled()
         self.engine.commit()
         self._fired.extend(course.firings)
         return self._version(propagation, started, course.firings)
-
-    def _apply_durably(self, store: Store, course: Course, key: str | None, started: float) -> Result:
-        """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""
-        if key is not None and (known := store.repeated(key, course.given)) is not None:
-            return known
-        version = self.version
-        net, propagation = course.settled()
-        try:
-            passing("commit:propagated")
-            result = self._version(propagation, started, course.firings)
-            used_for = digest(course.given) if key is not None else None
-            bulk = store.append(self.program, net, result, self.signs, key, used_for)
-            self.engine.commit()
-        except Exception:
-            self.version = version
-            self.engine.rollback()
-            raise
-        except BaseException:
-            self.close()  # only opening it again tells if the interrupt came before or after the commit
-            raise
-        passing("commit:applied")
-        if course.firings:
-            self._send(store)
-        self._settle_when_due(store, bulk)
-        return result
 
     # The lake
 
@@ -520,11 +519,15 @@ class Database(ActiveDatabase):
         ...     tx.insert("n", [(7,), (11,)])
         1 [(11,)]
         """
-        self._check_open()
         check_view(self.program, view)
-        subscription = Subscription(
-            view, callback, signs(only), positions(self.program.relations[view], bindings), self._subscribers
-        )
+        bound = positions(self.program.relations[view], bindings)
+        return self.follow(Question(view, tuple(sorted(bound.items()))), callback, only)
+
+    def follow(self, question: Question, callback: Callback, only: str | None = None) -> Subscription:
+        """`subscribe`, with typed values by position."""
+        self._check_open()
+        check_view(self.program, question.view)
+        subscription = Subscription(question.view, callback, signs(only), dict(question.bindings), self._subscribers)
         before = (self._wanted(), self._questions())
         self._subscribers.subscriptions.append(subscription)
         if (self._wanted(), self._questions()) != before:
@@ -534,6 +537,18 @@ class Database(ActiveDatabase):
                 subscription.cancel()
                 raise
         return subscription
+
+    def answers_apart(self, view: str) -> bool:
+        """Whether a bound subscription to a view is computed by its binding alone; else it is a part of the view's change."""
+        question = Subscription(view, lambda change: None, BOTH, {0: 0}, self._subscribers)
+        return self._asked_apart(question)
+
+    def history(self, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
+        """The versions after one that changed some of these monitored views, in order, with the changes of each.
+
+        Refused with `Expired` where some of them are no longer kept, or where a view had other columns.
+        """
+        return self._durable("reading past changes").history(self.program, views, since)
 
     def trace(self, callback: Trace) -> Callable[[], None]:
         """Watch strategy `filtration` at work: call back with each of its steps. Returns a function that ends it."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
+from heapq import merge
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import Action, Delta, Engine, Operation, ViewDelta
-from rederive.errors import Conflict, CorruptStore, LateLoad, Mismatch, StoreError, UnknownOption
+from rederive.errors import Conflict, CorruptStore, Expired, LateLoad, Mismatch, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
-from rederive.ir.terms import Row
+from rederive.ir.terms import Row, Type
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Decoded, Result
 from rederive.monitor.definitions import Definitions, Step, followed
@@ -87,19 +88,28 @@ class Store:
 
     # What is written
 
-    def append(
+    def bulky(self, net: Net, result: Result) -> bool:
+        """Whether a version's changes go beside the tables of the lake, and not into the journal."""
+        return self.lake is not None and self.lake.bulky(net, result.changes)
+
+    def entry(
         self, program: Program, net: Net, result: Result, signs: frozenset[Sign], key: str | None, used_for: str | None
-    ) -> bool:
-        """Keep one version; when this returns, it is on disk. Whether it is a bulk version, whose changes are in the lake."""
-        if self.lake is not None and self.lake.bulky(net, result.changes):
+    ) -> Entry:
+        """One version as the journal keeps it; the changes of a bulk version are staged in the lake."""
+        if self.lake is not None and self.bulky(net, result):
             recorded = {view: change.only(signs) for view, change in result.changes.items() if view in program.monitored}
             staged = self.lake.stage(program, result.version, net, recorded)
-            entry = Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged, result.firings)
-            self.journal.append_bulk(entry)
-            return True
+            return Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged, result.firings)
         entry = self._entry(program, program, net, result, signs)
-        self.journal.append([replace(entry, key=key, digest=used_for, firings=result.firings)])
-        return False
+        return replace(entry, key=key, digest=used_for, firings=result.firings)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Keep versions, all or none; when this returns, they are on disk. A bulk version comes alone."""
+        match entries:
+            case [Entry(staged=str()) as bulk]:
+                self.journal.append_bulk(bulk)
+            case _:
+                self.journal.append(entries)
 
     def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
         """Keep a program, and the version that it made where it made one."""
@@ -155,6 +165,21 @@ class Store:
     def changes(self, view: str, since: int) -> Iterator[Change]:
         return (change for entry in self.journal.since(since, view) for change in self.changes_of(entry) if change.view == view)
 
+    def history(self, program: Program, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
+        """Versions with the changes of several views, merged from the record of each."""
+        records = (self._with_columns(program.relations.get(view), view, since) for view in views)
+        found = merge(*records, key=lambda change: change.version)
+        for version, changes in groupby(found, key=lambda change: change.version):
+            yield version, {change.view: change for change in changes}
+
+    def _with_columns(self, present: Relation | None, view: str, since: int) -> Iterator[Change]:
+        for entry in self.journal.since(since, view):
+            for changed in entry.views:
+                if present is None or _columns(changed.relation) != _columns(present):
+                    hint = "take the rows as they are now, and follow the changes from there"
+                    raise Expired(f"'{view}' had other columns at version {entry.number}", hint=hint)
+            yield from (change for change in self.changes_of(entry) if change.view == view)
+
     def changes_of(self, entry: Entry) -> list[Change]:
         """The view changes of a version, as they were announced; those of a bulk version are in the lake."""
         if entry.staged is None or self.lake is None:
@@ -163,6 +188,10 @@ class Store:
 
     def acknowledge(self, name: str, version: int) -> None:
         self.journal.acknowledge(name, version, datetime.now(UTC))
+
+
+def _columns(relation: Relation) -> list[tuple[str, Type]]:
+    return [(column.name, column.type) for column in relation.columns]
 
 
 def changes_of(entry: Entry) -> list[Change]:

@@ -1,0 +1,1 @@
+"""The monitoring service. Nothing here but `http` knows of HTTP."""

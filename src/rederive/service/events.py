@@ -1,0 +1,194 @@
+"""What a subscriber is sent, and how it is written. Each event is written once, however many clients get it.
+
+Over Server-Sent Events an event has a name, an id (the version) where one can resume from it, and data in JSON; over WebSocket
+it is one JSON object, with the name as its member `event`.
+
+    snapshot  {"version": 7, "view": "closure", "columns": ["x", "y"], "rows": [["a", "b"]], "more": false}
+    change    {"version": 8, "view": "closure", "plus": [["b", "c"]], "minus": []}
+    progress  {"version": 9}
+    reset     {"version": 9, "code": "expired", "detail": "..."}
+    problem   {"version": 9, "code": "unknown_relation", "detail": "..."}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from rederive.analysis.polarity import Sign
+from rederive.errors import RederiveError
+from rederive.ir.terms import Row
+from rederive.lang.values import sort_key
+from rederive.monitor.changes import Change
+from rederive.monitor.encoding import rows_text
+
+CHUNK: Final = 5_000  # rows of a snapshot in one event
+Moves = dict[Row, int]
+"""Rows, and how many copies of each enter (above zero) or leave (below)."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event; `data` is the text of a JSON object. One with an id is a point to resume from."""
+
+    name: str
+    data: str
+    id: int | None = None
+
+    @cached_property
+    def sse(self) -> bytes:
+        """
+        >>> Event("progress", '{"version":9}', 9).sse
+        b'event: progress\\nid: 9\\ndata: {"version":9}\\n\\n'
+        """
+        number = f"id: {self.id}\n" if self.id is not None else ""
+        return f"event: {self.name}\n{number}data: {self.data}\n\n".encode()
+
+    @cached_property
+    def message(self) -> str:
+        """
+        >>> Event("progress", '{"version":9}', 9).message
+        '{"event":"progress","version":9}'
+        """
+        return f'{{"event":"{self.name}",{self.data[1:]}'
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The change of one view. `counts`: how many copies of each row, where that is not always 1."""
+
+    plus: Sequence[Row] = ()
+    minus: Sequence[Row] = ()
+    counts: Mapping[str, Sequence[int]] | None = None
+
+    @classmethod
+    def of(cls, change: Change) -> Delta:
+        return cls(change.plus, change.minus, change.counts)
+
+    @classmethod
+    def net(cls, moves: Moves) -> Delta:
+        """
+        >>> Delta.net({("a",): 1, ("b",): -1})
+        Delta(plus=[('a',)], minus=[('b',)], counts=None)
+        """
+        plus = sorted((row for row, count in moves.items() if count > 0), key=sort_key)
+        minus = sorted((row for row, count in moves.items() if count < 0), key=sort_key)
+        counts = {"plus": [moves[row] for row in plus], "minus": [-moves[row] for row in minus]}
+        return cls(plus, minus, counts if any(count != 1 for side in counts.values() for count in side) else None)
+
+    def moves(self) -> Moves:
+        counts = self.counts or {"plus": [1] * len(self.plus), "minus": [1] * len(self.minus)}
+        moved = dict(zip(self.plus, counts["plus"], strict=True))
+        for row, count in zip(self.minus, counts["minus"], strict=True):
+            moved[row] = moved.get(row, 0) - count
+        return moved
+
+    def only(self, signs: frozenset[Sign]) -> Delta:
+        """The part with these signs."""
+        if len(signs) == len(Sign):
+            return self
+        plus, minus = Sign.PLUS in signs, Sign.MINUS in signs
+        counts = self.counts and {
+            "plus": self.counts["plus"] if plus else [],
+            "minus": self.counts["minus"] if minus else [],
+        }
+        return Delta(self.plus if plus else (), self.minus if minus else (), counts)
+
+    def __bool__(self) -> bool:
+        return bool(self.plus or self.minus)
+
+    @property
+    def text(self) -> str:
+        """Its members of a JSON object."""
+        copies = f',"counts":{json.dumps(self.counts)}' if self.counts is not None else ""
+        return f'"plus":{rows_text(self.plus)},"minus":{rows_text(self.minus)}{copies}'
+
+
+def merge(into: Moves, later: Moves, *, nervous: bool = False) -> None:
+    """The net effect of two changes, one after the other: what entered and left again never happened.
+
+    A nervous change may repeat what was told already; a row is told once all the same.
+
+    >>> moves = {("a",): 1}
+    >>> merge(moves, {("a",): -1, ("b",): 1})
+    >>> moves
+    {('b',): 1}
+    """
+    for row, count in later.items():
+        total = into.get(row, 0) + count
+        if nervous:
+            total = max(-1, min(1, total))
+        if total:
+            into[row] = total
+        else:
+            into.pop(row, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How events of a subscription look: those of one view are flat, those of several list what changed in each."""
+
+    views: tuple[str, ...]
+    together: bool
+
+    def change(self, version: int, deltas: Mapping[str, Delta], since: int | None = None, why: str = "") -> Event:
+        """The change of one version, or the net change of all versions after `since`, which the event then says.
+
+        >>> Shape(("v",), False).change(8, {"v": Delta([("a",)])}, 5, "every").data
+        '{"version":8,"from":6,"coalesced":"every","view":"v","plus":[["a"]],"minus":[]}'
+        >>> Shape(("v", "w"), True).change(8, {"w": Delta([("a",)])}).data
+        '{"version":8,"changes":[{"view":"w","plus":[["a"]],"minus":[]}]}'
+        """
+        head = f'"version":{version}'
+        if since is not None and since + 1 < version:
+            head += f',"from":{since + 1},"coalesced":{json.dumps(why)}'
+        parts = [f'"view":{json.dumps(view)},{deltas[view].text}' for view in self.views if deltas.get(view)]
+        body = f'"changes":[{",".join(f"{{{part}}}" for part in parts)}]' if self.together else parts[0]
+        return Event("change", f"{{{head},{body}}}", version)
+
+
+def snapshot(version: int, answers: Mapping[str, tuple[Sequence[str], Sequence[Row]]]) -> Iterator[Event]:
+    """All rows of some views at one version, in pieces; only the last piece is a point to resume from.
+
+    >>> [event.data for event in snapshot(7, {"v": (["x"], [("a",)])})]
+    ['{"version":7,"view":"v","columns":["x"],"rows":[["a"]],"more":false}']
+    """
+    pieces = [(view, columns, rows[i : i + CHUNK]) for view, (columns, rows) in answers.items() for i in _starts(rows)]
+    for number, (view, columns, rows) in enumerate(pieces, 1):
+        more = number < len(pieces)
+        names = json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
+        data = f'"view":{json.dumps(view)},"columns":{names},"rows":{rows_text(rows)},"more":{json.dumps(more)}'
+        yield Event("snapshot", f'{{"version":{version},{data}}}', None if more else version)
+
+
+def _starts(rows: Sequence[Row]) -> range:
+    return range(0, max(1, len(rows)), CHUNK)
+
+
+def progress(version: int) -> Event:
+    """Everything up to this version has been told."""
+    return Event("progress", f'{{"version":{version}}}', version)
+
+
+def told(name: str, version: int, error: RederiveError) -> Event:
+    """A `reset` or a `problem`, with its reason."""
+    data: dict[str, Any] = {"version": version, "code": error.code, "detail": error.message}
+    return Event(name, json.dumps(data | ({"hint": error.hint} if error.hint else {}), ensure_ascii=False))
+
+
+@dataclass(slots=True)
+class Segment:
+    """The net change of the versions between two points at which somebody fell behind."""
+
+    moves: dict[str, Moves] = field(default_factory=dict)
+
+    def add(self, deltas: Mapping[str, Delta], *, nervous: bool) -> None:
+        for view, delta in deltas.items():
+            merge(self.moves.setdefault(view, {}), delta.moves(), nervous=nervous)

@@ -1,0 +1,173 @@
+"""The service as an ASGI application: where each endpoint is, and what every request passes before it gets there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
+from rederive.monitor.database import Database
+from rederive.service.access import ANYONE
+from rederive.service.http import operations, streams, transactions, views
+from rederive.service.http.openapi import described
+from rederive.service.http.problems import MEDIA, problem
+from rederive.service.http.service import Service
+from rederive.service.project import is_loopback
+from rederive.service.settings import Project, Token
+
+Handler = Callable[[Service, Token, Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`open`: whether it asks for no token."""
+
+    method: str
+    path: str
+    handler: Handler
+    open: bool = False
+
+
+async def openapi(service: Service, token: Token, request: Request) -> Response:
+    """The description of this API."""
+    return Response(json.dumps(described()), media_type="application/json")
+
+
+ENDPOINTS: Final = (
+    Endpoint("POST", "/v1/transactions", transactions.commit),
+    Endpoint("GET", "/v1/relations", views.relations),
+    Endpoint("GET", "/v1/relations/{name}/rows", views.rows),
+    Endpoint("GET", "/v1/views", views.views),
+    Endpoint("POST", "/v1/views", views.define),
+    Endpoint("PUT", "/v1/views/{name}", views.replace),
+    Endpoint("DELETE", "/v1/views/{name}", views.drop),
+    Endpoint("GET", "/v1/views/{name}/rows", views.rows),
+    Endpoint("GET", "/v1/views/{name}/explain", views.explain),
+    Endpoint("GET", "/v1/views/{name}/changes", streams.changes),
+    Endpoint("GET", "/v1/changes", streams.changes),
+    Endpoint("GET", "/v1/subscriptions", operations.subscriptions),
+    Endpoint("GET", "/v1/metrics", operations.metrics),
+    Endpoint("GET", "/v1/health", operations.health, open=True),
+    Endpoint("GET", "/v1/openapi.json", openapi, open=True),
+)
+STREAMED: Final = ("/v1/views/{name}/changes", "/v1/changes")
+
+
+def make_app(project: Project, database: Database) -> Starlette:
+    """The application that serves a database; it closes the database when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.service = service = Service.start(project, database)
+        clock = asyncio.create_task(service.keep_time())
+        yield
+        clock.cancel()
+        await service.close()
+
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(project.origins),
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+        expose_headers=["Rederive-Version"],
+    )
+    handlers: dict[Any, Any] = {RederiveError: _refused, HTTPException: _not_there, 500: _failed}
+    app = Starlette(routes=_routes(), middleware=[cors], exception_handlers=handlers, lifespan=lifespan)
+    app.router.redirect_slashes = False
+    return app
+
+
+def _routes() -> list[BaseRoute]:
+    paths = dict.fromkeys(endpoint.path for endpoint in ENDPOINTS)
+    routes: list[BaseRoute] = [_route(path, [e for e in ENDPOINTS if e.path == path]) for path in paths]
+    return routes + [WebSocketRoute(path, _socket) for path in STREAMED]
+
+
+def _route(path: str, endpoints: list[Endpoint]) -> Route:
+    by_method = {endpoint.method: endpoint for endpoint in endpoints}
+
+    async def handle(request: Request) -> Response:
+        service: Service = request.app.state.service
+        endpoint = by_method["GET" if request.method == "HEAD" else request.method]
+        try:
+            response = await endpoint.handler(service, admitted(service, request, endpoint.open), request)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
+        except RederiveError as error:
+            response = problem(error)
+        service.metrics.requests.labels(request.method, path, response.status_code).inc()
+        return response
+
+    return Route(path, handle, methods=list(by_method))
+
+
+async def _socket(socket: WebSocket) -> None:
+    service: Service = socket.app.state.service
+    try:
+        await streams.socket_changes(service, admitted(service, socket, False), socket)
+    except RederiveError as error:
+        await socket.send_denial_response(problem(error))
+
+
+def admitted(service: Service, connection: HTTPConnection, open: bool) -> Token:
+    """Who asks, if they may ask at all."""
+    _check_origin(service.project, connection)
+    try:
+        token = ANYONE if open else service.access.holder(_secret(connection))
+    except Unauthorized:
+        service.access.admit(Token("unknown", ""), monotonic())  # guessing is slow
+        raise
+    service.access.admit(token, monotonic())
+    return token
+
+
+def _secret(connection: HTTPConnection) -> str | None:
+    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" and secret.strip() else None
+
+
+def _check_origin(project: Project, connection: HTTPConnection) -> None:
+    """A page of another host does not ask in the name of whoever looks at it, nor under a name that it gave this machine."""
+    host = connection.headers.get("host", "")
+    if is_loopback(project.address.host) and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        raise Forbidden(f"this service is not '{host}'", hint="ask for 127.0.0.1 or localhost")
+    origin = connection.headers.get("origin")
+    if origin is not None and origin not in project.origins and urlsplit(origin).netloc != host:
+        raise Forbidden(f"pages of {origin} may not ask", hint="name it in 'origins' of rederive.toml")
+
+
+def _refused(request: HTTPConnection, error: Exception) -> Response:
+    assert isinstance(error, RederiveError)
+    return problem(error)
+
+
+def _not_there(request: HTTPConnection, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    match error.status_code:
+        case 405:
+            return problem(WrongMethod("this address does not take the method", hint=(error.headers or {}).get("Allow")))
+        case 404:
+            return problem(NotFound("there is nothing at this address", hint="see /v1/openapi.json"))
+        case _:
+            return problem(RequestError(error.detail))
+
+
+def _failed(request: HTTPConnection, error: Exception) -> Response:
+    """A bug of ours. What it is about is in the log."""
+    body = {"type": "urn:rederive:error:internal", "title": "internal", "status": 500, "code": "internal"}
+    return Response(json.dumps({**body, "detail": "the service failed; its log has more"}), 500, media_type=MEDIA)

@@ -1,0 +1,119 @@
+"""Rows as JSON, CSV and Arrow, and which of them a request accepts."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow
+
+from rederive.engines.spark.types import arrow_type
+from rederive.errors import NotAcceptable
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.lang.values import to_json
+from rederive.monitor.encoding import rows_text
+
+JSON: Final = "application/json"
+CSV: Final = "text/csv"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a relation at a version."""
+
+    version: int
+    relation: Relation
+    rows: Sequence[Row]
+
+
+def as_json(answer: Answer) -> bytes:
+    columns = [{"name": column.name, "type": str(column.type)} for column in answer.relation.columns]
+    head = f'"version":{answer.version},"relation":{json.dumps(answer.relation.name)},"columns":{json.dumps(columns)}'
+    return f'{{{head},"rows":{rows_text(answer.rows)}}}'.encode()
+
+
+def as_csv(answer: Answer) -> bytes:
+    """A line of names, then a line for each row. NULL is an empty field, and an empty text is a quoted one.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import SYMBOL
+    >>> as_csv(Answer(1, Relation("r", (Column("x", SYMBOL), Column("y", SYMBOL))), [("a,b", None), ("", "c")]))
+    b'x,y\\r\\n"a,b",\\r\\n"",c\\r\\n'
+    """
+    out = io.StringIO(newline="")
+    out.write(_line([column.name for column in answer.relation.columns]))
+    out.writelines(_line([to_json(value) for value in row]) for row in answer.rows)
+    return out.getvalue().encode()
+
+
+def _line(values: Sequence[object]) -> str:
+    return ",".join(map(_field, values)) + "\r\n"
+
+
+def _field(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return json.dumps(value)
+        case str() if not value or any(c in value for c in ',"\r\n'):
+            return '"' + value.replace('"', '""') + '"'
+        case _:
+            return str(value)
+
+
+def as_arrow(answer: Answer) -> bytes:
+    """An Arrow stream; unsigned numbers are decimal(20,0), as in the lake."""
+    relation = answer.relation
+    columns: Sequence[Sequence[Value]] = list(zip(*answer.rows, strict=True)) if answer.rows else [()] * relation.arity
+    arrays = [_array(column, type) for column, type in zip(columns, relation.types, strict=True)]
+    schema = pyarrow.schema([pyarrow.field(c.name, arrow_type(c.type)) for c in relation.columns])
+    sink = io.BytesIO()
+    with pyarrow.ipc.new_stream(sink, schema) as writer:
+        if arrays:
+            writer.write_table(pyarrow.table(arrays, schema=schema))
+    return sink.getvalue()
+
+
+def _array(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
+    if type.kind is Kind.UNSIGNED:
+        column = [None if value is None else Decimal(int(value)) for value in column]  # type: ignore[arg-type]
+    return pyarrow.array(column, arrow_type(type))
+
+
+FORMATS: Final[dict[str, Callable[[Answer], bytes]]] = {JSON: as_json, CSV: as_csv, ARROW: as_arrow}
+
+
+def chosen(accept: str | None, offered: Sequence[str]) -> str:
+    """The first of the offered formats that the header accepts most.
+
+    >>> chosen("text/*;q=0.5, application/json", ["application/json", "text/csv"])
+    'application/json'
+    >>> chosen("text/csv", ["application/json", "text/csv"]), chosen(None, ["application/json"])
+    ('text/csv', 'application/json')
+    """
+    ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
+    scores = {media: max((score for name, score in ranges if _covers(name, media)), default=0.0) for media in offered}
+    best = max(offered, key=lambda media: scores[media])
+    if scores[best] <= 0:
+        raise NotAcceptable(f"cannot give {accept}", hint=f"can give {', '.join(offered)}")
+    return best
+
+
+def _range(part: str) -> tuple[str, float]:
+    name, *parameters = (piece.strip() for piece in part.split(";"))
+    quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+    try:
+        return name.lower(), float(quality)
+    except ValueError:
+        return name.lower(), 0.0
+
+
+def _covers(accepted: str, media: str) -> bool:
+    return accepted in (media, "*/*", f"{media.partition('/')[0]}/*")

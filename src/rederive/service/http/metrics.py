@@ -1,0 +1,54 @@
+"""What Prometheus may ask: read from the service when it does, and counted where it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rederive.service.hub import Hub
+from rederive.service.writer import Writer
+
+MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class _State(Collector):
+    def __init__(self, hub: Hub, writer: Writer) -> None:
+        self._hub = hub
+        self._writer = writer
+
+    def collect(self) -> Iterable[Metric]:
+        clients, work = list(self._hub.clients.values()), self._writer.work
+        gauges = {
+            "rederive_version": ("The last committed version", self._hub.version),
+            "rederive_subscriptions": ("Subscribers", len(clients)),
+            "rederive_subscriptions_behind": ("Subscribers whose changes are being added up", sum(c.late for c in clients)),
+            "rederive_waiting_jobs": ("Requests that wait for the writer", self._writer.waiting),
+        }
+        counters = {
+            "rederive_commits": ("Committed transactions", work.commits),
+            "rederive_commit_groups": ("Syncs of the journal for transactions", work.groups),
+            "rederive_refused": ("Transactions that were refused", work.refused),
+            "rederive_maintenance_seconds": ("Seconds spent on working out versions", work.seconds),
+        }
+        yield from (GaugeMetricFamily(name, text, value=value) for name, (text, value) in gauges.items())
+        yield from (CounterMetricFamily(name, text, value=value) for name, (text, value) in counters.items())
+
+
+class Metrics:
+    """Counters of one service."""
+
+    def __init__(self, hub: Hub, writer: Writer) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_State(hub, writer))
+        names = ("method", "route", "status")
+        self.requests = Counter("rederive_requests", "Requests by route and status", names, registry=self._registry)
+        self.seconds = Histogram(
+            "rederive_transaction_seconds", "From a transaction's arrival to its sync", registry=self._registry, buckets=_SECONDS
+        )
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,112 @@
+"""Errors as problem details (RFC 9457), with the stable code of the error and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from rederive.errors import (
+    Busy,
+    Closed,
+    Conflict,
+    DataError,
+    DuplicateKey,
+    EvaluationError,
+    Expired,
+    Forbidden,
+    LakeError,
+    LateLoad,
+    MalformedInput,
+    Mismatch,
+    MissingDependency,
+    NotAcceptable,
+    NotFound,
+    ProgramError,
+    Redefined,
+    RederiveError,
+    RequestError,
+    SourceUnavailable,
+    StillNeeded,
+    StoreError,
+    StrategyError,
+    TooLarge,
+    TooMany,
+    Unauthorized,
+    UnknownOption,
+    UnknownRelation,
+    WrongMedia,
+    WrongMethod,
+)
+
+MEDIA: Final = "application/problem+json"
+# The first class that an error is an instance of decides.
+STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
+    (NotFound, 404),
+    (WrongMethod, 405),
+    (NotAcceptable, 406),
+    (WrongMedia, 415),
+    (TooLarge, 413),
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (TooMany, 429),
+    (Busy, 503),
+    (RequestError, 400),
+    (UnknownRelation, 404),
+    (MalformedInput, 400),
+    (UnknownOption, 400),
+    (DuplicateKey, 409),
+    (Redefined, 409),
+    (StillNeeded, 409),
+    (DataError, 422),
+    (ProgramError, 422),
+    (StrategyError, 422),
+    (EvaluationError, 422),
+    (Conflict, 409),
+    (Mismatch, 409),
+    (LateLoad, 409),
+    (Expired, 410),
+    (Closed, 503),
+    (StoreError, 503),
+    (LakeError, 503),
+    (SourceUnavailable, 503),
+    (MissingDependency, 503),
+    (RederiveError, 422),
+)
+
+
+def status_of(error: RederiveError) -> int:
+    """
+    >>> status_of(Expired("gone"))
+    410
+    """
+    return next(status for kind, status in STATUS if isinstance(error, kind))
+
+
+def problem(error: RederiveError, extra: Mapping[str, Any] | None = None) -> Response:
+    """The response that says what is wrong."""
+    status = status_of(error)
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}.get(status, {})
+    if isinstance(error, WrongMethod) and error.hint:
+        headers = {"Allow": error.hint}
+    return Response(_encoded(status, error, extra or {}), status, headers, MEDIA)
+
+
+def _encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> bytes:
+    body: dict[str, Any] = {
+        "type": f"urn:rederive:error:{error.code}",
+        "title": error.code.replace("_", " "),
+        "status": status,
+        "code": error.code,
+        "detail": error.message,
+    }
+    if error.hint:
+        body["hint"] = error.hint
+    if error.place:
+        body["place"] = error.place
+    if isinstance(error, ProgramError) and error.span is not None:
+        body["place"] = str(error.span)
+        body["excerpt"] = error.span.excerpt()
+    return json.dumps({**body, **extra}).encode()

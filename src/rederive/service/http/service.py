@@ -1,0 +1,52 @@
+"""What all endpoints share: the project, the writer, the subscriptions, who may do what, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from rederive.monitor.database import Database
+from rederive.service.access import Access
+from rederive.service.http.metrics import Metrics
+from rederive.service.hub import Hub
+from rederive.service.settings import Project
+from rederive.service.writer import Writer
+
+TICK: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service."""
+
+    project: Project
+    writer: Writer
+    hub: Hub
+    access: Access
+    metrics: Metrics
+
+    @classmethod
+    def start(cls, project: Project, database: Database) -> Service:
+        """In a running loop: the database belongs to the writer from now on."""
+        bounds = project.bounds
+        hub = Hub(bounds, database.version, nervous=database.precision == "nervous")
+        writer = Writer(database, hub.publish, bounds.waiting)
+        access = Access(project.tokens, bounds.rate, bounds.burst)
+        return cls(project, writer, hub, access, Metrics(hub, writer))
+
+    async def keep_time(self) -> None:
+        """Ends of intervals, and progress marks."""
+        clock = asyncio.get_running_loop().time
+        beat = clock() + self.project.bounds.heartbeat
+        while True:
+            await asyncio.sleep(TICK)
+            now = clock()
+            self.hub.tick(now)
+            if now >= beat:
+                self.hub.beat()
+                beat = now + self.project.bounds.heartbeat
+
+    async def close(self) -> None:
+        self.hub.close()
+        await self.writer.close()

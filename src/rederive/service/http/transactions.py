@@ -1,0 +1,64 @@
+"""POST /v1/transactions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from time import perf_counter
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rederive.errors import MalformedInput, RederiveError
+from rederive.monitor.database import Database
+from rederive.monitor.group import Outcome, Write
+from rederive.pipeline.changes import RawTransaction, typed
+from rederive.service.access import ANYONE, check_write, discreet
+from rederive.service.http import bodies
+from rederive.service.http.problems import problem
+from rederive.service.http.service import Service
+from rederive.service.settings import Token
+
+
+async def commit(service: Service, token: Token, request: Request) -> Response:
+    """Commit the transactions of the body. The answer comes when they are on disk."""
+    started = perf_counter()
+    kind = bodies.media(request, (bodies.JSON, bodies.LINES))
+    key = _key(request, token)
+    raw = bodies.transactions(await bodies.read(request, service.project.bounds.body), kind)
+    lines = kind == bodies.LINES
+    outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
+    service.metrics.seconds.observe(perf_counter() - started)
+    if outcome.error is not None:
+        return _refused(discreet(token, outcome.error), outcome, raw)
+    results = [{"version": result.version, "repeated": result.repeated} for result in outcome.results]
+    body = {"transactions": results} if lines else results[0]
+    return Response(json.dumps(body), media_type=bodies.JSON)
+
+
+def _key(request: Request, token: Token) -> str | None:
+    """Keys of one token are nothing to another."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= 255:
+        raise MalformedInput("an idempotency key has 1 to 255 characters").at("Idempotency-Key")
+    return f"{token.name}:{key}" if key is not None and token is not ANYONE else key
+
+
+def _writes(db: Database, token: Token, raw: Sequence[RawTransaction], key: str | None, lines: bool) -> list[Write]:
+    """Nothing is committed unless all of them fit the relations. The key of a line is the request's with its number."""
+    writes = []
+    for number, transaction in enumerate(raw, 1):
+        operations = typed(transaction, db.program).operations
+        check_write(token, db.program.relations, operations)
+        writes.append(Write(operations, f"{key}#{number}" if key is not None and lines else key))
+    return writes
+
+
+def _refused(error: Exception, outcome: Outcome, raw: Sequence[RawTransaction]) -> Response:
+    """Of several transactions, those before the refused one stand, and the answer says which."""
+    if not isinstance(error, RederiveError):
+        raise error
+    if len(raw) == 1:
+        return problem(error)
+    refused = raw[len(outcome.results)]
+    return problem(error.at(error.place or refused.place), {"committed": [result.version for result in outcome.results]})

@@ -1,0 +1,191 @@
+"""A project: a folder with a `rederive.toml`. Reading it, starting one, and opening the database that it describes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from ipaddress import ip_address
+from os import environ
+from pathlib import Path
+from typing import Final
+
+import rederive
+from rederive.errors import DataError, MalformedInput, MissingFile, ProjectError
+from rederive.monitor.database import Database
+from rederive.monitor.questions import positions
+from rederive.service.asking import declared
+from rederive.service.project_file import Table, project_from
+from rederive.service.settings import Project
+
+FILE: Final = "rederive.toml"
+APPLIED: Final = "programs.sha256"
+
+
+def read_project(folder: Path, environment: Mapping[str, str] = environ) -> Project:
+    """The project of a folder. Paths in its file are relative to it; secrets come from the environment.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     init(Path(folder))
+    ...     project = read_project(Path(folder))
+    ...     str(project.address), [program.name for program in project.programs]
+    ('127.0.0.1:8420', ['views.dl'])
+    """
+    file = folder / FILE
+    try:
+        read = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProjectError(f"not TOML: {error}").at(str(file)) from None
+    except OSError as error:
+        raise ProjectError(f"cannot be read: {error.strerror}", hint="rederive init DIR makes one").at(str(file)) from None
+    try:
+        project = project_from(folder, Table(read), environment)
+        check_address(project)
+    except ProjectError as error:
+        raise error.at(f"{file}: {error.place}" if error.place else str(file)) from None
+    return project
+
+
+def check_address(project: Project) -> None:
+    """Only this machine may reach a service without tokens."""
+    if not project.tokens and not is_loopback(project.address.host):
+        raise ProjectError(
+            f"'{project.address.host}' can be reached by others, and there is no token",
+            hint='add a [[token]], or listen on "127.0.0.1"',
+        ).at("address")
+
+
+@lru_cache(maxsize=64)
+def is_loopback(host: str) -> bool:
+    """
+    >>> is_loopback("localhost"), is_loopback("127.0.0.5"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def open_project(project: Project) -> Database:
+    """The project's database, with its programs applied.
+
+    They are applied when the store is new, and again when their texts have changed; in between, the definitions that the store
+    has are those that stand, with whatever was defined, replaced or dropped since.
+    """
+    texts = [(program, _text(program)) for program in project.programs]
+    db = rederive.open(
+        project.store,
+        strategy=project.strategy,
+        precision=project.precision,
+        engine=project.engine,
+        limits=project.budgets,
+        retention=project.retention,
+        lake=project.lake,
+    )
+    try:
+        _apply(db, texts, project.store / APPLIED)
+        _check_tokens(project, db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
+    wanted = sha256(repr([(program.name, text) for program, text in texts]).encode()).hexdigest()
+    if db.program.relations and applied.is_file() and applied.read_text() == wanted:
+        return
+    if db.program.relations:
+        db.ensure("\n".join(text for _, text in texts), str(texts[0][0]) if len(texts) == 1 else "the programs together")
+    else:
+        for program, text in texts:
+            define = db.sql if program.suffix == ".sql" else db.define
+            define(text, str(program))
+    applied.write_text(wanted)
+
+
+def _check_tokens(project: Project, db: Database) -> None:
+    """A misspelt binding would bind nothing."""
+    for number, token in enumerate(project.tokens):
+        for name, values in token.rows.items():
+            try:
+                positions(declared(db.program, name), values)
+            except DataError as error:
+                raise ProjectError(error.message, hint=error.hint).at(f"{FILE}: token[{number}].rows.{name}") from None
+
+
+def _text(program: Path) -> str:
+    try:
+        return program.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedInput(f"not UTF-8: {error.reason}").at(str(program)) from None
+    except OSError as error:
+        raise MissingFile(f"cannot read the program: {error.strerror}", hint=f"see 'programs' in {FILE}").at(
+            str(program)
+        ) from None
+
+
+# Starting one
+
+
+def init(folder: Path) -> None:
+    """Write a project to start from; a folder that has one is left as it is."""
+    files = {FILE: _PROJECT, "views.dl": _PROGRAM}
+    for name in files:
+        if (folder / name).exists():
+            raise ProjectError("there is one already", hint="give another folder").at(str(folder / name))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ProjectError(f"cannot be written: {error.strerror}").at(str(folder)) from None
+
+
+_PROGRAM: Final = """\
+// Which pairs of nodes are connected. Base relations have no rules; transactions change them.
+.decl edge(x: symbol, y: symbol)
+.decl closure(x: symbol, y: symbol)
+
+closure(x, y) :- edge(x, y).
+closure(x, y) :- edge(x, z), closure(z, y).
+
+.output closure
+"""
+
+_PROJECT: Final = """\
+# A project of rederive: `rederive serve` with the folder of this file. Paths are relative to it.
+
+programs = ["views.dl"]        # Datalog (.dl) and SQL (.sql), in order
+store = "store"                # base rows, versions and changes
+# lake = "lake"                # Delta tables of relations, views and changes; needs Spark
+# engine = "resident"          # resident, spark or auto
+# strategy = "auto"
+retention = 100000             # versions from which a subscriber can resume
+address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
+# origins = ["https://example.org"]   # pages of other hosts that may ask
+
+# [budgets]
+# memory = 1024                # MiB for views kept by strategy auto
+# rounds = 100000              # stops recursions that make new values
+# tuples = 100000000
+
+# [bounds]
+# body = 8388608               # bytes of a request
+# rate = 2000                  # requests in a second, for each token
+# subscriptions = 10000
+# queue = 256                  # events that wait for a client before they are coalesced
+# heartbeat = 15               # seconds between progress marks
+
+# [[token]]
+# name = "dashboard"
+# secret = "DASHBOARD_TOKEN"   # the environment variable that holds the secret, of 16 characters or more
+# read = ["closure"]           # views and relations; "*" for all
+# write = ["edge"]             # base relations; "*" for all
+# define = false               # define, replace and drop views
+# admin = false                # subscriptions and metrics
+# rows = { closure = { x = "a" } }   # only rows with these values
+"""
