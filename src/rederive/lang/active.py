@@ -1,17 +1,31 @@
-"""Active rules as they are written: a condition, an action, and when one leads to the other."""
+"""Active rules as they are written: a condition, an action, and when one leads to the other. Knows nothing of the parser."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rederive.analysis.polarity import Sign
-from rederive.errors import Span
-from rederive.lang.sql.parse import Parsed
+from rederive.errors import Span, UnknownName
+from rederive.ir.rules import Program
 from rederive.lang.syntax import Name
 
+if TYPE_CHECKING:
+    from rederive.lang.sql.parse import Parsed
+
 PLUS = frozenset({Sign.PLUS})
+CONDITION = "condition"
+FIRING = "firing"  # the table of the rows that a rule fires for, in its change of data
+
+
+def condition_name(rule: str) -> str:
+    """The view that is a rule's condition.
+
+    >>> condition_name("monitor_items")
+    'monitor_items.condition'
+    """
+    return f"{rule}.{CONDITION}"
 
 
 class EventKind(Enum):
@@ -29,6 +43,15 @@ class Event:
     span: Span = field(compare=False, repr=False)
 
 
+def event_table(event: Event, program: Program) -> str:
+    """The base relation whose changes are the event."""
+    known = program.tables
+    found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
+    if not found:
+        raise UnknownName("table", event.relation, known, event.span)
+    return program.copies_of(found[0]) or found[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """`TABLE view`: the condition is a relation that there is."""
@@ -37,7 +60,7 @@ class Whole:
     span: Span = field(compare=False, repr=False)
 
 
-Condition: TypeAlias = Parsed | Whole
+Condition: TypeAlias = "Parsed | Whole"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import Any, Final
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.errors import Span, SyntaxProblem, UnknownName
 from rederive.ir.rules import Mode
-from rederive.lang.active import Action, ActiveRule, Whole
-from rederive.lang.sql.active import action_of, event_of
+from rederive.lang.active import Action, ActiveRule, Event, EventKind, Whole
 from rederive.lang.syntax import ConstraintDirective, Option, RuleDirective
 
 _Reader = Callable[[Option], dict[str, Any]]
@@ -50,7 +49,18 @@ def active_rule(directive: RuleDirective) -> ActiveRule:
 
 
 def _action(option: Option) -> Action:
+    from rederive.lang.sql.active import action_of
+
     return action_of(option.value, option.span, _content(option.span))
+
+
+def _event(option: Option) -> Event:
+    """`INSERT OF quantity`."""
+    kind, of, relation, *more = [*option.value.split(), "", "", ""]
+    if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
+        hint = "write INSERT OF, DELETE OF or UPDATE OF a relation"
+        raise SyntaxProblem(f"'{option.value}' is no event", option.span, hint=hint)
+    return Event(EventKind(kind.lower()), relation, option.span)
 
 
 def _content(span: Span) -> int:
@@ -81,6 +91,6 @@ _OPTIONS: Final[Mapping[str, _Reader]] = {
     "mode": lambda o: {"immediate": _choice(o, {"immediate": True, "deferred": False})},
     "on": lambda o: {"signs": _choice(o, _SIGNS)},
     "priority": lambda o: {"priority": _number(o)},
-    "event": lambda o: {"event": event_of(o.value, o.span)},
+    "event": lambda o: {"event": _event(o)},
     "recursive": lambda o: {"recursive": _choice(o, _TRUTH)},
 }

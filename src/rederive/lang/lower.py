@@ -25,7 +25,6 @@ from rederive.lang.directives import active_rule, constraint_mode
 from rederive.lang.draft import Draft
 from rederive.lang.literals import typed_constant
 from rederive.lang.parse import RESERVED
-from rederive.lang.sql.condition import with_condition
 from rederive.lang.syntax import Atom as SyntaxAtom
 from rederive.lang.syntax import (
     Clause,
@@ -224,6 +223,8 @@ class _Lowering:
 
     def rule(self, directive: RuleDirective) -> None:
         """Only read here: what its action does is checked where functions and addresses are known."""
+        from rederive.lang.sql.condition import with_condition
+
         rule = active_rule(directive)
         if isinstance(rule.condition, Whole) and not self._hopeless([rule.condition.relation]):
             with_condition(self.draft.program(), rule)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
-from rederive.errors import Redefined, StillNeeded, StrategyError, UnknownName
+from rederive.errors import StillNeeded, StrategyError, UnknownName
 from rederive.ir.rules import Column, Mode, Program, Relation
 from rederive.ir.terms import Row
-from rederive.lang.active import ActiveRule, Call, Write
-from rederive.lang.sql.changes import DataChange
-from rederive.lang.sql.condition import condition_name, event_table, with_condition, write_of
+from rederive.lang.active import ActiveRule, Call
 from rederive.maintain.choose import NERVOUS
 from rederive.monitor.rules.activity import Activity
-from rederive.monitor.rules.cycles import check_cycles
+
+if TYPE_CHECKING:
+    from rederive.lang.sql.changes import DataChange
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -76,16 +75,12 @@ class RuleBase:
     def over(
         cls, program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
     ) -> RuleBase:
-        """These rules over a program. `stated` are those of its own text."""
-        extended = program
-        for i, rule in enumerate(rules := (*stated, *kept)):
-            if any(other.name == rule.name for other in rules[:i]):
-                raise Redefined(f"there is a rule '{rule.name}' already", rule.span, hint="CREATE OR REPLACE RULE replaces it")
-            extended = with_condition(extended, rule)
-        standing = [
-            _standing(rule, extended, activity.get(rule.name, Activity()), i < len(stated)) for i, rule in enumerate(rules)
-        ]
-        check_cycles(extended, [(one.rule, one.write) for one in standing])
+        """These rules over a program. `stated` are those of its own text. What compiles them is imported when there are some."""
+        if not stated and not kept:
+            return cls(program)
+        from rederive.monitor.rules.compiled import compiled
+
+        extended, standing = compiled(program, stated, kept, activity)
         return cls(extended, tuple(sorted(standing, key=lambda one: one.order)))
 
     def again(self, program: Program, stated: Sequence[ActiveRule]) -> RuleBase:
@@ -137,14 +132,6 @@ class RuleBase:
         if replaces:
             kept = [other for other in kept if other.name != rule.name]
         return [*kept, rule]
-
-
-def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> Standing:
-    condition = program.relations[condition_name(rule.name)]
-    write = write_of(program, rule) if isinstance(rule.action, Write) else None
-    event = program.relations[event_table(rule.event, program)] if rule.event is not None else None
-    influents = needed(program, [condition.name]).intersection(program.bases)
-    return Standing(rule, condition, influents, event, write, activity, stated)
 
 
 def touched_bases(program: Program, names: Iterable[str]) -> frozenset[str]:

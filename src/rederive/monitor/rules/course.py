@@ -15,15 +15,13 @@ from rederive.engines.base import Action, Delta, Operation, Propagation
 from rederive.errors import ActionFailed, CascadeLimit, RederiveError, RuleError, UnknownFunction, Violated
 from rederive.ir.rules import Mode
 from rederive.ir.terms import Row
-from rederive.lang.active import Call, Webhook, Write
-from rederive.lang.sql.condition import FIRING
+from rederive.lang.active import FIRING, Call, Webhook, Write
 from rederive.lang.values import sort_key
 from rederive.monitor.bags import on_copies
 from rederive.monitor.changes import of_bag
 from rederive.monitor.entries import DONE, FAILED, WAITING, Firing
 from rederive.monitor.rules.base import Standing, projected, touched_bases
 from rederive.monitor.rules.moved import STILL, Moved, happened, of_base, of_view
-from rederive.monitor.sql import SqlRun
 
 if TYPE_CHECKING:
     from rederive.monitor.database import Database
@@ -165,6 +163,8 @@ class Course:
             case Write(parsed):
                 self.firings.append(Firing(version, one.name, "write", tuple(plus), tuple(minus), DONE, "", one.recorded))
                 assert one.write is not None
+                from rederive.monitor.sql import SqlRun
+
                 run = SqlRun(self._database, given={FIRING: plus or minus})
                 run.pending = self._pending(net)
                 return run.operations(one.write, parsed)

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from rederive.analysis.polarity import Sign, wanted_signs
 from rederive.errors import Unsupported
 from rederive.ir.rules import Program
-from rederive.lang.active import ActiveRule
+from rederive.lang.active import ActiveRule, condition_name
 from rederive.lang.sql.changes import Change, ChangeFrom, DataChange, Insert, InsertFrom
-from rederive.lang.sql.condition import condition_name
 
 Pairs = Sequence[tuple[ActiveRule, DataChange | None]]
 

@@ -12,8 +12,6 @@ from rederive.engines.base import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
 from rederive.lang.active import ActiveRule, AlterRule, CreateRule, DropRule, RuleStatement, Webhook
-from rederive.lang.sql.active import rule_statement
-from rederive.lang.sql.parse import parse
 from rederive.lang.values import column_value, from_python
 from rederive.monitor.definitions import Definitions
 from rederive.monitor.entries import Firing
@@ -104,7 +102,7 @@ class ActiveDatabase(Lifecycle):
             when = f"ON {event} WHEN TABLE {view}" if event is not None else f"WHEN TABLE {view}"
             options = f"{precision.upper()} {mode.upper()} ON {on.upper()} PRIORITY {priority}"
             text = f"CREATE OR REPLACE RULE {called} {when} DO CALL {called} {options}"
-            self.run_rule_statement(rule_statement(parse(text, f"<rule {called}>")[0]))
+            self.run_rule_statement(_statement(text, called))
             return function
 
         return added
@@ -257,8 +255,15 @@ def _kept(one: Standing) -> KeptRule:
     return KeptRule(one.name, "" if one.stated else one.rule.text, one.activity.text())
 
 
+def _statement(text: str, name: str) -> RuleStatement:
+    from rederive.lang.sql.active import rule_statement
+    from rederive.lang.sql.parse import parse
+
+    return rule_statement(parse(text, f"<rule {name}>")[0])
+
+
 def _read(kept: KeptRule) -> ActiveRule:
-    statement = rule_statement(parse(kept.text, f"<rule {kept.name}>")[0])
+    statement = _statement(kept.text, kept.name)
     assert isinstance(statement, CreateRule)
     return statement.rule
 
