@@ -293,3 +293,20 @@ def test_waiting_transactions_share_a_sync(graph: Served) -> None:
     metrics = dict(line.rsplit(" ", 1) for line in graph.get("/v1/metrics").text.splitlines() if line[0] != "#")
     assert float(metrics["rederive_commits_total"]) == 80
     assert float(metrics["rederive_commit_groups_total"]) < 80
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_that_fails_leaves_nobody_waiting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug between the sync and the subscribers: the service says so and serves no more; the next start has the version."""
+    served = serve()
+    service = served.server._app.state.service
+
+    def fail(result: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(service.writer._follower, "version", fail)
+    assert served.commit({"insert": {"edge": [["a", "b"]]}}, Connection="close").json()["code"] == "internal"
+    assert code(served.commit({"insert": {"edge": [["b", "c"]]}})) == (503, "closed")
+    assert code(served.get("/v1/health")) == (503, "closed")
+    served.end()
+    assert serve().rows("closure") == [["a", "b"]]
