@@ -17,7 +17,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
 
-from benchmarks import closure, growth, memory, modules, on_demand, selfmaint, tradeoff
+from benchmarks import closure, growth, memory, modules, on_demand, rules, selfmaint, tradeoff
 from benchmarks.report import Machine, Section, data, markdown, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -43,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
     "on_demand": lambda o: on_demand.run(o.changes, o.repeats, o.seed),
     "modules": lambda o: modules.run(o.changes, o.seed),
     "selfmaint": lambda o: selfmaint.run(o.stored, o.changes, o.repeats),
+    "rules": lambda o: rules.run((1_000, 1_000_000), 100, o.changes, o.seed),
     "tradeoff": lambda o: tradeoff.run(o.changes // 2, o.seed, o.docs),
 }
 

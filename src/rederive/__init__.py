@@ -19,6 +19,7 @@ from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
 from rederive.monitor.opening import lakeside, make_engine
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sources import Reading
 from rederive.monitor.store import Options, Store
 from rederive.monitor.subscriptions import Subscription, signs
@@ -38,6 +39,7 @@ __all__ = [
     "Subscription",
     "Transaction",
     "Warehouse",
+    "Webhooks",
     "open",
 ]
 __version__ = "0.1.0"
@@ -57,6 +59,7 @@ def open(
     lake: str | Path | None = None,
     spark: SparkSession | None = None,
     strict: bool = False,
+    webhooks: Webhooks | None = None,
 ) -> Database:
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
@@ -68,6 +71,8 @@ def open(
     `lake`: a folder, or any path that Spark can write, for base relations, views and changes as Delta tables; the store is in it
     unless `path` says otherwise. `engine`: resident, spark, or auto, which moves to Spark when memory is short; without a lake or
     a session it is resident. `spark`: the session to run in; its configuration stays as it is.
+
+    `webhooks`: where active rules may post to; without it nothing is sent.
     """
     check_strategy(strategy or AUTO, precision or "exact")
     engine = engine or ("auto" if lake is not None or spark is not None else "resident")
@@ -83,7 +88,8 @@ def open(
             store.lake = lakeside(store, lake, spark)
         options = store.options
         made = make_engine(engine, limits, spark)
-        return Database(made, options.strategy, options.precision, options.only or None, store, strict=strict)
+        rest = (options.strategy, options.precision, options.only or None, store)
+        return Database(made, *rest, strict=strict, webhooks=webhooks)
     except BaseException:
         store.close()
         raise

@@ -33,6 +33,12 @@ RederiveError
 │   ├── VersionGone         version_gone      a version whose rows are kept no longer
 │   └── WriteConflict       write_conflict    another writer changed the table again and again
 ├── StreamError             stream            a stream was ended by its source or by Spark
+├── RuleError               rule              an active rule stopped a transaction, which is rolled back whole
+│   ├── ActionFailed        action_failed     its action raised an error
+│   ├── UnknownFunction     unknown_function  its function is not registered in this process
+│   ├── CascadeLimit        cascade           rules that set each other off without end
+│   └── InAction            in_action         an action that began a transaction or changed a definition
+├── Violated                violated          a transaction that a constraint rejects; carries the violating rows
 ├── ProjectError            project           a project's rederive.toml cannot be used as it is written
 ├── RequestError            request           a request to the service is refused as such
 │   ├── NotFound            not_found         no such address
@@ -95,6 +101,14 @@ class Span:
         line = self._line()
         end = self.end_column - 1 if self.end_line == self.line else len(line)
         return line[self.column - 1 : end]
+
+    @property
+    def whole(self) -> str:
+        """All that the span covers."""
+        first, *others = self.source.text.split("\n")[self.line - 1 : self.end_line]
+        if not others:
+            return first[self.column - 1 : self.end_column - 1]
+        return "\n".join([first[self.column - 1 :], *others[:-1], others[-1][: self.end_column - 1]])
 
     def excerpt(self) -> str:
         """The line with a caret under the offending part."""
@@ -327,6 +341,49 @@ class InconsistentViews(DataError):
 
 class SourceUnavailable(RederiveError):
     code = "source_unavailable"
+
+
+class RuleError(RederiveError):
+    """A transaction is rolled back because of an active rule; `rule` is its name."""
+
+    code = "rule"
+
+    def __init__(self, rule: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"rule '{rule}': {message}", hint=hint)
+        self.rule = rule
+
+
+class ActionFailed(RuleError):
+    code = "action_failed"
+
+
+class UnknownFunction(RuleError):
+    code = "unknown_function"
+
+    def __init__(self, rule: str, function: str) -> None:
+        hint = "register it before the transaction: db.register(function), or deactivate the rule"
+        super().__init__(rule, f"its function '{function}' is not registered", hint=hint)
+
+
+class CascadeLimit(RuleError):
+    code = "cascade"
+
+
+class InAction(RuleError):
+    code = "in_action"
+
+
+class Violated(RederiveError):
+    """A transaction is refused; `rows` are those that it would have added to the constraint `view`."""
+
+    code = "violated"
+
+    def __init__(self, view: str, rows: Sequence[tuple[object, ...]]) -> None:
+        self.view = view
+        self.rows = tuple(rows)
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
+        super().__init__(f"the transaction violates '{view}': {shown}{more}", hint="nothing was changed; mend these rows first")
 
 
 class ProjectError(RederiveError):

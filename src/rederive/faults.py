@@ -15,6 +15,7 @@ POINTS: Final = (
     "journal.create:before",  # the folder is there, the file is empty
     "journal.create:written",  # tables made, not committed
     "journal.create:after",
+    "journal.renew:written",  # an older journal has the new format, not committed
     "commit:propagated",  # a version is worked out, and nothing is written
     "journal.append:begun",
     "journal.append:written",  # everything is in the file, but not committed
@@ -30,6 +31,7 @@ POINTS: Final = (
     "lake.settle:table",  # one more table of the lake has the version, the others may not
     "lake.settle:tables",  # all of them have it, and nobody wrote it down
     "lake.settle:after",
+    "webhook:sent",  # the receiver has it, and the outbox does not know
     "stream:batch",  # a micro-batch is read, and nothing of it is committed
     "stream:committed",  # its version stands, what could not be read is not in quarantine yet
     "stream:quarantined",  # and it is, but the stream does not know that the batch is done

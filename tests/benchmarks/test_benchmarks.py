@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import rederive
-from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, selfmaint, tradeoff
+from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, rules, selfmaint, tradeoff
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
 from rederive.engines.base import Delta
 
-MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, selfmaint, tradeoff)
+MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, rules, selfmaint, tradeoff)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -37,6 +37,14 @@ def test_selfmaint_checks_its_answers() -> None:
     assert section.checks
     assert all(check.ok for check in section.checks)
     assert "growth from 100 to 400 rows" in section.notes[1]
+
+
+def test_rules_checks_its_answers() -> None:
+    salaries, constraints = rules.run(sizes=(50, 20), views=3, changes=6, seed=7)
+    assert [figure.name for figure in salaries.figures] == ["one update, 20 employees", "one update, 50 employees"]
+    assert [figure.unit for figure in constraints.figures] == [Unit.SECONDS, Unit.SECONDS, Unit.RATIO]
+    assert len(salaries.checks + constraints.checks) == 5
+    assert all(check.ok for check in salaries.checks + constraints.checks)
 
 
 def test_a_wrong_closure_is_noticed() -> None:

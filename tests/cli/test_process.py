@@ -36,6 +36,27 @@ def test_the_line_of_the_issue_byte_by_byte(folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, ISSUE_LINE, b"")
 
 
+WITHOUT_SQL_AND_SPARK = """
+import sys
+import rederive
+from rederive.cli.main import app
+assert not {"sqlglot", "pyspark"} & sys.modules.keys(), "imported by rederive"
+app(sys.argv[1:], standalone_mode=False)
+assert not {"sqlglot", "pyspark"} & sys.modules.keys(), "imported by the command"
+"""
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "kept")])
+def test_datalog_needs_neither_the_parser_of_sql_nor_spark(folder: Path, store: tuple[str, ...]) -> None:
+    command = ("run", "closure.dl", "--facts", ".", "--changes", "changes.jsonl", *store)
+    for _ in store or ("once",):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_SQL_AND_SPARK, *command], cwd=folder, capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        command = ("run", "closure.dl", *store)
+
+
 def test_changes_from_standard_input(folder: Path) -> None:
     done = rederive(folder, "run", "closure.dl", "--facts", ".", "--changes", "-", stdin=CHANGES.encode())
     assert (done.returncode, done.stdout, done.stderr) == (0, ISSUE_LINE, b"")

@@ -51,6 +51,14 @@ def test_the_stock_example_orders_what_falls_below_its_threshold(monkeypatch: py
     ]
 
 
+def test_datalog_and_sql_read_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = run("run examples/orders.sql examples/orders.dl examples/orders_report.sql", monkeypatch).splitlines()
+    changes = {(change["version"], change["view"]): change for change in map(json.loads, lines)}
+    assert changes[2, "receipt"]["counts"] == {"plus": [3, 1, 1], "minus": []}
+    assert changes[5, "together"]["plus"] == [["ann", "cid"], ["bob", "cid"], ["cid", "ann"], ["cid", "bob"]]
+    assert changes[6, "around"]["minus"][1] == ["bob", 2, "1.10"]
+
+
 def demo() -> ModuleType:
     spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
     assert spec is not None

@@ -25,6 +25,7 @@ class Change:
     relation: Relation
     plus: tuple[Row, ...] = ()
     minus: tuple[Row, ...] = ()
+    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,26 @@ def test_staged_changes_of_a_bulk_version(lake: Lake, tmp_path: Path) -> None:
         frame.write.parquet(staged_path(staged, area, change.relation.name))
     settle(lake, TABLES, (*VERSIONS[:3], Committed(4, staged=staged)))
     check(lake)
+
+
+@pytest.mark.slow
+def test_a_bag_holds_each_row_as_often_as_it_occurs(lake: Lake) -> None:
+    """Over several versions at once, and over one more; NULL is a value."""
+    nothing = ("a", None)
+    versions = (
+        Committed(1, (Change(EDGE, (AB, nothing), (), ((3, 2), ())),), (Change(REACH, (AB,), (), ((3,), ())),)),
+        Committed(2, (Change(EDGE, (BC,), (AB,), ((1,), (2,))),), (Change(REACH, (), (AB,), ((), (2,))),)),
+        Committed(3, (Change(EDGE, (AB,), (nothing, BC), ((2,), (1, 1))),), (Change(REACH, (BC, AB), (), ((2, 1), ())),)),
+        Committed(4, (Change(EDGE, (), (AB,), ((), (3,))),), (Change(REACH, (), (BC, AB), ((), (1, 2))),)),
+    )
+    tables = Tables((EDGE,), (REACH,), {"reach.view"}, {"edge", "reach.view"})
+    states = ((2, [AB, nothing, nothing, BC], [AB]), (3, [AB, AB, AB, nothing], [AB, AB, BC, BC]), (4, [nothing], [BC]))
+    for number, base, view in states:
+        settle(lake, tables, versions[:number])
+        assert witness.rows(lake.path(Area.BASE, "edge")) == sorted(base, key=repr)
+        assert witness.rows(lake.path(Area.VIEWS, "reach.view")) == view
+    changes = witness.rows(lake.path(Area.CHANGES, "reach.view"))
+    assert [row for row in changes if row[0] == 3] == [(3, "plus", 1, *AB), (3, "plus", 2, *BC)]
 
 
 def test_other_columns_are_refused(lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""SQL beside what does not take it in yet, the store, Spark and data frames: refused by name, and nothing changes."""
+"""SQL beside Datalog, in a store and in data frames: what is not taken in yet is refused by name, and nothing changes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,13 @@ from typer.testing import CliRunner
 import rederive
 from rederive.cli.main import app
 from rederive.engines.base import Action, Bulk, Operation
-from rederive.engines.spark.supported import check_supported
 from rederive.errors import StrategyError, Unsupported
 from rederive.ir.terms import Row
-from rederive.lang import compile_program
-from tests.engines.cases import FOLDERS
 
 DATALOG = ".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9."
 
 
 # The store
-
-
-def test_a_store_refuses_definitions_of_sql_and_stays_as_it_was(tmp_path: Path) -> None:
-    with rederive.open(tmp_path / "store") as db:
-        db.define(DATALOG)
-        for text in ("CREATE TABLE t (k BIGINT PRIMARY KEY)", "CREATE VIEW v AS SELECT x FROM n"):
-            with pytest.raises(Unsupported, match="a store keeps no definitions of SQL yet") as refused:
-                db.sql(text)
-            assert refused.value.hint
-        standing = db.program
-    with rederive.open(tmp_path / "store") as db:
-        assert db.program == standing
-        assert db.version == 0
 
 
 def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
@@ -50,50 +34,12 @@ def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
         assert list(db.program.relations) == ["n"]
 
 
-@pytest.mark.parametrize("option", ["--store", "--lake"])
-def test_the_command_line_refuses_a_program_of_sql_before_there_is_a_store(tmp_path: Path, option: str) -> None:
-    program = tmp_path / "program.sql"
-    program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
-    result = CliRunner().invoke(app, ["run", str(program), option, str(tmp_path / "kept")])
-    assert isinstance(result.exception, Unsupported)
-    assert not (tmp_path / "kept").exists()
-
-
 def test_a_program_of_sql_has_no_remote_relation_to_advise_on(tmp_path: Path) -> None:
     program = tmp_path / "program.sql"
     program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
     result = CliRunner().invoke(app, ["advise", str(program)])
     assert isinstance(result.exception, StrategyError)
     assert "in Datalog" in str(result.exception)
-
-
-# Spark
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_spark_takes_every_program_of_datalog(folder: Path) -> None:
-    check_supported(compile_program((folder / "program.dl").read_text(encoding="utf-8"), str(folder)))
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("CREATE TABLE t (k BIGINT PRIMARY KEY, a BIGINT)", "column 'a' of 't' may hold NULL"),
-        ("CREATE TABLE t (k BIGINT NOT NULL)", "'t' may hold a row several times"),
-        ("CREATE VIEW v AS SELECT a FROM kept", "'v' may hold a row several times"),
-        ("CREATE VIEW v AS SELECT k, a + 1 AS b FROM kept", r"SQL's '\+' in 'v'"),
-        ("CREATE VIEW v AS SELECT k, row_number() OVER (PARTITION BY a ORDER BY k) AS r FROM kept", "'v' numbers rows"),
-        ("CREATE VIEW v AS SELECT a, sum(d) AS s FROM kept GROUP BY a", r"a sum of type decimal\(20,2\), not decimal\(10,2\)"),
-    ],
-)
-def test_spark_refuses_what_only_sql_has(text: str, what: str) -> None:
-    db = rederive.open()
-    db.sql("CREATE TABLE kept (k BIGINT PRIMARY KEY, a BIGINT NOT NULL, d DECIMAL(10, 2) NOT NULL)")
-    check_supported(db.program)
-    db.sql(text)
-    with pytest.raises(StrategyError, match=what) as refused:
-        check_supported(db.program)
-    assert "resident" in str(refused.value.hint)
 
 
 # Data frames

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,30 +17,36 @@ from rich.console import Console
 
 import rederive
 from rederive.analysis.graph import strata
+from rederive.cli.programs import (
+    Loading,
+    Sources,
+    define,
+    ensured,
+    initial_rows,
+    read_program,
+    read_programs,
+    read_text,
+    run_files,
+)
 from rederive.engines.base import Call
-from rederive.errors import MalformedInput, MissingFile, RederiveError, StrategyError, UnknownOption
-from rederive.ir.rules import Program
+from rederive.errors import MissingFile, RederiveError, StrategyError
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
-from rederive.lang.datalog import compile_program
+from rederive.lang.project import SQL
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
 from rederive.monitor.database import Database
 from rederive.monitor.journal_reader import JournalReader
-from rederive.monitor.sql import SqlRun
 from rederive.monitor.store import changes_of
-from rederive.monitor.transaction import base_relation
 from rederive.pipeline.changes import Transaction, read_all_changes
-from rederive.pipeline.files import check_keys, read_input, read_rows
 from rederive.selfmaint.strategy import advise, show
 
-SQL = ".sql"
 
-
-def check(path: Path) -> None:
+def check(paths: Sequence[Path]) -> None:
     db = rederive.open()
-    define(db, path)
+    db.checks_actions = False  # functions and addresses are those of the process that will run the program
+    define(db, paths)
     program = db.program
     declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
     shown = set(declared).difference(n for n in program.tables if n in program.views)
@@ -53,15 +58,20 @@ def check(path: Path) -> None:
     for level in sorted(set(levels.values())):
         lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
     lines += ["monitored", *(f"  {name}" for name in program.monitored)]
+    lines += ["constraints", *(f"  {one.view} ({one.mode.value})" for one in program.constraints)] if program.constraints else []
+    lines += ["rules, in the order in which they fire", *(f"  {one.name}" for one in db.rules)] if db.rules else []
     print("\n".join(lines))
 
 
-def explain_program(path: Path, view: str | None, strategy: str, form: str, sources: Sources) -> None:
+def explain_program(
+    paths: Sequence[Path], view: str | None, rule: str | None, strategy: str, form: str, sources: Sources
+) -> None:
     db = rederive.open(strategy=strategy)
-    define(db, path)
+    db.checks_actions = False
+    define(db, paths)
     if rows := initial_rows(db.program, sources):
         db.load_typed(rows)
-    print(db.explain(view, form))
+    print(db.explain_rule(rule, form) if rule is not None else db.explain(view, form))
 
 
 def advise_program(path: Path, view: str | None, form: str) -> None:
@@ -73,25 +83,9 @@ def advise_program(path: Path, view: str | None, form: str) -> None:
     print(show(found, form))
 
 
-def define(db: Database, path: Path) -> None:
-    """Take in the definitions of a program; the changes of data in one of SQL are checked and not made."""
-    if path.suffix == SQL:
-        SqlRun(db).define(read_text(path), str(path))
-    else:
-        db.define(read_text(path), str(path))
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where initial rows come from: a folder of facts, and files for single relations."""
-
-    facts: Path | None
-    base: tuple[str, ...]
-
-
 def run(
     opened: Callable[[], Database],
-    path: Path,
+    paths: Sequence[Path],
     sources: Sources,
     changes: Path | None,
     initial: bool,
@@ -99,17 +93,18 @@ def run(
     trace: Path | None,
 ) -> None:
     """Everything is read before a database with a store is opened: what is refused there leaves it as it was, or none."""
-    read = _read(path, sources, changes) if path.suffix != SQL else None
+    read = _read(paths, sources, changes) if not any(path.suffix == SQL for path in paths) else None
     calls: list[str] = []
     with opened() as db, _told_of_commits(db), _printed_at_the_end() as output:
-        if read is not None and (extended := db.ensure(read_text(path), str(path))) is not None:
-            _write_changes(extended, output)
+        if read is not None:
+            for result in ensured(db, paths):
+                _write_changes(result, output)
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
         if read is not None:
             versions = list(_versions(db, *read, initial, output))
         else:
-            versions = list(_sql_versions(db, path, sources, changes, initial, output))
+            versions = list(_sql_versions(db, paths, sources, changes, initial, output))
         if db.lake is not None:
             with progress(f"settling into {db.lake}"):
                 db.settle()
@@ -147,23 +142,7 @@ def log(folder: Path, since: int | None, view: str | None) -> None:
     with JournalReader.read(folder) as journal, _printed_at_the_end() as output:
         for entry in journal.since(journal.reach(view) if since is None else since, view):
             for change in changes_of(entry):
-                output.write(change_line(change.version, change.view, change.plus, change.minus))
-
-
-def _load_tables(db: Database, sources: Sources) -> None:
-    """Load the files of `--base` whose table is there and has no rows yet, before the first version."""
-    names = [option.partition("=")[0] for option in sources.base]
-    ready = tuple(o for o, n in zip(sources.base, names, strict=True) if n in db.program.tables and not db.rows(n))
-    if ready and db.version == 0:
-        db.load_typed(initial_rows(db.program, Sources(None, ready)))
-
-
-def _check_loaded(db: Database, sources: Sources) -> None:
-    """Refuse `--base` for tables that the program does not create, and `--facts`, which belongs to Datalog."""
-    if sources.facts is not None:
-        raise UnknownOption("option of a SQL program", "--facts", ["--base"])
-    for option in sources.base:
-        base_relation(db.program, option.partition("=")[0])
+                output.write(change_line(change.version, change.view, change.plus, change.minus, change.counts))
 
 
 def _trace_line(version: int, call: Call) -> str:
@@ -174,30 +153,23 @@ def _trace_line(version: int, call: Call) -> str:
 
 
 def _sql_versions(
-    db: Database, path: Path, sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
+    db: Database, paths: Sequence[Path], sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
 ) -> Iterator[dict[str, Any]]:
-    """Run the statements, then the transactions. The rows of `--base` are in their tables when these are created."""
-    yield {"version": 0, "seconds": 0.0, "touched": 0}
-
-    def start() -> None:
-        _load_tables(db, sources)
-        if initial:
-            _write_answers(db, output)
-
-    run = SqlRun(db, start)
+    """Run the statements, file by file, then the transactions."""
+    yield {"version": db.version, "seconds": 0.0, "touched": 0}
+    load = Loading(db, sources, (lambda: _write_answers(db, output)) if initial else (lambda: None))
     with progress("running statements"):
-        for result in run.run(read_text(path), str(path)):
+        for result in run_files(db, paths, load):
             yield _written(db, result, output)
-    _check_loaded(db, sources)
     transactions = read_all_changes(changes, db.program) if changes else ()
     for transaction in transactions:
         yield _written(db, _commit(db, transaction), output)
 
 
-def _read(path: Path, sources: Sources, changes: Path | None) -> tuple[dict[str, list[Row]], Sequence[Transaction]]:
+def _read(paths: Sequence[Path], sources: Sources, changes: Path | None) -> tuple[dict[str, list[Row]], Sequence[Transaction]]:
     """The initial rows and the transactions for a program in Datalog."""
-    with progress(f"reading {path}"):
-        program = read_program(path)
+    with progress(f"reading {', '.join(map(str, paths))}"):
+        program = read_programs(paths)
         return initial_rows(program, sources), read_all_changes(changes, program) if changes else ()
 
 
@@ -228,6 +200,7 @@ def _written(db: Database, result: rederive.Result, output: IO[bytes]) -> dict[s
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
     cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
+    cost |= {"fired": dict(Counter(firing.rule for firing in result.firings))} if db.rules else {}
     return cost | {"engine": result.engine, "why": result.why}
 
 
@@ -285,8 +258,7 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     db = rederive.open(strategy=Strategy.ON_DEMAND.value)
     with progress(f"reading {path}"):
         if path.suffix == SQL:
-            list(SqlRun(db, lambda: _load_tables(db, sources)).run(read_text(path), str(path)))
-            _check_loaded(db, sources)
+            list(run_files(db, [path], Loading(db, sources)))
         else:
             db.define(read_text(path), str(path))
             db.load_typed(initial_rows(db.program, sources))
@@ -297,43 +269,6 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     if stats is not None:
         _write(stats, json.dumps({"rows": len(found), "seconds": seconds, "touched": db.engine.touched}, indent=2) + "\n")
     sys.stdout.buffer.writelines(f"{_rows([row])[1:-1]}\n".encode() for row in found)
-
-
-def read_program(path: Path) -> Program:
-    return compile_program(read_text(path), str(path))
-
-
-def read_text(path: Path) -> str:
-    """The text of a program."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedInput(f"not UTF-8: {error.reason}").at(str(path)) from None
-    except OSError as error:
-        raise MissingFile(f"cannot read the program: {error.strerror}").at(str(path)) from None
-
-
-def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
-    """The rows of `--base` files and, with `--facts`, of every other `.input` relation."""
-    found: dict[str, list[Row]] = {}
-    facts = sources.facts
-    for option in sources.base:
-        name, equals, file = option.partition("=")
-        if not equals or not file:
-            raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")
-        name = f"{name}.input" if f"{name}.input" in program.relations else name
-        rows = read_rows(Path(file), base_relation(program, name))
-        check_keys(program.relations[name], rows, file)
-        found.setdefault(name, []).extend(rows)
-    if facts is not None:
-        if not facts.is_dir():
-            raise MissingFile("no such folder").at(str(facts))
-        for directive in program.inputs:
-            if directive.relation not in found:
-                relation = program.relations[directive.relation]
-                found[directive.relation] = read_input(directive, relation, facts)
-                check_keys(relation, found[directive.relation], str(facts))
-    return found
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import typer
 from rederive import ENGINES, Limits, __version__
 from rederive import open as open_database
 from rederive.cli import commands
-from rederive.errors import RederiveError, StrategyError, Unsupported
+from rederive.cli.programs import Sources
+from rederive.errors import RederiveError, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
@@ -26,6 +27,10 @@ app = typer.Typer(
 )
 
 Program = Annotated[Path, typer.Argument(help="A program in Datalog (.dl) or SQL (.sql).", show_default=False)]
+Programs = Annotated[
+    list[Path],
+    typer.Argument(help="Files in Datalog (.dl) or SQL (.sql), in order.", show_default=False),
+]
 Facts = Annotated[
     Path | None, typer.Option("--facts", help="Folder with a .facts file for each .input relation.", show_default=False)
 ]
@@ -50,7 +55,7 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 @app.command()
-def check(program: Program) -> None:
+def check(program: Programs) -> None:
     """Print relations, strata and monitored views, or what is wrong with the program.
 
     Example: `rederive check examples/closure.dl`
@@ -60,8 +65,11 @@ def check(program: Program) -> None:
 
 @app.command()
 def explain(
-    program: Program,
+    program: Programs,
     view: Annotated[str | None, typer.Option("--view", help="Only this view and what it needs.", show_default=False)] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="Only the condition of this active rule.", show_default=False)
+    ] = None,
     strategy: StrategyOption = AUTO,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
     facts: Facts = None,
@@ -73,7 +81,7 @@ def explain(
 
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
-    commands.explain_program(program, view, strategy, form, commands.Sources(facts, tuple(base or ())))
+    commands.explain_program(program, view, rule, strategy, form, Sources(facts, tuple(base or ())))
 
 
 @app.command()
@@ -91,7 +99,7 @@ def advise(
 
 @app.command()
 def run(
-    program: Program,
+    program: Programs,
     facts: Facts = None,
     base: Base = None,
     changes: Annotated[
@@ -135,18 +143,18 @@ def run(
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
-    With a store the versions go on from where it is; its program must be this one, or a part of it.
+    With a store the versions go on from where it is; its Datalog program must be this one, or a part of it. Statements of SQL run
+    in order; definitions that the store has already are passed over. A view may read what an earlier file defines, in either
+    language.
 
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
     if trace is not None and engine == "spark":
         raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
-    if program.suffix == commands.SQL and (store or lake):
-        raise Unsupported("a program of SQL cannot be kept in a store yet", hint="leave out --store and --lake").at(str(program))
     chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
     opened = partial(chosen, limits=limits, strict=strict)
-    commands.run(opened, program, commands.Sources(facts, tuple(base or ())), changes, initial, stats, trace)
+    commands.run(opened, program, Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 
 @app.command()
@@ -237,7 +245,7 @@ def query(
 
     Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
     """
-    commands.query(program, atom, commands.Sources(facts, tuple(base or ())), stats)
+    commands.query(program, atom, Sources(facts, tuple(base or ())), stats)
 
 
 @app.command()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import rederive
-from rederive.cli.commands import change_line, read_text
+from rederive.cli.commands import change_line
+from rederive.cli.programs import Loading, Sources, define, run_files
 from rederive.errors import MalformedInput
 from rederive.lake.session import spark_session
-from rederive.lang import compile_program
 from rederive.pipeline.ingest import Batch, Ingestion, Progress, check_on_error, ingest
 from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
 
@@ -77,13 +77,13 @@ def _topics(options: tuple[str, ...]) -> dict[str, str]:
 
 def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.Database]) -> None:
     """What is wrong with the program or the options is said before Spark is started and the store is opened."""
-    source, text = source_of(places), read_text(path)
-    compile_program(text, str(path))
+    source = source_of(places)
+    define(rederive.open(), [path])
     check_on_error(way.on_error)
     spark = spark_session(master=way.master)
     _quieten(spark._jvm)
     with opened(spark=spark) as db:
-        if (extended := db.ensure(text, str(path))) is not None:
+        for extended in run_files(db, [path], Loading(db, Sources(None, ()))):
             _print(extended)
         running = ingest(
             db,
@@ -130,7 +130,7 @@ def _told(batch: Batch[rederive.Result]) -> None:
 def _print(result: rederive.Result) -> None:
     """A version that was committed before a crash is printed again: it may not have been printed then."""
     for view, change in result.changes.items():
-        sys.stdout.buffer.write(change_line(result.version, view, change.plus, change.minus))
+        sys.stdout.buffer.write(change_line(result.version, view, change.plus, change.minus, change.counts))
     sys.stdout.buffer.flush()
 
 

@@ -84,6 +84,9 @@ class AutoEngine:
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         return self._current.rows(relation, bindings)
 
+    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        return self._current.beginning(relation, prefixes)
+
     def extent(self, relation: str) -> Collection[Row]:
         return self._current.extent(relation)
 

@@ -163,6 +163,9 @@ class Engine(Protocol):
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         """The rows of a base relation or view whose columns have the bound values, in no order."""
 
+    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        """The rows of a base relation that begin with one of these, in no order."""
+
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, wherever they are."""
 

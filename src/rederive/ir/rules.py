@@ -204,6 +204,22 @@ class Remote:
         return dict(self.options).get("source", "none")
 
 
+class Mode(Enum):
+    """What becomes of a transaction that violates a constraint: it is told of, or refused."""
+
+    MONITOR = "monitor"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A view whose rows are violations; it is monitored, whatever else is."""
+
+    view: str
+    mode: Mode
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """Relations, their definitions, and what to load and to monitor. Base relations are those without a definition."""
@@ -215,6 +231,7 @@ class Program:
     outputs: tuple[str, ...] = ()
     remotes: tuple[Remote, ...] = ()
     stored: tuple[str, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -249,7 +266,9 @@ class Program:
         """The `.output` relations, or all the user's views where there is none; and those that say so themselves."""
         views = [self.relations[name] for name in self.views if not self.relations[name].auxiliary]
         chosen = self.outputs or tuple(view.name for view in views if view.monitored is None)
-        return (*chosen, *(view.name for view in views if view.monitored and view.name not in chosen))
+        constraints = {constraint.view for constraint in self.constraints}
+        more = (view.name for view in views if view.monitored or view.name in constraints)
+        return tuple(dict.fromkeys((*chosen, *more)))
 
     def definitions_of(self, name: str) -> tuple[Definition, ...]:
         return tuple(definition for definition in self.definitions if defines(definition) == name)

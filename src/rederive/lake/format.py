@@ -19,9 +19,14 @@ _RELATION: Final = "rederive.relation"
 
 def properties(relation: Relation) -> dict[str, str]:
     """The properties of a table that holds `relation`."""
-    columns = [[column.name, str(column.type)] for column in relation.columns]
+    columns = [[column.name, str(column.type), *_domain(column)] for column in relation.columns]
     declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
     return {"delta.enableDeletionVectors": "true", _FORMAT: str(FORMAT), _RELATION: json.dumps(declaration)}
+
+
+def _domain(column: Column) -> list[bool | int]:
+    """What only columns of SQL have: NULL, and narrow integers."""
+    return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
 def declared(table: Snapshot, place: str) -> Relation:
@@ -36,7 +41,7 @@ def declared(table: Snapshot, place: str) -> Relation:
             place
         )
     declaration = json.loads(table.properties[_RELATION])
-    columns = tuple(Column(name, type_named(type)) for name, type in declaration["columns"])
+    columns = tuple(Column(name, type_named(type), *domain) for name, type, *domain in declaration["columns"])
     return Relation(declaration["name"], columns, tuple(declaration["key"]))
 
 
@@ -57,13 +62,18 @@ def check(table: Snapshot, relation: Relation, schema: StructType, place: str) -
 def _difference(found: Relation, asked: Relation) -> str | None:
     for number, (old, new) in enumerate(zip(found.columns, asked.columns, strict=False), 1):
         if old != new:
-            return f"column {number} is '{old.name}: {old.type}' in the table and '{new.name}: {new.type}' in the program"
+            return f"column {number} is '{_shown(old)}' in the table and '{_shown(new)}' in the program"
     if found.arity != asked.arity:
         return f"it has {found.arity} columns in the table and {asked.arity} in the program"
     if found.key != asked.key:
         keys = [", ".join(relation.columns[i].name for i in relation.key) or "all columns" for relation in (found, asked)]
         return f"its key is ({keys[0]}) in the table and ({keys[1]}) in the program"
     return None
+
+
+def _shown(column: Column) -> str:
+    width = f", {column.bits} bits" if column.bits < 64 else ""
+    return f"{column.name}: {column.type}{width}{', may be NULL' if column.nullable else ''}"
 
 
 def schema_difference(found: StructType, asked: StructType) -> str | None:

@@ -40,6 +40,8 @@ class Changed(Protocol):
     def plus(self) -> Sequence[Row]: ...
     @property
     def minus(self) -> Sequence[Row]: ...
+    @property
+    def counts(self) -> tuple[Sequence[int], Sequence[int]] | None: ...
 
 
 class Version(Protocol):
@@ -61,11 +63,12 @@ class Version(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The relations of a lake: which are base, which are monitored, and which of the views are kept as tables too."""
+    """The relations of a lake: which are base, which are monitored, which of the views are kept as tables too, and the bags."""
 
     base: Sequence[Relation]
     views: Sequence[Relation]
     materialized: Collection[str] = ()
+    bags: Collection[str] = ()
 
 
 def settled(lake: Lake) -> int:
@@ -103,18 +106,18 @@ def _writes(lake: Lake, tables: Tables, versions: Sequence[Version], folder: str
     last = versions[-1].number
     for relation in tables.base:
         if (changes := _changes(lake, Area.BASE, relation, versions, folder)) is not None:
-            yield relation, _applying(lake, Area.BASE, changes, last)
+            yield relation, _applying(lake, Area.BASE, changes, last, relation.name in tables.bags)
     for relation in tables.views:
         if (changes := _changes(lake, Area.CHANGES, relation, versions, folder)) is not None:
             yield relation, _appending(lake, changes, last)
             if relation.name in tables.materialized:
-                yield relation, _applying(lake, Area.VIEWS, changes, last)
+                yield relation, _applying(lake, Area.VIEWS, changes, last, relation.name in tables.bags)
 
 
-def _applying(lake: Lake, area: Area, changes: DataFrame, last: int) -> Write:
+def _applying(lake: Lake, area: Area, changes: DataFrame, last: int, bag: bool) -> Write:
     def write(relation: Relation) -> None:
         lake.create(area, relation)
-        lake.apply_changes(area, relation, changes, last)
+        lake.apply_changes(area, relation, changes, last, bag=bag)
 
     return write
 
@@ -162,18 +165,20 @@ def _rows(area: Area, relation: Relation, versions: Sequence[Version]) -> pyarro
     rows: list[Row] = []
     numbers: list[int] = []
     signs: list[str] = []
+    counts: list[int] = []
     for version in versions:
-        for sign, found in _signed(version.base if area is Area.BASE else version.views, relation):
+        for sign, found, copies in _signed(version.base if area is Area.BASE else version.views, relation):
             rows += found
             numbers += [version.number] * len(found)
             signs += [sign] * len(found)
+            counts += copies
     table = arrow_table(relation, rows)
     own = {VERSION: pyarrow.array(numbers, pyarrow.int64()), CHANGE: pyarrow.array(signs, pyarrow.string())}
-    own[COUNT] = pyarrow.array([1] * len(rows), pyarrow.int64())
+    own[COUNT] = pyarrow.array(counts, pyarrow.int64())
     return pyarrow.table([*own.values(), *table.columns], names=[*own, *table.column_names])
 
 
-def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[str, Sequence[Row]]]:
+def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[str, Sequence[Row], Sequence[int]]]:
     for change in changed:
         if change.relation.name != relation.name:
             continue
@@ -182,8 +187,9 @@ def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[st
                 f"relation '{relation.name}' had other columns when these changes were made",
                 hint="settle before columns change",
             )
-        yield MINUS, change.minus
-        yield PLUS, change.plus
+        plus, minus = change.counts or ([1] * len(change.plus), [1] * len(change.minus))
+        yield MINUS, change.minus, minus
+        yield PLUS, change.plus, plus
 
 
 @contextmanager

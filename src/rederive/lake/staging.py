@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
 from rederive.engines.spark.bulk import DataRows
 from rederive.faults import passing
-from rederive.ir.rules import Relation
-from rederive.ir.terms import Row
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import NUMBER, Row
 from rederive.lake.delta import remove
 from rederive.lake.names import column_names
 from rederive.lake.settle import staged_path
@@ -28,6 +29,14 @@ def staging(lake: Lake, version: int) -> str:
     return f"{lake.root}/{STAGED}/{version}"
 
 
+class Behind(Enum):
+    """What the given rows have behind the columns of the relation's table."""
+
+    NOTHING = "nothing"
+    COPY = "the number of the copy"
+    COUNT = "how many copies there are"
+
+
 def stage(
     lake: Lake,
     version: int,
@@ -35,14 +44,16 @@ def stage(
     relation: Relation,
     gone: Iterable[Collection[Row]],
     came: Iterable[Collection[Row]],
+    behind: Behind = Behind.NOTHING,
 ) -> None:
     """Write what leaves and enters one relation. Written twice is written once: the folder is emptied first."""
+    given = relation if behind is Behind.NOTHING else numbered_relation(relation)
     place = staged_path(staging(lake, version), area, relation.name)
     remove(lake.spark, place)
     for sign, parts in ((MINUS, gone), (PLUS, came)):
         for rows in parts:
             if len(rows):
-                _signed(frame(lake, relation, rows), version, sign).write.mode("append").parquet(place)
+                _signed(frame(lake, given, rows), version, sign, behind).write.mode("append").parquet(place)
                 passing("lake.stage:part")
 
 
@@ -51,10 +62,17 @@ def unstage(lake: Lake, version: int | None = None) -> None:
     remove(lake.spark, staging(lake, version) if version is not None else f"{lake.root}/{STAGED}")
 
 
-def version_rows(lake: Lake, relation: Relation, version: int, sign: str) -> list[Row]:
-    """The rows that one version put into a view, or took out of it, from its change table."""
+def numbered_relation(relation: Relation) -> Relation:
+    """A relation with a number behind its columns: of a copy, or of how many copies there are."""
+    return Relation(relation.name, (*relation.columns, Column(COUNT, NUMBER)))
+
+
+def version_rows(lake: Lake, relation: Relation, version: int, sign: str) -> list[tuple[Row, int]]:
+    """The rows that one version put into a view, or took out of it, and how many of each, from its change table."""
     table = lake.read(Area.CHANGES, relation).where((F.col(VERSION) == version) & (F.col(CHANGE) == sign))
-    return collect(table.drop(VERSION, CHANGE, COUNT), relation)
+    others = [F.col(f"`{name}`") for name in table.columns[3:]]
+    found = collect(table.select(*others, F.col(COUNT)), numbered_relation(relation))
+    return [(row[:-1], int(str(row[-1]))) for row in found]
 
 
 def frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str | None = None) -> DataFrame:
@@ -64,6 +82,8 @@ def frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str | N
     return dataframe(lake.spark, relation, rows, folder)
 
 
-def _signed(rows: DataFrame, version: int, sign: str) -> DataFrame:
-    own = (F.lit(version).cast("long").alias(VERSION), F.lit(sign).alias(CHANGE), F.lit(1).cast("long").alias(COUNT))
-    return rows.select(*own, *(F.col(f"`{name}`") for name in rows.columns))
+def _signed(rows: DataFrame, version: int, sign: str, behind: Behind) -> DataFrame:
+    names = rows.columns if behind is Behind.NOTHING else rows.columns[:-1]
+    count = F.col(f"`{rows.columns[-1]}`") if behind is Behind.COUNT else F.lit(1)
+    own = (F.lit(version).cast("long").alias(VERSION), F.lit(sign).alias(CHANGE), count.cast("long").alias(COUNT))
+    return rows.select(*own, *(F.col(f"`{name}`") for name in names))

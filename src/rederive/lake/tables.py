@@ -1,7 +1,7 @@
 """The tables of a lake, each a Delta table in a folder of its own under the root:
 
-    base/<relation>     the rows of a base relation
-    views/<view>        the rows of a materialised view
+    base/<relation>     the rows of a base relation; of a bag, each as often as it occurs
+    views/<view>        the rows of a materialised view, likewise
     changes/<view>      _version, _change ('plus' or 'minus'), _count, and the view's columns: what every version did to the view
     state/settled       the versions to which all tables were brought together
 
@@ -23,6 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
+from rederive.lake import bags
 from rederive.lake.delta import Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.format import check, check_frame, declared, properties, schema_difference
 from rederive.lake.names import PRESENT, column_names, folder_name
@@ -149,16 +150,26 @@ class Lake:
             signed = _signed(gone, relation, MINUS).unionByName(_signed(came, relation, PLUS))
             self._apply_net(area, relation, signed, version)
 
-    def apply_changes(self, area: Area, relation: Relation, changes: DataFrame, version: int) -> None:
+    def apply_changes(self, area: Area, relation: Relation, changes: DataFrame, version: int, *, bag: bool = False) -> None:
         """Bring the table to `version` by the changes of one or more versions: a frame like a change table's.
 
         Those that the table has already are left out. What happens to a row first and last decides: a row that left and came
-        again, or came and left again, is as it was.
+        again, or came and left again, is as it was. In a bag, copies are added up instead.
         """
         table = self._checked(area, relation)
         _check_changes(changes, relation)
         if not _done(table, version):
-            self._apply_net(area, relation, _net(_later(changes, table), relation), version)
+            later = _later(changes, table)
+            signed = self._moved(area, relation, later) if bag else _net(later, relation)
+            self._apply_net(area, relation, signed, version, bag)
+
+    def _moved(self, area: Area, relation: Relation, changes: DataFrame) -> DataFrame:
+        """The rows of a bag that are to be taken out, with all their copies, and each copy that is to be put in."""
+        names = column_names(relation)
+        net = bags.moved(changes, names, F.col(CHANGE) == PLUS, COUNT)
+        table = self._private.read.format("delta").load(self.path(area, relation.name))
+        gone = bags.taken_out(net).withColumn(CHANGE, F.lit(MINUS))
+        return gone.unionByName(bags.put_in(net, table, names).withColumn(CHANGE, F.lit(PLUS)))
 
     def append_changes(self, relation: Relation, changes: DataFrame, version: int) -> None:
         """Append what the versions up to `version` did to a view: a frame like the change table. Repeated ones are left out."""
@@ -225,7 +236,7 @@ class Lake:
 
         retried(write, place)
 
-    def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int) -> None:
+    def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int, bag: bool = False) -> None:
         """One commit that deletes and inserts; a mere append where nothing is deleted; none where nothing changes."""
         place = self.path(area, relation.name)
         held = signed.persist()
@@ -235,16 +246,18 @@ class Lake:
                 self._append(place, held.drop(CHANGE), version)
             elif signs:
                 with self._lock, written_as(self._private, version):
-                    retried(lambda: self._merge(place, relation, held), place)
+                    retried(lambda: self._merge(place, relation, held, bag), place)
         finally:
             held.unpersist()
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
         retried(lambda: rows.write.format("delta").mode("append").options(**once(version)).save(place), place)
 
-    def _merge(self, place: str, relation: Relation, signed: DataFrame) -> None:
+    def _merge(self, place: str, relation: Relation, signed: DataFrame, bag: bool) -> None:
+        """In a bag, a row that is put in matches nothing: it may be there already, or be taken out by the same commit."""
         names = column_names(relation)
-        merge = DeltaTable.forPath(self._private, place).alias("old").merge(signed.alias("change"), _identical(names))
+        same = f"{_identical(names)} AND change.{CHANGE} = '{MINUS}'" if bag else _identical(names)
+        merge = DeltaTable.forPath(self._private, place).alias("old").merge(signed.alias("change"), same)
         merge = merge.whenMatchedDelete(f"change.{CHANGE} = '{MINUS}'")
         inserted: dict[str, str | SparkColumn] = {_quoted(name): f"change.{_quoted(name)}" for name in names}
         merge.whenNotMatchedInsert(f"change.{CHANGE} = '{PLUS}'", inserted).execute()

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rederive.errors import Span
-from rederive.ir.rules import Aggregate, Atom, Column, Definition, Fact, Function, Input, Program, Relation, Remote, Rule
+from rederive.ir.rules import (
+    Aggregate,
+    Atom,
+    Column,
+    Constraint,
+    Definition,
+    Fact,
+    Function,
+    Input,
+    Program,
+    Relation,
+    Remote,
+    Rule,
+)
 from rederive.ir.terms import Variable
 
 
@@ -21,6 +34,7 @@ class Draft:
     outputs: list[str] = field(default_factory=list)
     remotes: list[Remote] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
 
     @classmethod
     def of(cls, program: Program) -> Draft:
@@ -32,10 +46,11 @@ class Draft:
             list(program.outputs),
             list(program.remotes),
             list(program.stored),
+            list(program.constraints),
         )
 
     def program(self) -> Program:
-        rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored))
+        rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored), tuple(self.constraints))
         return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), *rest)
 
     def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:

@@ -9,8 +9,17 @@ from dataclasses import replace
 
 from rederive.errors import StillNeeded, SyntaxProblem, UnknownName
 from rederive.lang.datalog import parse_statements
-from rederive.lang.sql.statements import Definition
-from rederive.lang.syntax import Clause, Declaration, OutputDirective, Statement, StoredDirective, relations
+from rederive.lang.sql.definition import Definition
+from rederive.lang.syntax import (
+    Clause,
+    ConstraintDirective,
+    Declaration,
+    OutputDirective,
+    RuleDirective,
+    Statement,
+    StoredDirective,
+    relations,
+)
 
 Statements = tuple[Statement | Definition, ...]
 
@@ -87,7 +96,7 @@ def without_view(statements: Sequence[Statement | Definition], view: str) -> Sta
         match statement:
             case Clause(_, body, span) if body is not None and view in relations(body):
                 raise StillNeeded(f"'{view}' is still needed by this rule", span, hint="remove or replace that rule first")
-            case OutputDirective(relation) | StoredDirective(relation) if relation.text == view:
+            case OutputDirective(relation) | StoredDirective(relation) | ConstraintDirective(relation) if relation.text == view:
                 continue
             case Declaration(names) if any(name.text == view for name in names):
                 others = tuple(name for name in names if name.text != view)
@@ -98,3 +107,13 @@ def without_view(statements: Sequence[Statement | Definition], view: str) -> Sta
             case _:
                 left.append(statement)
     return tuple(left)
+
+
+def rule_directives(statements: Sequence[Statement | Definition]) -> tuple[RuleDirective, ...]:
+    """The active rules that the program itself states."""
+    return tuple(statement for statement in statements if isinstance(statement, RuleDirective))
+
+
+def without_directive(statements: Sequence[Statement | Definition], rule: str) -> Statements:
+    """The program without an active rule that it states."""
+    return tuple(s for s in statements if not (isinstance(s, RuleDirective) and s.relation.text.lower() == rule))

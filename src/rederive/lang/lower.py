@@ -17,20 +17,24 @@ from rederive.errors import (
     UnsafeVariable,
     Unsupported,
 )
-from rederive.ir.rules import Atom, Column, Fact, Input, Program, Relation, Remote
+from rederive.ir.rules import Atom, Column, Constraint, Fact, Input, Program, Relation, Remote
 from rederive.ir.terms import Constant, Kind, Simple, Type, Variable
+from rederive.lang.active import Whole
 from rederive.lang.clauses import lower_clause, lower_constant
+from rederive.lang.directives import active_rule, constraint_mode
 from rederive.lang.draft import Draft
 from rederive.lang.literals import typed_constant
 from rederive.lang.parse import RESERVED
 from rederive.lang.syntax import Atom as SyntaxAtom
 from rederive.lang.syntax import (
     Clause,
+    ConstraintDirective,
     Declaration,
     Directive,
     InputDirective,
     OutputDirective,
     RemoteDirective,
+    RuleDirective,
     Statement,
     StoredDirective,
     TypeDefinition,
@@ -51,7 +55,18 @@ SOURCES: Final = {
     "python": (frozenset({"function"}), frozenset[str]()),
 }
 
-_S = TypeVar("_S", Clause, Declaration, InputDirective, OutputDirective, RemoteDirective, StoredDirective, TypeDefinition)
+_S = TypeVar(
+    "_S",
+    Clause,
+    ConstraintDirective,
+    Declaration,
+    InputDirective,
+    OutputDirective,
+    RemoteDirective,
+    RuleDirective,
+    StoredDirective,
+    TypeDefinition,
+)
 
 
 def lower(statements: Sequence[Statement], known: Program) -> Program:
@@ -76,6 +91,8 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
     each(OutputDirective, lowering.output)
     each(RemoteDirective, lowering.remote)
     each(StoredDirective, lowering.stored)
+    each(ConstraintDirective, lowering.constraint)
+    each(RuleDirective, lowering.rule)
     if errors:
         raise _together(errors)
     return lowering.draft.program()
@@ -191,6 +208,26 @@ class _Lowering:
             raise UnknownName("option", option.name.text, (), option.name.span)
         if name not in self.draft.stored:
             self.draft.stored.append(name)
+
+    def constraint(self, directive: ConstraintDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        self._relation(directive)
+        if name not in self._known_views and name not in self._ruled:
+            hint = "a constraint is a view of what must not be"
+            raise Unsupported(f"not supported: the base relation '{name}' as a constraint", directive.relation.span, hint=hint)
+        if any(constraint.view == name for constraint in self.draft.constraints):
+            raise Redefined(f"'{name}' is a constraint already", directive.relation.span)
+        self.draft.constraints.append(Constraint(name, constraint_mode(directive), directive.span))
+
+    def rule(self, directive: RuleDirective) -> None:
+        """Only read here: what its action does is checked where functions and addresses are known."""
+        rule = active_rule(directive)
+        if isinstance(rule.condition, Whole) and not self._hopeless([rule.condition.relation]):
+            from rederive.lang.sql.condition import with_condition
+
+            with_condition(self.draft.program(), rule)
 
     def _hopeless(self, names: Iterable[str]) -> bool:
         """Whether a declaration that these names need was refused: what follows from it is no error of its own."""

@@ -22,6 +22,7 @@ from rederive.lang.syntax import (
     Clause,
     ColumnDeclaration,
     Compare,
+    ConstraintDirective,
     Declaration,
     Directive,
     Fold,
@@ -34,6 +35,7 @@ from rederive.lang.syntax import (
     Or,
     OutputDirective,
     RemoteDirective,
+    RuleDirective,
     Statement,
     StoredDirective,
     Truth,
@@ -100,6 +102,8 @@ _DIRECTIVES: Final[dict[str, type[Directive]]] = {
     ".output": OutputDirective,
     ".remote": RemoteDirective,
     ".stored": StoredDirective,
+    ".constraint": ConstraintDirective,
+    ".rule": RuleDirective,
 }
 
 

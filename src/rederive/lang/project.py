@@ -1,21 +1,48 @@
-"""Programs in both languages: Datalog statements and SQL definitions, each over what stands before it."""
+"""Programs in both languages: Datalog statements and SQL definitions, each over what stands before it.
+
+What SQL needs is imported when there is some: its parser is large, and programs in Datalog do without it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Final
 
 from rederive.errors import StillNeeded, UnknownName
 from rederive.ir.rules import Program
 from rederive.lang.datalog import extended
 from rederive.lang.edit import Statements
-from rederive.lang.sql.statements import Definition, extended_by
+from rederive.lang.sql.definition import Definition
 from rederive.lang.syntax import Statement
 
+SQL: Final = ".sql"
+_BLANK: Final = r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
+_CREATE: Final = re.compile(rf"{_BLANK}create\s+[a-z]", re.IGNORECASE | re.DOTALL)
 
-def compile_statements(statements: Sequence[Statement | Definition]) -> Program:
-    """The program that these statements make together; Datalog that stands together is one text."""
-    program = Program({}, ())
+
+def defines_in_sql(text: str, name: str = "<text>") -> bool:
+    """Whether a text of definitions is SQL: its file is called so, or it begins with CREATE.
+
+    >>> defines_in_sql("-- stock\\nCREATE TABLE t (k INT)"), defines_in_sql("create(1).")
+    (True, False)
+    """
+    return name.endswith(SQL) or _CREATE.match(text) is not None
+
+
+def is_query(text: str) -> bool:
+    """Whether a question is one of SQL.
+
+    >>> is_query("SELECT 1"), is_query('edge("a", y)')
+    (True, False)
+    """
+    return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
+
+
+def compile_statements(statements: Sequence[Statement | Definition], known: Program | None = None) -> Program:
+    """The program that these statements make together, or with a known one; Datalog that stands together is one text."""
+    program = known or Program({}, ())
     for is_sql, run in groupby(statements, lambda statement: isinstance(statement, Definition)):
         if is_sql:
             for definition in run:
@@ -24,6 +51,13 @@ def compile_statements(statements: Sequence[Statement | Definition]) -> Program:
         else:
             program = extended(program, [s for s in run if not isinstance(s, Definition)])
     return program
+
+
+def extended_by(known: Program, added: Definition) -> Program:
+    """A program with one more table or view of SQL."""
+    from rederive.lang.sql import statements
+
+    return statements.extended_by(known, added)
 
 
 def replaced(statements: Statements, added: Definition) -> Statements:

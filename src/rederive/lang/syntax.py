@@ -177,6 +177,24 @@ class StoredDirective:
 
 
 @dataclass(frozen=True, slots=True)
+class ConstraintDirective:
+    """`.constraint view(mode=reject)`: a view whose rows are violations."""
+
+    relation: Name
+    options: tuple[Option, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleDirective:
+    """`.rule name(when=view, do="...")`: an active rule; `relation` is its own name."""
+
+    relation: Name
+    options: tuple[Option, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Clause:
     """`heads :- body.`, or a fact, whose body is None."""
 
@@ -185,7 +203,7 @@ class Clause:
     span: Span = field(compare=False, repr=False)
 
 
-Directive: TypeAlias = InputDirective | OutputDirective | RemoteDirective | StoredDirective
+Directive: TypeAlias = InputDirective | OutputDirective | RemoteDirective | StoredDirective | ConstraintDirective | RuleDirective
 Statement: TypeAlias = Declaration | TypeDefinition | Directive | Clause
 Node: TypeAlias = Value | Formula
 

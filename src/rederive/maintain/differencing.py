@@ -8,6 +8,8 @@ For a rule  p :- r1, ..., rn  and each influent ri, the partial differentials ar
 evaluated from the base relations upwards, breadth first; a change set is dropped when the wave has passed the views above it.
 *Strict* filters each set against the other state, so that it is exact; *nervous* does not, and may report a row that was there
 before, or one that stays. Still a nervous plus is in the new state, and a nervous minus was in the old one.
+
+Where each row has one derivation at most, there is nothing to filter: what both sets have in common stays, the rest is exact.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from dataclasses import replace
 
 from rederive.analysis.graph import Component
 from rederive.errors import StrategyError
-from rederive.ir.rules import Negation, Rule, Variant
+from rederive.ir.rules import Negation, Program, Rule, Variant
 from rederive.maintain.filtration import ALL, filtration
-from rederive.maintain.materialized import deletion_rules, insertion_rules
+from rederive.maintain.materialized import deletion_rules, insertion_rules, net_rules
 from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
 
 
@@ -43,6 +45,19 @@ def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nerv
     return replace(
         strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, not filtered", phases=phases
     )
+
+
+def differencing_once(component: Component, program: Program) -> Section:
+    """The differentials of a view whose rows have one derivation each, and their net effect. Nothing is kept or asked for."""
+    (rule,) = component.definitions
+    assert isinstance(rule, Rule)
+    phases = (
+        Phase("deletions", Semantics.SET, tuple(deletion_rules(rule))),
+        Phase("insertions", Semantics.SET, tuple(insertion_rules(rule))),
+        Phase("net effect", Semantics.NET, net_rules(program, rule.head.relation)),
+    )
+    reason = "read by sums and counts alone, and each row has one derivation: partial differentials are exact"
+    return Section(component, Strategy.DIFFERENCING, reason, phases, (), once=True)
 
 
 def _guarded(m: MaintenanceRule) -> MaintenanceRule:

@@ -10,12 +10,16 @@ For a rule  p :- r1, ..., rn  and each of its literals:
 
 A relation of a lower component enters with its net change as r^del and r^ins (section 4.2), so phantom insertions through
 negation cannot arise. Idle insertions are dropped as they are found, against p^new, and so do not propagate.
+
+Where every row has one derivation at most, (R) finds nothing and is left out: a row whose derivation broke is in the new state
+only by another one, which (Ii) finds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rederive.analysis.derivations import derived_once
 from rederive.analysis.graph import Component
 from rederive.ir.rules import Atom, Comparison, Negation, Program, Rule, Variant
 from rederive.maintain.program import (
@@ -34,6 +38,7 @@ from rederive.maintain.program import (
 def materialized(component: Component, program: Program) -> Section:
     """Algorithm 1 for one component, in phases: deletions, rederivations, insertions, net effect."""
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
+    once = derived_once(component, program)
     phases = (
         Phase("deletions", Semantics.SET, tuple(m for rule in rules for m in deletion_rules(rule))),
         Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules)),
@@ -41,6 +46,9 @@ def materialized(component: Component, program: Program) -> Section:
         Phase("net effect", Semantics.NET, tuple(m for name in component.relations for m in net_rules(program, name))),
     )
     states = tuple(State(name, Variant.DEL, (Variant.RED, Variant.INS)) for name in component.relations)
+    if once:
+        reason = "the view is kept; each row has one derivation"
+        return Section(component, Strategy.MATERIALIZED, reason, (phases[0], *phases[2:]), states, once=True)
     reason = "recursive: derivations cannot be counted" if component.recursive else "the view is kept"
     return Section(component, Strategy.MATERIALIZED, reason, phases, states)
 

@@ -84,6 +84,7 @@ class Section:
 
     `rewritten`: the same in magic form, where the engine is to derive what is not kept. `skipped_paths`: how many rules path
     analysis left out. `adaptive`: for each transaction the engine may evaluate the view anew instead, where that costs less.
+    `once`: each row has one derivation at most, so a derived insertion was not there before, but for a deletion to be cancelled.
     """
 
     component: Component
@@ -94,6 +95,7 @@ class Section:
     rewritten: tuple[MaintenanceRule, ...] = ()
     skipped_paths: int = 0
     adaptive: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

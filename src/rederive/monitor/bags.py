@@ -20,6 +20,11 @@ def told(name: str) -> str:
     return name.removesuffix(f".{BAG}")
 
 
+def bag_tables(program: Program) -> frozenset[str]:
+    """The tables that may hold a row several times."""
+    return frozenset(name for name in program.relations if program.copies_of(name))
+
+
 def copies(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine) -> list[Row]:
     """The rows of a relation; of a bag, each as often as it is in it."""
     numbered = program.copies_of(name)
@@ -46,7 +51,7 @@ def numbered(program: Program, initial: Mapping[str, Collection[Row]], engine: E
 
 
 def _behind(rows: Collection[Row], base: str, engine: Engine) -> list[Row]:
-    present = Counter(row[:-1] for row in engine.rows(base, {}))
+    present = _present(base, rows, engine)
     found: list[Row] = []
     for row in rows:
         present[row] += 1
@@ -63,24 +68,27 @@ def _each(rows: Collection[Row], name: str) -> Collection[Row]:
 
 def on_copies(program: Program, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
     """The operations on bags as operations on numbered copies: one more is the next, and one less is the last."""
-    done: list[Operation] = []
-    moved: dict[str, dict[Row, tuple[int, int]]] = {}
-    for operation in operations:
-        base = program.copies_of(operation.relation)
-        if base is None:
-            done.append(operation)
-            continue
-        counts = moved.setdefault(base, {})
-        step = -1 if operation.action is Action.DELETE else 1
-        for row in _each(operation.rows, operation.relation):
-            before, now = counts.get(row) or (_present(base, row, engine),) * 2
-            counts[row] = (before, max(now + step, 0))
-    for base, counts in moved.items():
-        gone = [(*row, i) for row, (before, now) in counts.items() for i in range(now + 1, before + 1)]
-        came = [(*row, i) for row, (before, now) in counts.items() for i in range(before + 1, now + 1)]
-        done += [Operation(Action.DELETE, base, tuple(gone)), Operation(Action.INSERT, base, tuple(came))]
+    done = [operation for operation in operations if program.copies_of(operation.relation) is None]
+    for name in dict.fromkeys(operation.relation for operation in operations):
+        if (base := program.copies_of(name)) is not None:
+            done += _moved(base, [operation for operation in operations if operation.relation == name], engine)
     return done
 
 
-def _present(base: str, row: Row, engine: Engine) -> int:
-    return len(engine.rows(base, dict(enumerate(row))))
+def _moved(base: str, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
+    """The operations on one bag: the copies that leave it, and those that enter."""
+    rows = {row: None for operation in operations for row in _each(operation.rows, operation.relation)}
+    before = _present(base, rows, engine)
+    now = Counter(before)
+    for operation in operations:
+        step = -1 if operation.action is Action.DELETE else 1
+        for row in operation.rows:
+            now[row] = max(now[row] + step, 0)
+    gone = [(*row, i) for row in rows for i in range(now[row] + 1, before[row] + 1)]
+    came = [(*row, i) for row in rows for i in range(before[row] + 1, now[row] + 1)]
+    return [Operation(Action.DELETE, base, tuple(gone)), Operation(Action.INSERT, base, tuple(came))]
+
+
+def _present(base: str, rows: Collection[Row], engine: Engine) -> Counter[Row]:
+    """How many copies of these rows there are."""
+    return Counter(row[:-1] for row in engine.beginning(base, dict.fromkeys(rows)))

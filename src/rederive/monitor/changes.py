@@ -11,6 +11,7 @@ from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import Question, Rows, ViewDelta
 from rederive.ir.terms import Row, Value
 from rederive.lang.values import sort_key
+from rederive.monitor.entries import Firing
 
 
 class Change:
@@ -105,13 +106,21 @@ def of_bag(delta: ViewDelta) -> ViewDelta:
     >>> change.plus.decoded(), change.minus.decoded()
     ([('b',)], [('a',)])
     """
-    moved: Counter[Row] = Counter()
-    for rows, sign in ((delta.plus, 1), (delta.minus, -1)):
-        for *row, count in rows.decoded():
-            assert isinstance(count, int)
-            moved[tuple(row)] += sign * count
-    entered = {row: count for row, count in moved.items() if count > 0}
-    left = {row: -count for row, count in moved.items() if count < 0}
+    return of_counts(copies_in(delta.plus), copies_in(delta.minus))
+
+
+def copies_in(rows: Rows) -> Counter[Row]:
+    """The rows that a counting relation counts in its last column."""
+    found: Counter[Row] = Counter()
+    for *row, count in rows.decoded():
+        assert isinstance(count, int)
+        found[tuple(row)] = count
+    return found
+
+
+def of_counts(came: Counter[Row], gone: Counter[Row]) -> ViewDelta:
+    """What is left of copies that come and go."""
+    entered, left = came - gone, gone - came
     return ViewDelta(Decoded(list(entered), entered), Decoded(list(left), left))
 
 
@@ -123,6 +132,7 @@ class Result:
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
     `estimated` and `anew`: with strategy auto, the tuples it expected to touch, and the views it evaluated from scratch instead.
     `why`: the reason for which this engine ran. `repeated`: the transaction's key was known, and this is what it did then.
+    `firings`: the active rules that fired, in their order.
     """
 
     version: int
@@ -138,3 +148,4 @@ class Result:
     anew: int
     repeated: bool = False
     why: str = ""
+    firings: tuple[Firing, ...] = ()

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
-from rederive.ir.rules import Program
+from rederive.ir.rules import Mode, Program
 from rederive.ir.terms import Row, Value
-from rederive.lang.sql.statements import Definition
+from rederive.lang.project import is_query
+from rederive.lang.sql.definition import Definition
 from rederive.lang.values import sort_key
 from rederive.maintain.aggregates import WHOLE, not_incremental
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
-from rederive.monitor.bags import copies, numbered, on_copies, told
+from rederive.monitor.bags import copies, numbered, told
 from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
+from rederive.monitor.entries import Firing
 from rederive.monitor.group import Group, Outcome, Together, Write
-from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.questions import matching, positions
-from rederive.monitor.sql import SqlRun, asked_rows, is_query
+from rederive.monitor.recount import newly_counted, recounted
+from rederive.monitor.rules.base import RuleBase, check_precision
+from rederive.monitor.rules.course import Course
+from rederive.monitor.rules.face import ActiveDatabase
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.store import Store, net_of
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
@@ -36,10 +43,11 @@ if TYPE_CHECKING:
     from rederive.pipeline.ingest import Ingestion
     from rederive.pipeline.streams import Source
 
+CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
 SETTLED_AFTER = 100  # versions that wait in the journal
 
 
-class Database(Lifecycle):
+class Database(ActiveDatabase):
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
     >>> import rederive
@@ -71,8 +79,9 @@ class Database(Lifecycle):
         store: Store | None = None,
         *,
         strict: bool = False,
+        webhooks: Webhooks | None = None,
     ) -> None:
-        super().__init__(engine, store)
+        super().__init__(engine, store, webhooks)
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
@@ -83,17 +92,23 @@ class Database(Lifecycle):
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
-        self._bags: frozenset[str] = frozenset()
         if store is not None:
             self._recover(store)
 
     def _recover(self, store: Store) -> None:
         """Go on where the store's last version left off; views are evaluated over its base rows."""
         self._definitions, self.version = store.definitions(), store.journal.version
-        self.program = self._definitions.program
+        self.rule_base = self._recovered_rules(store, self._definitions.rules)
+        self.program = self.rule_base.program
         self._install(store.base_rows(self.program))
+        self._send(store)
 
     # Definitions
+
+    @property
+    def definitions(self) -> Definitions:
+        """The program that stands, without what rules add to it."""
+        return self._definitions
 
     def define(self, text: str, name: str = "<text>") -> Result | None:
         """Add relations and rules, in Datalog. Views are evaluated over the rows there; a refused text changes nothing.
@@ -102,10 +117,11 @@ class Database(Lifecycle):
         """
         return self._redefine(self._definitions.define(text, name))
 
-    def ensure(self, text: str, name: str = "<text>") -> Result | None:
-        """Define what of this text does not stand yet; refused where something stands that is not in it.
+    def ensure(self, text: str, name: str = "<text>", *, whole: bool = True) -> Result | None:
+        """Define what of this text does not stand yet; refused where something stands that is not in it, unless not `whole`.
 
-        A program that opens a store begins with it: the first time it defines, later it finds everything there.
+        A program that opens a store begins with it: the first time it defines, later it finds everything there. A text that
+        begins with CREATE is SQL; what stands in the other language is left alone.
 
         >>> import rederive
         >>> db = rederive.open()
@@ -117,7 +133,7 @@ class Database(Lifecycle):
         rederive.errors.Mismatch: error[mismatch]: the database has a definition that is not in <text>: .decl odd(x: number)
           help: take it out of the database first (remove_rule, drop_view), or use another store
         """
-        step = self._definitions.ensure(text, name)
+        step = self._definitions.ensure(text, name, whole=whole)
         return self._redefine(step) if step is not None else None
 
     def add_rule(self, text: str) -> Result:
@@ -148,7 +164,7 @@ class Database(Lifecycle):
         """Run statements of Spark SQL in order; the versions that they made.
 
         CREATE TABLE and CREATE VIEW define, DROP VIEW removes; INSERT, UPDATE and DELETE are a transaction each, or together
-        between BEGIN and COMMIT. A store keeps no definitions of SQL yet: with one, CREATE is refused.
+        between BEGIN and COMMIT.
 
         >>> import rederive
         >>> db = rederive.open()
@@ -160,15 +176,18 @@ class Database(Lifecycle):
         >>> result.changes["low"].plus
         [('bolt',)]
         """
+        from rederive.monitor.sql import SqlRun
+
         return list(SqlRun(self).run(text, name))
 
     def create(self, added: Definition) -> Result | None:
         """Add a table or view that SQL defines. Replacing a view yields the exact change of every monitored view above it."""
-        if self._store is not None:
-            hint = "define tables and views in Datalog, or open the database without a store"
-            raise Unsupported("a store keeps no definitions of SQL yet", added.span, hint=hint)
         step = self._definitions.create(added)
         return self._redefine(step) if step is not None else None
+
+    def stands(self, definition: Definition) -> bool:
+        """Whether this table or view of SQL is defined already, and as it is written there."""
+        return self._definitions.has(definition)
 
     def drop_view(self, view: str) -> Result:
         """Remove a view; its rows leave. Refused while something else needs it."""
@@ -182,30 +201,48 @@ class Database(Lifecycle):
     def _redefine(self, step: Step) -> Result | None:
         """Install a program and keep it, or leave everything as it was."""
         started = time.perf_counter()
-        before, version = self.program, self.version
+        self._check_idle("a definition")
+        before, version, rules = self.program, self.version, self.rule_base
+        after = rules.again(step.after.program, step.after.rules)
+        self._check_rules(one for one in after.standing if one.name not in rules.activity)
+        check_precision(after, self.precision)
         self._check_ruled(step.after.program)
         self._check_strict(step.after.program)
         net = net_of(self.engine, before, step)
+        uncounted = {name: self.engine.rows(name, {}) for name in newly_counted(before, step.after.program)}
         result: Result | None = None
 
         def write(propagation: Propagation) -> None:
             nonlocal result
-            if step.always or propagation.views or (net and version):
-                result = self._version(propagation, started)
+            found = replace(propagation, views=recounted(propagation.views, before, step.after.program, uncounted))
+            if step.always or found.views or (net and version):
+                result = self._version(found, started)
             if self._store is not None:
                 self._store.redefine(before, step, net, result, self.signs)
 
-        self.program = step.after.program
+        self.program, self.rule_base = after.program, after
         try:
             self._install_and_write(step.facts, write, announce=step.always or version > 0)
         except BaseException:
-            self.program, self.version = before, version
+            self.program, self.version, self.rule_base = before, version, rules
             raise
         self._definitions = step.after
-        self._bags = frozenset(name for name in self.program.relations if self.program.copies_of(name))
         if result is not None:
             self.announce(result)
         return result
+
+    def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
+        check_precision(rules, self.precision)
+        before = self.program, self.rule_base
+        self.program, self.rule_base = rules.program, rules
+        try:
+            self._install_and_write({}, lambda _: keep())
+        except BaseException:
+            self.program, self.rule_base = before
+            raise
+
+    def _drop_stated(self, name: str) -> None:
+        self._redefine(self._definitions.drop_rule(name))
 
     def _check_ruled(self, program: Program) -> None:
         for base in (name for name in self.program.bases if name in program.views):
@@ -254,7 +291,8 @@ class Database(Lifecycle):
     def _counted(self) -> dict[str, frozenset[Sign]]:
         """What the engine must report: a bag is told by the change of its counts, of which both sides are needed."""
         wanted = self._wanted()
-        return {self.program.counted(n): s if self.program.counted(n) == n else BOTH for n, s in wanted.items()}
+        views = {self.program.counted(n): s if self.program.counted(n) == n else BOTH for n, s in wanted.items()}
+        return views | self.rule_base.wanted
 
     def _wanted(self) -> dict[str, frozenset[Sign]]:
         """The signs wanted of each view that is followed as a whole."""
@@ -262,6 +300,8 @@ class Database(Lifecycle):
         for subscription in self._subscribers.subscriptions:
             if subscription.view in self.program.views and not self._asked_apart(subscription):
                 wanted[subscription.view] = wanted.get(subscription.view, frozenset()) | subscription.signs
+        for constraint in self.program.constraints:
+            wanted[constraint.view] |= CONSTRAINED[constraint.mode]
         return wanted
 
     def _asked_apart(self, subscription: Subscription) -> bool:
@@ -278,14 +318,28 @@ class Database(Lifecycle):
     def maintenance(self) -> MaintenanceProgram:
         """The maintenance program that serves the monitored views."""
         wanted = self._counted()
-        return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
+        return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, self.rule_base.precisions)
 
     def explain(self, view: str | None = None, form: str = "text") -> str:
         """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by."""
         if view is not None:
             check_view(self.program, view)
         wanted = {self.program.counted(view): self.signs} if view is not None else self._counted()
-        maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept)
+        return self._explained(wanted, form)
+
+    def explain_rule(self, name: str, form: str = "text") -> str:
+        """How the condition of an active rule is monitored: its partial differentials and its dependency network."""
+        one = self.rule_base.named(name)
+        wanted = self._counted() | {one.condition.name: one.monitored}
+        return self._explained(wanted, form, one.condition.name)
+
+    def _explained(self, wanted: Mapping[str, frozenset[Sign]], form: str, only: str | None = None) -> str:
+        conditions = self.rule_base.precisions
+        maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, conditions)
+        if only is not None:
+            read = needed(maintenance.program, [only])
+            sections = tuple(s for s in maintenance.sections if read.intersection(s.component.relations))
+            maintenance = replace(maintenance, sections=sections)
         estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
         return explain(maintenance, form, estimates)
 
@@ -300,7 +354,7 @@ class Database(Lifecycle):
         store = self._store
         if store is None:
             return self._install(initial).touched
-        rows = {name: counted(given) for name, given in initial.items()}
+        rows = numbered(self.program, {name: counted(given) for name, given in initial.items()}, self.engine)
         if any(map(len, rows.values())):
             store.check_load()
         return self._install_and_write(rows, lambda _: store.load(self.program, rows)).touched
@@ -329,9 +383,16 @@ class Database(Lifecycle):
 
         return ingest(self, source, **options)
 
-    def commit(self, operations: Sequence[Operation], key: str | None = None) -> Result:
+    def begin(self, key: str | None = None) -> Course:
+        """A transaction in progress, which rules may add to. Its key tells whether all of it has happened already."""
+        self._check_open()
+        self._check_idle("a transaction")
+        store = self._store
+        return Course(self, replayed=key is not None and store is not None and store.journal.by_key(key) is not None)
+
+    def commit(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations as one version, then tell the subscribers."""
-        result = self.write(operations, key)
+        result = self.write(operations, key, course)
         self.announce(result)
         return result
 
@@ -355,24 +416,22 @@ class Database(Lifecycle):
             self.announce(result)
         return outcomes
 
-    def write(self, operations: Sequence[Operation], key: str | None = None) -> Result:
-        """Apply the operations as one version, as a whole or, where it fails, not at all."""
+    def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
+        """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
         if self._store is not None or key is not None:
             group = Group(self, self._durable("an idempotency key"))
-            result = group.add(Write(operations, key))
+            result = group.add(Write(operations, key, course))
             group.flush()
             group.settle()
             return result
         started = time.perf_counter()
-        propagation = self.engine.propagate(self.engine.net(self._numbered(operations)))
+        course = course or self.begin(key)
+        if operations:
+            course.statement(operations)
+        _, propagation = course.settled()
         self.engine.commit()
-        return self._version(propagation, started)
-
-    def _numbered(self, operations: Sequence[Operation]) -> Sequence[Operation]:
-        """Operations on bags as operations on their numbered copies."""
-        if any(operation.relation in self._bags for operation in operations):
-            return on_copies(self.program, operations, self.engine)
-        return operations
+        self._fired.extend(course.firings)
+        return self._version(propagation, started, course.firings)
 
     # The lake
 
@@ -394,21 +453,26 @@ class Database(Lifecycle):
             lake.settle_later(self.program, self._stored())
 
     def _stored(self) -> dict[str, Callable[[], Collection[Row]]]:
-        """The monitored views that the engine keeps, and how to have all their rows."""
+        """The monitored views that the engine keeps, and how to have all their rows; of bags, each with its count behind it."""
+        if self.signs != BOTH:
+            return {}  # the record has one sign alone, which does not lead from one extent to the next
         sections = (section for section in self.maintenance.sections if section.strategy.stored)
-        names = [name for section in sections for name in section.component.relations if name in self.program.monitored]
-        return {name: partial(self.engine.extent, name) for name in names}
+        kept = {name for section in sections for name in section.component.relations}
+        counted = ((name, self.program.counted(name)) for name in self.program.monitored)
+        return {name: partial(self.engine.extent, source) for name, source in counted if source in kept}
 
-    def _version(self, p: Propagation, started: float) -> Result:
+    def _version(self, p: Propagation, started: float, firings: Sequence[Firing] = ()) -> Result:
         self.version += 1
         wanted = self._wanted() if p.views else {}
-        deltas = {told(name): of_bag(delta) if told(name) != name else delta for name, delta in p.views.items()}
+        views = {name: delta for name, delta in p.views.items() if name not in self.rule_base.wanted}
+        deltas = {told(name): of_bag(delta) if told(name) != name else delta for name, delta in views.items()}
         changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in deltas.items()}
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
         ran = (self.engine.name, self.strategy, time.perf_counter() - started)
         costs = (p.touched, p.derived, p.skipped)
-        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why)
+        fired = tuple(firings)
+        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why, firings=fired)
 
     def announce(self, result: Result) -> None:
         """Tell the subscribers of a version; a repetition has been told already."""
@@ -434,6 +498,8 @@ class Database(Lifecycle):
         [(2, 'b')]
         """
         if is_query(text):
+            from rederive.monitor.sql import asked_rows
+
             return asked_rows(self, text)
         return sorted(matching(self.engine, self.program, text), key=sort_key)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, groupby
@@ -11,21 +11,25 @@ from itertools import chain, groupby
 from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
 from rederive.ir.rules import Fact, Program
 from rederive.ir.terms import Row
+from rederive.lang.active import ActiveRule
 from rederive.lang.datalog import extended, parse_statements
+from rederive.lang.directives import active_rule
 from rederive.lang.edit import (
     Statements,
     not_in,
     parse_rules,
+    rule_directives,
     with_rules,
     without_definition,
+    without_directive,
     without_facts,
     without_rules,
     without_view,
 )
-from rederive.lang.project import compile_statements, replaced, without_sql_view
-from rederive.lang.sql.statements import Definition, extended_by
-from rederive.lang.syntax import Declaration, Statement
-from rederive.monitor.entries import Text
+from rederive.lang.project import compile_statements, defines_in_sql, extended_by, replaced, without_sql_view
+from rederive.lang.sql.definition import Definition
+from rederive.lang.syntax import Clause, Declaration, Statement
+from rederive.monitor.entries import DATALOG, SQL, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,6 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Definitions:
     """The statements that stand, in parts: the first is compiled as a whole, each other one extends what is before it.
-
-    Statements of SQL are not put on paper yet.
 
     >>> before = Definitions().define(".decl e(x: number)  .decl p(x: number)  p(x) :- e(x), x > 1.").after
     >>> after = before.replace_view("p", "p(x) :- e(x).").after
@@ -61,17 +63,47 @@ class Definitions:
         program = extended(self.program, added)
         return Step(Definitions((*self.parts, added), program), _by_relation(program.facts[len(self.program.facts) :]), False)
 
-    def ensure(self, text: str, name: str = "<text>") -> Step | None:
-        """To a text that holds everything that stands, and perhaps more; None where it holds no more."""
+    def ensure(self, text: str, name: str = "<text>", *, whole: bool = True) -> Step | None:
+        """To what stands with all that a text holds; None where it holds no more.
+
+        As a `whole`, it must hold everything that stands in its language.
+        """
+        if defines_in_sql(text, name):
+            return self._ensure_sql(text, name, whole)
         if not self.parts:
             return self.define(text, name)
         wanted = parse_statements(text, name)
-        if missing := not_in(self.statements, wanted):
-            raise Mismatch(
-                f"the database has a definition that is not in {name}: {missing[0].span.text}",
-                hint="take it out of the database first (remove_rule, drop_view), or use another store",
-            )
-        return self._to(wanted, always=False) if not_in(wanted, self.statements) else None
+        standing = tuple(s for s in self.statements if not isinstance(s, Definition))
+        missing = not_in(standing, wanted)
+        if whole:
+            _check_none_missing(missing, name)
+        added = not_in(wanted, standing)
+        alone = standing == self.statements and not missing
+        return self._to(wanted if alone else self._with(added), always=False) if added else None
+
+    def _ensure_sql(self, text: str, name: str, whole: bool) -> Step | None:
+        from rederive.lang.sql.statements import definitions
+
+        wanted = definitions(text, name)
+        replaced_names = {definition.name for definition in wanted if definition.replaces}
+        standing = tuple(s for s in self.statements if isinstance(s, Definition) and s.name not in replaced_names)
+        if whole:
+            _check_none_missing(not_in(standing, wanted), name)
+        found: Definitions = self
+        for definition in wanted:
+            if not found.has(definition) and (step := found.create(definition)) is not None:
+                found = step.after
+        return Step(found, {}, False) if found is not self else None
+
+    def has(self, definition: Definition) -> bool:
+        """Whether this definition of SQL stands, however it was written."""
+        return not not_in((definition,), self.statements)
+
+    def _with(self, added: Sequence[Statement | Definition]) -> Statements:
+        """What stands, with more of Datalog: rules behind the declarations of their heads, before the SQL that reads them."""
+        rules = [s for s in added if isinstance(s, Clause)]
+        others = (s for s in added if not isinstance(s, Clause))
+        return with_rules((*self.statements, *others), rules)
 
     def add_rule(self, text: str) -> Step:
         return self._to(with_rules(self.statements, parse_rules(text)))
@@ -87,6 +119,15 @@ class Definitions:
         check_view(self.program, view)
         sql = any(isinstance(statement, Definition) and statement.name == view for statement in self.statements)
         return self._to((without_sql_view if sql else without_view)(self.statements, view))
+
+    def drop_rule(self, name: str) -> Step:
+        """To the same without an active rule that a text states."""
+        return self._to(without_directive(self.statements, name), always=False)
+
+    @property
+    def rules(self) -> list[ActiveRule]:
+        """The active rules that the texts state."""
+        return [active_rule(directive) for directive in rule_directives(self.statements)]
 
     def create(self, added: Definition) -> Step | None:
         """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
@@ -113,9 +154,7 @@ class Definitions:
     def texts(self) -> tuple[Text, ...]:
         """What is to be kept to have these definitions again: the texts as written, and which of their statements stand."""
         return tuple(
-            Text(number, group[0].span.source.name, group[0].span.source.text, json.dumps([_mark(s) for s in group]))
-            for number, part in enumerate(self.parts)
-            for _, group in ((key, list(run)) for key, run in groupby(part, lambda s: id(s.span.source)))
+            _text(number, list(run)) for number, part in enumerate(self.parts) for _, run in groupby(part, _written_together)
         )
 
     @classmethod
@@ -123,7 +162,7 @@ class Definitions:
         """The definitions that `texts` has written."""
         try:
             parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]
-            return cls(tuple(parts), reduce(extended, parts, Program({}, ())))
+            return cls(tuple(parts), reduce(lambda program, part: compile_statements(part, program), parts, Program({}, ())))
         except (ProgramError, KeyError, ValueError) as error:
             raise CorruptStore(f"the program that the store holds cannot be read: {error}") from error
 
@@ -135,13 +174,37 @@ def _by_relation(facts: Iterable[Fact]) -> dict[str, list[Row]]:
     return found
 
 
+def _check_none_missing(missing: Sequence[Statement | Definition], name: str) -> None:
+    if missing:
+        raise Mismatch(
+            f"the database has a definition that is not in {name}: {missing[0].span.text}",
+            hint="take it out of the database first (remove_rule, drop_view), or use another store",
+        )
+
+
+def _written_together(statement: Statement | Definition) -> tuple[int, int]:
+    """Datalog is kept by whole texts; of SQL, whose texts change data too, each definition by itself."""
+    return id(statement.span.source), id(statement) if isinstance(statement, Definition) else 0
+
+
+def _text(part: int, group: Sequence[Statement | Definition]) -> Text:
+    span = group[0].span
+    marks = json.dumps([_mark(statement) for statement in group])
+    sql = isinstance(group[0], Definition)
+    return Text(part, span.source.name, span.whole if sql else span.source.text, marks, SQL if sql else DATALOG)
+
+
 def _mark(statement: Statement | Definition) -> list[object]:
     """Tells a statement from the others of its text; a declaration may have lost some of its names."""
     names = [name.text for name in statement.names] if isinstance(statement, Declaration) else []
     return [statement.span.line, statement.span.column, *names]
 
 
-def _standing(text: Text) -> list[Statement]:
+def _standing(text: Text) -> Sequence[Statement | Definition]:
+    if text.language == SQL:
+        from rederive.lang.sql.statements import definition_at
+
+        return [definition_at(text.text, text.name, *place) for place in json.loads(text.kept)]
     written = {(s.span.line, s.span.column): s for s in parse_statements(text.text, text.name)}
     return [_narrowed(written[line, column], names) for line, column, *names in json.loads(text.kept)]
 

@@ -73,18 +73,49 @@ def columns_text(relation: Relation) -> str:
     >>> columns_text(Relation("n", (Column("x", NUMBER),), key=(0,)))
     '{"columns":[["x","number",0,0]],"key":[0]}'
     """
-    columns = [[c.name, c.type.kind.value, c.type.precision, c.type.scale] for c in relation.columns]
+    columns = [[c.name, c.type.kind.value, c.type.precision, c.type.scale, *_domain(c)] for c in relation.columns]
     return _ENCODE({"columns": columns, "key": list(relation.key)})
+
+
+def _domain(column: Column) -> list[bool | int]:
+    """What only columns of SQL have: NULL, and narrow integers."""
+    return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
 def relation_from(name: str, text: str) -> Relation:
     """The relation that `columns_text` has written."""
     try:
         read = json.loads(text)
-        columns = tuple(Column(column, Type(Kind(kind), precision, scale)) for column, kind, precision, scale in read["columns"])
+        columns = tuple(_column(*column) for column in read["columns"])
         return Relation(name, columns, tuple(read["key"]))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptStore(f"the columns of '{name}' cannot be read: {error!r}") from None
+
+
+def _column(name: str, kind: str, precision: int, scale: int, nullable: bool = False, bits: int = 64) -> Column:
+    return Column(name, Type(Kind(kind), precision, scale), nullable, bits)
+
+
+def counts_text(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | None:
+    """The numbers of copies that entered and left.
+
+    >>> counts_text(([2, 1], []))
+    '[[2,1],[]]'
+    """
+    return None if counts is None else _ENCODE([list(side) for side in counts])
+
+
+def counts_from(text: str | None, plus: Sequence[Row], minus: Sequence[Row]) -> tuple[list[int], list[int]] | None:
+    """What `counts_text` has written, for these rows."""
+    try:
+        if text is None:
+            return None
+        came, gone = json.loads(text)
+        if (len(came), len(gone)) != (len(plus), len(minus)) or not all(type(n) is int and n > 0 for n in (*came, *gone)):
+            raise ValueError("a number for each row is expected")
+        return came, gone
+    except (ValueError, TypeError) as error:
+        raise CorruptStore(f"the numbers of copies cannot be read: {error}") from None
 
 
 def digest(operations: Sequence[Operation]) -> str:

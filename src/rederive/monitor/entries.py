@@ -5,23 +5,53 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 
+DATALOG: Final = "datalog"
+SQL: Final = "sql"
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The rows that entered and left a relation, and the columns that it had then."""
+    """The rows that entered and left a relation, and the columns that it had then.
+
+    `counts`: of a bag, how many copies of each row entered, and how many left; None where each is one.
+    """
 
     relation: Relation
     plus: Sequence[Row] = ()
     minus: Sequence[Row] = ()
+    counts: tuple[Sequence[int], Sequence[int]] | None = None
+
+
+DONE, WAITING, DELIVERED, FAILED = "done", "waiting", "delivered", "failed"  # what becomes of a firing
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """An active rule that fired: for which rows of its condition, and what became of it.
+
+    `outcome`: done; of a webhook waiting, delivered; failed, when `version` is the one that the failed transaction was for.
+    `detail`: the last error. `relation`: the condition. `address`: where a webhook goes.
+    """
+
+    version: int
+    rule: str
+    action: str
+    plus: tuple[Row, ...]
+    minus: tuple[Row, ...]
+    outcome: str
+    detail: str = ""
+    relation: Relation = field(default_factory=lambda: Relation("", ()), repr=False, compare=False)
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version: `base` are its net base changes, `views` those of the monitored views.
+    """One version: `base` are its net base changes, `views` those of the monitored views, `firings` the rules that fired in it.
 
     `key` and `digest`: the idempotency key and what it was used for. `staged`: where the changes of a bulk version are.
     """
@@ -34,16 +64,21 @@ class Entry:
     key: str | None = None
     digest: str | None = None
     staged: str | None = None
+    firings: tuple[Firing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A definition's text and which of its statements stand. Texts of one `part` were compiled together."""
+    """A definition's text and which of its statements stand. Texts of one `part` were compiled together.
+
+    In SQL it is the text of one statement, and `kept` says where that stood in its file.
+    """
 
     part: int
     name: str
     text: str
     kept: str
+    language: str = DATALOG
 
 
 @dataclass(frozen=True, slots=True)

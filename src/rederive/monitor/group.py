@@ -19,6 +19,7 @@ from rederive.monitor.entries import Entry
 
 if TYPE_CHECKING:
     from rederive.monitor.database import Database
+    from rederive.monitor.rules.course import Course
     from rederive.monitor.store import Store
 
 Net = Mapping[str, Delta]
@@ -26,10 +27,11 @@ Net = Mapping[str, Delta]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A transaction to commit, and its idempotency key."""
+    """A transaction to commit, and its idempotency key. `course`: where it is in progress, and the operations are its last."""
 
     operations: Sequence[Operation]
     key: str | None = None
+    course: Course | None = None
 
 
 @dataclass(slots=True)
@@ -62,16 +64,19 @@ class Group:
     def add(self, write: Write) -> Result:
         """Work out one more version; where it is refused, the others stand."""
         started = time.perf_counter()
-        if write.key is not None and (known := self._store.repeated(write.key, write.operations)) is not None:
-            return known
         self._apply()
         db, version = self._db, self._db.version
-        net = db.engine.net(db._numbered(write.operations))
-        propagation = db.engine.propagate(net)
+        course = write.course or db.begin(write.key)
+        if write.operations:
+            course.statement(write.operations)
+        if write.key is not None and (known := self._store.repeated(write.key, course.given)) is not None:
+            return known
+        net, propagation = course.settled()
         try:
             passing("commit:propagated")
-            result = db._version(propagation, started)
-            self._entries.append(self._entry(net, result, write))
+            result = db._version(propagation, started, course.firings)
+            used_for = digest(course.given) if write.key is not None else None
+            self._entries.append(self._entry(net, result, write.key, used_for))
         except (Exception, StandsAlone):
             db.version = version
             db.engine.rollback()
@@ -87,11 +92,10 @@ class Group:
             self._db.engine.commit()
             self._applied += 1
 
-    def _entry(self, net: Net, result: Result, write: Write) -> Entry:
+    def _entry(self, net: Net, result: Result, key: str | None, used_for: str | None) -> Entry:
         if self._entries and self._store.bulky(net, result):
             raise StandsAlone
-        used_for = digest(write.operations) if write.key is not None else None
-        return self._store.entry(self._db.program, net, result, self._db.signs, write.key, used_for)
+        return self._store.entry(self._db.program, net, result, self._db.signs, key, used_for)
 
     def flush(self) -> None:
         """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""
@@ -110,6 +114,8 @@ class Group:
         self._begin_anew()
         self._bulk = entries[-1].staged is not None
         passing("commit:applied")
+        if any(entry.firings for entry in entries):
+            db._send(self._store)
 
     def settle(self) -> None:
         """Have the lake follow, where there is one; the versions stand whether it can or not."""

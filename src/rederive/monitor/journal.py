@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
@@ -19,13 +20,13 @@ from pathlib import Path
 from rederive.errors import Closed, Mismatch
 from rederive.faults import passing
 from rederive.ir.rules import Relation
-from rederive.monitor.encoding import columns_text, row_text, rows_text
+from rederive.monitor.encoding import columns_text, counts_text, row_text, rows_text
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal_file import Lock, connect, create, guarded
-from rederive.monitor.journal_reader import JournalReader
+from rederive.monitor.journal_rules import RuleJournal
 
 
-class Journal(JournalReader):
+class Journal(RuleJournal):
     """The journal of one store, for its one writer.
 
     >>> from tempfile import TemporaryDirectory
@@ -44,6 +45,7 @@ class Journal(JournalReader):
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Lock, retention: int | None) -> None:
         super().__init__(folder, connection)
+        self._make_rule_tables()
         self.retention = retention
         self._lock = lock
         self._ids = self._known_ids()
@@ -171,10 +173,13 @@ class Journal(JournalReader):
         if self.lake is None:
             for changed in entry.base:
                 self._move(self._id(changed.relation), changed)
+        for firing in entry.firings:
+            self._write_firing(firing)
 
     def _write_change(self, version: int, kind: str, changed: Changed) -> None:
-        row = (version, kind, self._id(changed.relation), rows_text(changed.plus), rows_text(changed.minus))
-        self._connection.execute("INSERT INTO change VALUES (?, ?, ?, ?, ?)", row)
+        sides = (rows_text(changed.plus), rows_text(changed.minus), counts_text(changed.counts))
+        row = (version, kind, self._id(changed.relation), *sides)
+        self._connection.execute("INSERT INTO change VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def _move(self, relation: int, changed: Changed) -> None:
         """Base rows as they are after a change."""
@@ -187,20 +192,21 @@ class Journal(JournalReader):
 
     def _id(self, relation: Relation) -> int:
         """A relation with these columns is known to the file by a number."""
-        if relation not in self._ids:
+        kept = replace(relation, monitored=None)
+        if kept not in self._ids:
             insert = "INSERT INTO relation (name, columns) VALUES (?, ?)"
             number = self._connection.execute(insert, (relation.name, columns_text(relation))).lastrowid
             assert number is not None
-            self._ids[relation] = number
-        return self._ids[relation]
+            self._ids[kept] = number
+        return self._ids[kept]
 
     def _write_catalog(self, catalog: Catalog) -> None:
         """Write what differs: texts are added far more often than changed."""
         pairs = zip(self.catalog.texts, catalog.texts, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        rows = ((i, text.part, text.name, text.text, text.kept) for i, text in enumerate(catalog.texts) if i >= same)
+        rows = ((i, t.part, t.name, t.text, t.kept, t.language) for i, t in enumerate(catalog.texts) if i >= same)
         self._connection.execute("DELETE FROM text WHERE position >= ?", (same,))
-        self._connection.executemany("INSERT INTO text VALUES (?, ?, ?, ?, ?)", rows)
+        self._connection.executemany("INSERT INTO text VALUES (?, ?, ?, ?, ?, ?)", rows)
         self._connection.execute("DELETE FROM followed")
         self._connection.executemany("INSERT INTO followed VALUES (?, ?)", catalog.followed.items())
 
@@ -210,3 +216,4 @@ class Journal(JournalReader):
             horizon = min(self.version - self.retention, self.settled)
             self._connection.execute("DELETE FROM change WHERE version <= ?", (horizon,))
             self._connection.execute("DELETE FROM version WHERE number <= ?", (horizon,))
+            self._trim_firings(horizon)

@@ -20,13 +20,14 @@ from rederive.faults import passing
 
 FILE: Final = "journal.sqlite"
 LOCK: Final = "lock"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _APPLICATION: Final = 0x72656472  # "redr": tells our files from other SQLite files
 
 _TABLES: Final = """
 CREATE TABLE option (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE text (
-    position INTEGER PRIMARY KEY, part INTEGER NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, kept TEXT NOT NULL
+    position INTEGER PRIMARY KEY, part INTEGER NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, kept TEXT NOT NULL,
+    language TEXT NOT NULL DEFAULT 'datalog'
 );
 CREATE TABLE followed (name TEXT PRIMARY KEY, since INTEGER) WITHOUT ROWID;
 CREATE TABLE relation (id INTEGER PRIMARY KEY, name TEXT NOT NULL, columns TEXT NOT NULL, UNIQUE (name, columns));
@@ -36,11 +37,16 @@ CREATE TABLE version (
 );
 CREATE TABLE change (
     version INTEGER NOT NULL, kind TEXT NOT NULL, relation INTEGER NOT NULL, plus TEXT NOT NULL, minus TEXT NOT NULL,
-    PRIMARY KEY (version, kind, relation)
+    counts TEXT, PRIMARY KEY (version, kind, relation)
 );
 CREATE TABLE cursor (name TEXT PRIMARY KEY, version INTEGER NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE lake (uri TEXT NOT NULL, settled INTEGER NOT NULL);
 """
+
+# From each older format to the next one: definitions have a language, and changes may have copies.
+_NEXT: Final = {
+    1: ("ALTER TABLE text ADD COLUMN language TEXT NOT NULL DEFAULT 'datalog'", "ALTER TABLE change ADD COLUMN counts TEXT"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ def connect(folder: Path) -> sqlite3.Connection:
         if _blank(connection):
             _make(connection)
         connection.execute("PRAGMA synchronous = FULL")
+        _renew(connection)
         _verify(connection)
     except BaseException:
         connection.close()
@@ -169,6 +176,23 @@ def _make(connection: sqlite3.Connection) -> None:
         passing("journal.create:written")
         cursor.execute("COMMIT")
     passing("journal.create:after")
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """The format that the file has, as the connection sees it now."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _renew(connection: sqlite3.Connection) -> None:
+    """Bring a journal of an older format to this one, in one transaction."""
+    if (found := format_of(connection)) < FORMAT:
+        connection.execute("BEGIN IMMEDIATE")
+        for number in range(found, FORMAT):
+            for statement in _NEXT[number]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        passing("journal.renew:written")
+        connection.execute("COMMIT")
 
 
 def _verify(connection: sqlite3.Connection) -> None:

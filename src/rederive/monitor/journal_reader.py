@@ -13,9 +13,9 @@ from typing import Any, Self
 from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.monitor.encoding import relation_from, rows_from
-from rederive.monitor.entries import Catalog, Changed, Entry, Text
-from rederive.monitor.journal_file import connect_to_read, guarded
+from rederive.monitor.encoding import counts_from, relation_from, rows_from
+from rederive.monitor.entries import DATALOG, Catalog, Changed, Entry, Text
+from rederive.monitor.journal_file import connect_to_read, format_of, guarded
 
 _BATCH = 256  # versions that are read at once
 
@@ -86,7 +86,8 @@ class JournalReader:
     def catalog(self) -> Catalog:
         """The program that stands."""
         with self._snapshot():
-            texts = self._query("SELECT part, name, text, kept FROM text ORDER BY position")
+            language = "language" if self._counts else f"'{DATALOG}'"
+            texts = self._query(f"SELECT part, name, text, kept, {language} FROM text ORDER BY position")
             followed = self._query("SELECT name, since FROM followed ORDER BY name")
         return Catalog(tuple(Text(*row) for row in texts), dict(followed))
 
@@ -163,16 +164,21 @@ class JournalReader:
         return [_entry(row, changes.get(row[0], {})) for row in versions]
 
     def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[Changed]]]:
-        sql = """SELECT version, kind, name, columns, plus, minus FROM change JOIN relation ON relation.id = change.relation
-                 WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
-                 ORDER BY version, kind, name, relation.id"""
+        counts = "counts" if self._counts else "NULL"
+        sql = f"""SELECT version, kind, name, columns, plus, minus, {counts}
+                  FROM change JOIN relation ON relation.id = change.relation
+                  WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
+                  ORDER BY version, kind, name, relation.id"""
         found: dict[int, dict[str, list[Changed]]] = {}
         with guarded(self.folder):
-            for version, kind, name, columns, plus, minus in self._query(sql, after, until, view):
-                relation = relation_from(name, columns)
-                changed = Changed(relation, rows_from(plus, relation), rows_from(minus, relation))
-                found.setdefault(version, {}).setdefault(kind, []).append(changed)
+            for version, kind, name, *change in self._query(sql, after, until, view):
+                found.setdefault(version, {}).setdefault(kind, []).append(_changed(name, *change))
         return found
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the file's format knows languages and copies; beside its first writer of that format, it may not yet."""
+        return format_of(self._connection) > 1
 
     def _check_committed(self, version: int) -> None:
         if not 0 <= version <= self.version:
@@ -194,6 +200,12 @@ class JournalReader:
         if followed[view] is None:
             raise Mismatch(f"the changes of '{view}' are not recorded: it is not monitored", hint="name it in an .output")
         return int(followed[view])
+
+
+def _changed(name: str, columns: str, plus: str, minus: str, counts: str | None) -> Changed:
+    relation = relation_from(name, columns)
+    came, gone = rows_from(plus, relation), rows_from(minus, relation)
+    return Changed(relation, came, gone, counts_from(counts, came, gone))
 
 
 def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[Changed]]) -> Entry:

@@ -7,19 +7,23 @@ any point it is done again, and a table takes only what it lacks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from threading import Thread
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Bulk, Delta, Rows
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import FrameRows
-from rederive.errors import Mismatch
-from rederive.ir.rules import Program
+from rederive.errors import Mismatch, SchemaMismatch
+from rederive.ir.rules import COPIES, Program, Relation
 from rederive.ir.terms import Row
+from rederive.lake.bags import numbered, repeated
 from rederive.lake.settle import Tables, rows_folder, settle
-from rederive.lake.staging import frame, stage, staging, unstage, version_rows
+from rederive.lake.staging import Behind, frame, stage, staging, unstage, version_rows
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
+from rederive.monitor.bags import bag_tables
 from rederive.monitor.changes import Change
 from rederive.monitor.entries import Changed, Entry
 from rederive.monitor.journal import Journal
@@ -48,27 +52,29 @@ class Lakeside:
             rows = self.journal.base_rows()
             with rows_folder(self.lake) as folder:
                 for name in program.bases:
-                    relation = program.relations[name]
-                    self.lake.replace(Area.BASE, relation, frame(self.lake, relation, rows.get(name, []), folder))
+                    relation, kept = table_of(program, name), rows.get(name, [])
+                    self.lake.replace(Area.BASE, relation, frame(self.lake, relation, _without_copies(name, kept), folder))
             self.journal.attach_lake(self.lake.root)
 
     def base(self, program: Program) -> dict[str, DataRows]:
         """The base relations as the lake has them."""
         found = {}
         for name in program.bases:
-            relation = program.relations[name]
-            if self.lake.has(self.lake.path(Area.BASE, name)):
-                found[name] = DataRows(self.lake.read(Area.BASE, relation), relation.types)
+            relation = table_of(program, name)
+            if self.lake.has(self.lake.path(Area.BASE, relation.name)):
+                rows = self.lake.read(Area.BASE, relation)
+                found[name] = DataRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
         return found
 
     def load(self, program: Program, initial: Mapping[str, Collection[Row]]) -> None:
         """Add initial rows to base relations, one commit for each; before the first version."""
         for name, rows in initial.items():
-            relation = program.relations[name]
-            data = frame(self.lake, relation, rows)
-            if self.lake.has(self.lake.path(Area.BASE, name)):
+            relation = table_of(program, name)
+            data = frame(self.lake, relation, _without_copies(name, rows))
+            if self.lake.has(self.lake.path(Area.BASE, relation.name)):
                 there = self.lake.read(Area.BASE, relation)
-                data = frame(self.lake, relation, DataRows(there, relation.types)).union(data).distinct()
+                data = frame(self.lake, relation, DataRows(there, relation.types)).union(data)
+                data = data.distinct() if relation.name == name else data
             self.lake.replace(Area.BASE, relation, data)
 
     # Versions
@@ -84,9 +90,13 @@ class Lakeside:
     def stage(self, program: Program, version: int, net: Mapping[str, Delta], changes: Mapping[str, Change]) -> str:
         """Write a bulk version's changes beside the tables; the folder, for the journal to name."""
         for name, delta in net.items():
-            stage(self.lake, version, Area.BASE, program.relations[name], [delta.minus], [delta.plus])
+            relation = table_of(program, name)
+            behind = Behind.NOTHING if relation.name == name else Behind.COPY
+            stage(self.lake, version, Area.BASE, relation, [delta.minus], [delta.plus], behind)
         for view, change in changes.items():
-            stage(self.lake, version, Area.CHANGES, program.relations[view], *_sides(change))
+            bag = program.counted(view) != view
+            sides, behind = (_counted(change), Behind.COUNT) if bag else (_sides(change), Behind.NOTHING)
+            stage(self.lake, version, Area.CHANGES, program.relations[view], *sides, behind)
         return staging(self.lake, version)
 
     def changes(self, entry: Entry, program: Program) -> list[Changed]:
@@ -97,8 +107,25 @@ class Lakeside:
             if self.lake.has(self.lake.path(Area.CHANGES, name)):
                 plus, minus = (version_rows(self.lake, relation, entry.number, sign) for sign in (PLUS, MINUS))
                 if plus or minus:
-                    found.append(Changed(relation, plus, minus))
+                    counts = ([n for _, n in plus], [n for _, n in minus])
+                    found.append(Changed(relation, [row for row, _ in plus], [row for row, _ in minus], counts))
         return found
+
+    # Definitions
+
+    def check_columns(self, before: Program, after: Program) -> None:
+        """Refuse a view that has other columns than its tables; the lake is settled where it may have to tell."""
+        known = self.journal.catalog.followed
+        for name in after.monitored:
+            new, old = after.relations[name], before.relations.get(name)
+            if old is None and name in known:
+                self.settle(before, {})
+                old = self.lake.declaration(Area.CHANGES, name) or self.lake.declaration(Area.VIEWS, name)
+            if old is not None and old.columns != new.columns and name in known:
+                raise SchemaMismatch(
+                    f"the tables of '{name}' in the lake have other columns than its new definition",
+                    hint="give the new view another name",
+                )
 
     # Settling
 
@@ -131,19 +158,41 @@ class Lakeside:
         self._thread.start()
 
     def _tables(self, program: Program, stored: Mapping[str, Extent]) -> Tables:
-        """The tables to settle. A stored view that has none yet is written whole, as it is at the journal's last version."""
-        names = [name for name in program.monitored if name in stored]
-        for name in names:
-            if not self.lake.has(self.lake.path(Area.VIEWS, name)):
-                relation = program.relations[name]
-                with rows_folder(self.lake) as folder:
-                    rows = frame(self.lake, relation, stored[name](), folder)
-                    self.lake.replace(Area.VIEWS, relation, rows, self.journal.version or None)
-        base, views = ([program.relations[name] for name in group] for group in (program.bases, program.monitored))
-        return Tables(base, views, names)
+        """The tables to settle. A stored view that has none yet is written whole, as it is at the journal's last version.
+
+        One that has a table is brought along, also where nobody has its rows at hand.
+        """
+        there = [name for name in program.monitored if self.lake.has(self.lake.path(Area.VIEWS, name))]
+        for name in (name for name in program.monitored if name in stored and name not in there):
+            self._write_whole(program, name, stored[name]())
+            there.append(name)
+        views = [program.relations[name] for name in program.monitored]
+        base = [table_of(program, name) for name in program.bases]
+        bags = {*bag_tables(program), *(name for name in program.monitored if program.counted(name) != name)}
+        return Tables(base, views, there, bags)
+
+    def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
+        relation = program.relations[name]
+        with rows_folder(self.lake) as folder:
+            whole = frame(self.lake, program.relations[program.counted(name)], rows, folder)
+            if program.counted(name) != name:
+                whole = repeated(whole, whole.columns[-1])
+            self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
 
     def _settle(self, entries: list[Entry], tables: Tables) -> int:
-        return settle(self.lake, tables, entries) if entries else 0
+        if not entries:
+            return 0
+        return settle(self.lake, self._with_former(tables, entries), [_of_tables(entry) for entry in entries])
+
+    def _with_former(self, tables: Tables, entries: list[Entry]) -> Tables:
+        """The tables with those of views that these versions still change though they are dropped; and views that were bags."""
+        changes = [changed for entry in entries for changed in entry.views]
+        known = {relation.name for relation in tables.views}
+        dropped = {changed.relation.name: changed.relation for changed in changes if changed.relation.name not in known}
+        there = [name for name in dropped if self.lake.has(self.lake.path(Area.VIEWS, name))]
+        were = {changed.relation.name for changed in changes if changed.counts is not None}
+        views, kept = [*tables.views, *dropped.values()], [*tables.materialized, *there]
+        return Tables(tables.base, views, kept, {*tables.bags, *were, *there})
 
     def note(self) -> None:
         """Tell the journal how far the lake is, and remove what is no longer needed; a failure in the background is raised."""
@@ -161,6 +210,36 @@ class Lakeside:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+
+def table_of(program: Program, base: str) -> Relation:
+    """The relation that a base relation's table holds: where it numbers the copies of a bag, the bag."""
+    return program.relations[base.removesuffix(f".{COPIES}")]
+
+
+def _without_copies(base: str, rows: Collection[Row]) -> Collection[Row]:
+    return [row[:-1] for row in rows] if base.endswith(f".{COPIES}") else rows
+
+
+def _of_tables(entry: Entry) -> Entry:
+    """A version with the changes of bags as their tables have them: copies are counted, and not told apart."""
+    return replace(entry, base=tuple(_of_table(changed) for changed in entry.base))
+
+
+def _of_table(changed: Changed) -> Changed:
+    name, columns = changed.relation.name, changed.relation.columns
+    if not name.endswith(f".{COPIES}"):
+        return changed
+    plus, minus = (Counter(row[:-1] for row in rows) for rows in (changed.plus, changed.minus))
+    counts = (list(plus.values()), list(minus.values()))
+    return Changed(Relation(name.removesuffix(f".{COPIES}"), columns[:-1]), list(plus), list(minus), counts)
+
+
+def _counted(change: Change) -> tuple[list[Collection[Row]], list[Collection[Row]]]:
+    """What left and what entered a bag, each row with the number of its copies behind it."""
+    counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
+    minus, plus = ((change.minus, counts["minus"]), (change.plus, counts["plus"]))
+    return [[(*row, n) for row, n in zip(*minus, strict=True)]], [[(*row, n) for row, n in zip(*plus, strict=True)]]
 
 
 def _parts(rows: Rows) -> list[Collection[Row]]:

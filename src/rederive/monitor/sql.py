@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rederive.analysis.graph import needed
@@ -11,10 +11,21 @@ from rederive.engines.base import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.expressions import row_function
 from rederive.engines.resident.functors import FunctorError
-from rederive.errors import EvaluationError, IllTypedRow, Span, SyntaxProblem, UnknownRelation, Unsupported
+from rederive.errors import (
+    EvaluationError,
+    IllTypedRow,
+    RuleError,
+    Span,
+    SyntaxProblem,
+    UnknownRelation,
+    Unsupported,
+    Violated,
+)
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Term, Value
+from rederive.lang.sql.active import rule_statement
 from rederive.lang.sql.changes import Change, ChangeFrom, DataChange, Insert, InsertFrom, Question, data_change, question
+from rederive.lang.sql.definition import Definition
 from rederive.lang.sql.parse import Parsed, parse
 from rederive.lang.sql.statements import definition, dropped
 from rederive.lang.values import column_value, from_python, sort_key
@@ -25,41 +36,54 @@ from rederive.monitor.changes import Result
 
 if TYPE_CHECKING:
     from rederive.monitor.database import Database
+    from rederive.monitor.rules.course import Course
 
 
 class SqlRun:
     """One text of statements. Between BEGIN and COMMIT, changes wait in `pending` and are seen by the statements after them.
 
-    `before_change` is called once, when the definitions that the text starts with stand.
+    `before_change` is called once, when the definitions that the text starts with stand. `given`: rows of tables that are there
+    for the statements alone. With `again`, definitions that stood before the text began are passed over.
     """
 
-    def __init__(self, database: Database, before_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        before_change: Callable[[], None] = lambda: None,
+        given: Mapping[str, Sequence[Row]] | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
         self.database = database
         self.before_change = before_change
+        self.given = given or {}
+        self.again = again
+        self.stood: frozenset[Definition] = frozenset()
         self.pending: list[Operation] | None = None
+        self.course: Course | None = None
 
     def run(self, text: str, name: str = "<text>") -> Iterator[Result]:
         """Run the statements; what each version did. A text that does not parse, or does not end its BEGIN, changes nothing."""
-        statements = parse(text, name)
-        _check_transactions(statements)
+        statements = _checked_statements(text, name)
+        self.stood = self.standing(statements) if self.again else frozenset()
         changed = False
         for parsed in statements:
-            if not changed and parsed.kind not in ("create", "drop"):
+            if not changed and parsed.kind not in ("create", "drop", "rule"):
                 self.before_change()
                 changed = True
             result = self.statement(parsed)
             if result is not None:
                 yield result
-        if not changed:
-            self.before_change()
+
+    def standing(self, statements: Sequence[Parsed]) -> frozenset[Definition]:
+        """The definitions among these statements that stand already."""
+        return frozenset(d for p in statements if p.kind == "create" and self.database.stands(d := definition(p)))
 
     def define(self, text: str, name: str = "<text>") -> None:
         """The definitions alone; the other statements are checked and not run."""
-        statements = parse(text, name)
-        _check_transactions(statements)
-        for parsed in statements:
+        for parsed in _checked_statements(text, name):
             match parsed.kind:
-                case "create" | "drop":
+                case "create" | "drop" | "rule":
                     self.statement(parsed)
                 case "change":
                     data_change(parsed, self.database.program)
@@ -69,12 +93,13 @@ class SqlRun:
     def statement(self, parsed: Parsed) -> Result | None:
         match parsed.kind:
             case "begin":
-                self.pending = []
+                self.course = self.database.begin()
+                self.pending = self.course.operations
             case "rollback":
-                self.pending = None
+                self.course = self.pending = None
             case "commit":
-                operations, self.pending = self.pending or [], None
-                return self.committed(operations, parsed.span)
+                course, self.course, self.pending = self.course, None, None
+                return self.committed((), parsed.span, course)
             case "change":
                 return self.change(parsed)
             case "query":
@@ -87,7 +112,12 @@ class SqlRun:
         if self.pending is not None:
             raise parsed.unsupported("a definition inside a transaction", None, "COMMIT first")
         if kind == "create":
-            return self.database.create(definition(parsed))
+            created = definition(parsed)
+            passed_over = created in self.stood and self.database.stands(created)
+            return self.database.create(created) if not passed_over else None
+        if kind == "rule":
+            self.database.run_rule_statement(rule_statement(parsed))
+            return None
         view, may_miss = dropped(parsed)
         try:
             return self.database.drop_view(view)
@@ -96,19 +126,19 @@ class SqlRun:
                 return None
             raise error.at(str(parsed.span)) from None
 
-    def committed(self, operations: Sequence[Operation], span: Span) -> Result:
+    def committed(self, operations: Sequence[Operation], span: Span, course: Course | None = None) -> Result:
         try:
-            return self.database.commit(operations)
-        except (EvaluationError, IllTypedRow) as error:
-            raise error.at(error.place or str(span)) from None
+            return self.database.commit(operations, course=course)
+        except (EvaluationError, IllTypedRow, RuleError, Violated) as error:
+            raise error.at(error.place or str(span)) from error.__cause__
 
     # Changes of data
 
     def change(self, parsed: Parsed) -> Result | None:
         operations = self.operations(data_change(parsed, self.database.program), parsed)
-        if self.pending is None:
+        if self.course is None:
             return self.committed(operations, parsed.span)
-        self.pending += operations
+        self.course.statement(operations)
         return None
 
     def operations(self, change: DataChange, parsed: Parsed) -> list[Operation]:
@@ -117,11 +147,11 @@ class SqlRun:
             case Insert(_, rows):
                 return [self.inserted(table, (_constants(row) for row in rows), parsed)]
             case InsertFrom(_, asked):
-                return [self.inserted(table, answers(self.database, asked, self.pending or ()), parsed)]
+                return [self.inserted(table, answers(self.database, asked, self.pending or (), self.given), parsed)]
             case Change():
                 return self.changed(table, change, parsed)
             case ChangeFrom(_, asked, updates):
-                found = answers(self.database, asked, self.pending or ())
+                found = answers(self.database, asked, self.pending or (), self.given)
                 return self.exchanged(table, [(r[: table.arity], r[table.arity :] if updates else None) for r in found], parsed)
 
     def inserted(self, table: Relation, rows: Iterator[Row] | list[Row], parsed: Parsed) -> Operation:
@@ -165,6 +195,15 @@ class SqlRun:
         return list(bag.elements())
 
 
+def _checked_statements(text: str, name: str) -> tuple[Parsed, ...]:
+    statements = parse(text, name)
+    _check_transactions(statements)
+    for parsed in statements:
+        if parsed.kind == "rule":
+            rule_statement(parsed)
+    return statements
+
+
 def _check_transactions(statements: Sequence[Parsed]) -> None:
     """BEGIN and COMMIT must alternate."""
     begun: Parsed | None = None
@@ -200,26 +239,23 @@ def _checked(table: Relation, row: Row, parsed: Parsed) -> Row:
     return tuple(values)
 
 
-def answers(database: Database, asked: Question, pending: Sequence[Operation] = ()) -> list[Row]:
-    """The answers of a query over the tables as they are, with changes that are not committed yet: evaluated apart."""
+def answers(
+    database: Database, asked: Question, pending: Sequence[Operation] = (), given: Mapping[str, Sequence[Row]] | None = None
+) -> list[Row]:
+    """The answers of a query over the tables as they are, with changes that are not committed yet: evaluated apart.
+
+    `given`: the rows of tables that only the query knows of.
+    """
     program, target = asked.program, asked.program.counted(asked.view)
     read = needed(program, [target])
     scratch = ResidentEngine()
-    initial = {base: database.engine.rows(base, {}) for base in program.bases if base in read}
+    apart = given or {}
+    initial = {base: apart[base] if base in apart else database.engine.rows(base, {}) for base in program.bases if base in read}
     scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
     if pending:
         scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
         scratch.commit()
     return copies(program, asked.view, {}, scratch)
-
-
-def is_query(text: str) -> bool:
-    """Whether a question is one of SQL.
-
-    >>> is_query("SELECT 1"), is_query('edge("a", y)')
-    (True, False)
-    """
-    return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
 
 
 def asked_rows(database: Database, text: str) -> list[Row]:

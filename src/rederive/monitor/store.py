@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,8 +99,9 @@ class Store:
         if self.lake is not None and self.bulky(net, result):
             recorded = {view: change.only(signs) for view, change in result.changes.items() if view in program.monitored}
             staged = self.lake.stage(program, result.version, net, recorded)
-            return Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged)
-        return replace(self._entry(program, program, net, result, signs), key=key, digest=used_for)
+            return Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged, result.firings)
+        entry = self._entry(program, program, net, result, signs)
+        return replace(entry, key=key, digest=used_for, firings=result.firings)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Keep versions, all or none; when this returns, they are on disk. A bulk version comes alone."""
@@ -113,6 +114,8 @@ class Store:
     def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
         """Keep a program, and the version that it made where it made one."""
         after = step.after.program
+        if self.lake is not None:
+            self.lake.check_columns(before, after)
         version = result.version if result is not None else self.journal.version
         catalog = Catalog(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
         if result is None and self.lake is not None:
@@ -127,11 +130,7 @@ class Store:
         """Only views that the program itself monitors are recorded: those that a subscription added come and go with it."""
         recorded = {*before.monitored, *after.monitored}
         parts = {view: change.only(signs) for view, change in result.changes.items() if view in recorded}
-        views = (
-            Changed(after.relations.get(view) or before.relations[view], part.plus, part.minus)
-            for view, part in parts.items()
-            if part
-        )
+        views = chain.from_iterable(_recorded(view, part, before, after) for view, part in parts.items() if part)
         return Entry(result.version, datetime.now(UTC), result.engine, _base_changes(before, after, net), tuple(views))
 
     def check_load(self) -> None:
@@ -199,9 +198,33 @@ def changes_of(entry: Entry) -> list[Change]:
     """The view changes of a version, as they were announced."""
     if entry.staged is not None:
         raise StoreError(f"version {entry.number} is a bulk version: its changes are in the lake, at {entry.staged}")
-    return [
-        Change(entry.number, c.relation.name, ViewDelta(Decoded(list(c.plus)), Decoded(list(c.minus))), BOTH) for c in entry.views
-    ]
+    views: dict[str, ViewDelta] = {}
+    for changed in entry.views:
+        name, (plus, minus) = changed.relation.name, _sides(changed)
+        # a view that was given other columns is there twice: what left had the old ones, what entered has the new ones
+        one = views.get(name, ViewDelta(Decoded([]), Decoded([])))
+        views[name] = ViewDelta(plus if plus.rows else one.plus, minus if minus.rows else one.minus)
+    return [Change(entry.number, name, delta, BOTH) for name, delta in views.items()]
+
+
+def _sides(changed: Changed) -> tuple[Decoded, Decoded]:
+    if changed.counts is None:
+        return Decoded(list(changed.plus)), Decoded(list(changed.minus))
+    came, gone = (dict(zip(*side, strict=True)) for side in zip((changed.plus, changed.minus), changed.counts, strict=True))
+    return Decoded(list(changed.plus), came), Decoded(list(changed.minus), gone)
+
+
+def _recorded(view: str, change: Change, before: Program, after: Program) -> list[Changed]:
+    """A change of a view with the columns that its rows have: those that leave may have had others."""
+    counts = (change.counts["plus"], change.counts["minus"]) if change.counts is not None else None
+    old, new = before.relations.get(view), after.relations.get(view)
+    if old is None or new is None or old.columns == new.columns:
+        relation = new or old
+        assert relation is not None
+        return [Changed(relation, change.plus, change.minus, counts)]
+    came, gone = ((counts[0], ()), ((), counts[1])) if counts is not None else (None, None)
+    sides = (Changed(old, (), change.minus, gone), Changed(new, change.plus, (), came))
+    return [side for side in sides if side.plus or side.minus]
 
 
 def net_of(engine: Engine, before: Program, step: Step) -> dict[str, Delta]:

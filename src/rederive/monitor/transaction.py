@@ -25,13 +25,14 @@ Given: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | DataFrame"
 class Transaction:
     """Collects changes of base relations; they are applied as a whole when the `with` block ends, or not at all.
 
-    Later calls win over earlier ones: inserting a row and then deleting it leaves it out.
+    Later calls win over earlier ones: inserting a row and then deleting it leaves it out. Each call is a statement: immediate
+    rules are processed before it returns.
     """
 
     def __init__(self, database: Database, key: str | None = None) -> None:
         self._database = database
         self._key = key
-        self._operations: list[Operation] = []
+        self._course = database.begin(key)
         self._result: Result | None = None
 
     def insert(self, relation: str, rows: Given) -> None:
@@ -52,7 +53,7 @@ class Transaction:
         if self._result is not None:
             raise RuntimeError("the transaction is committed; begin another one")
         declared = base_relation(self._database.program, relation)
-        self._operations.append(Operation(action, relation, typed_rows(declared, rows)))
+        self._course.statement([Operation(action, relation, typed_rows(declared, rows))])
 
     @property
     def result(self) -> Result:
@@ -66,7 +67,7 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
-            self._result = self._database.write(self._operations, self._key)
+            self._result = self._database.write((), self._key, self._course)
             self._database.announce(self._result)
 
 

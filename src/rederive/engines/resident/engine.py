@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
@@ -12,7 +12,7 @@ from rederive.engines.base import Call, Confirm, Delta, Operation, Propagation, 
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
-from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, difference
+from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, redefined
 from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Readable, Table, rows_of, whole_rows
 from rederive.ir.rules import Program, Variant
@@ -64,9 +64,9 @@ class ResidentEngine:
             for view, rows in zip(parts, parts_before, strict=True):
                 bound_changes[view.question] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in told if announce else ():
-                relation = new.program.relations.get(name) or old.program.relations[name]
                 after = new.extent(name) if name in new.program.relations else {}
-                changes[name] = difference(relation, before.get(name, {}), after, self.codes)
+                relations = (old.program.relations.get(name), new.program.relations.get(name))
+                changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
             propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
             if confirm is not None:
                 confirm(propagation)
@@ -199,6 +199,9 @@ class ResidentEngine:
         key = tuple(wanted.values())
         entry = source.lookup(tuple(wanted))(key[0] if len(key) == 1 else key)
         return whole_rows(tuple(wanted), key, entry or (), source.arity)
+
+    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]
 
     def extent(self, relation: str) -> list[Row]:
         return self.rows(relation, {})

@@ -247,6 +247,16 @@ class Installed:
             self.queries.forget()
 
 
+def redefined(relations: tuple[Relation | None, Relation | None], old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
+    """Both sides of a change of definition. Rows of other types are other rows: the old ones leave, and the new ones enter."""
+    before, after = relations
+    if before is not None and after is not None and before.types != after.types:
+        return ViewDelta(CodedRows(after, new, codes), CodedRows(before, old, codes))
+    relation = after or before
+    assert relation is not None
+    return difference(relation, old, new, codes)
+
+
 def difference(relation: Relation, old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
     """Both sides of a change, from two whole answers."""
 

@@ -97,7 +97,8 @@ class Linker:
         aggregate = _aggregate_of(section)
         if aggregate is not None:
             view = self.tables.table(aggregate.relation)
-            return (GroupInitial(self._kept_groups(aggregate), self.tables.table(aggregate.source), view),)
+            source = self.tables.source(aggregate.source, Variant.OLD)
+            return (GroupInitial(self._kept_groups(aggregate), source, view),)
         if section.strategy is Strategy.COUNTING:
             return (self._count_initial(section.component),)
         return (self._set_phase(section.component, evaluation(section.component, Variant.OLD)),)

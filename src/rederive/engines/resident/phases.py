@@ -251,15 +251,24 @@ class CountInitial:
 
 @dataclass(frozen=True, slots=True)
 class GroupInitial:
-    """The first evaluation of an aggregate: its whole source enters."""
+    """The first evaluation of an aggregate: its whole source enters, derived for this alone where it is not kept."""
 
     groups: Groups
-    source: Table
+    source: Readable
     view: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
-        nothing = Table("nothing", self.source.arity)
-        self.groups.change(nothing, self.source, self.source, self.view, nothing, self.view, meter)
+        nothing, source = Table("nothing", self.source.arity), self._whole()
+        self.groups.change(nothing, source, source, self.view, nothing, self.view, meter)
+
+    def _whole(self) -> Table:
+        """The source's rows; those that are not kept are derived for this once."""
+        if isinstance(self.source, Table):
+            return self.source
+        whole = Table("whole", self.source.arity)
+        for key, leaf in self.source.items():
+            whole.add(key, leaf.copy())
+        return whole
 
     def commit(self) -> None:
         self.groups.commit()

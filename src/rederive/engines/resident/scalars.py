@@ -10,18 +10,21 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 from rederive.engines.resident.functors import FunctorError
 from rederive.ir.scalars import SCALARS
-from rederive.ir.terms import DATE, Kind, Type, Value
+from rederive.ir.terms import Kind, Type, Value
 from rederive.ir.text import show_value
 from rederive.lang.values import from_text
 
 Implementation = Callable[..., Any]
 WIDTHS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
+_WIDE = Context(prec=1000, rounding=ROUND_HALF_UP)  # all digits of any float
 _EPOCH = datetime.date(1970, 1, 1)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 
 
 def scalar(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
@@ -159,12 +162,16 @@ _NUMERIC: dict[str, Implementation] = {
 
 def _round(gives: Type, value: Any, places: int = 0) -> Any:
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    return _converted(gives, _EXACT.quantize(exact, Decimal(1).scaleb(-places)))
+    exponent = exact.as_tuple().exponent
+    assert isinstance(exponent, int)
+    rounded = exact if exponent >= -places else _WIDE.quantize(exact, Decimal(1).scaleb(-places))
+    return _converted(gives, rounded)
 
 
 def _to_whole(rounding: str, gives: Type, value: Any) -> Any:
-    exact = Decimal(value)
-    return _converted(gives, exact.to_integral_value(rounding))
+    """Of a float beyond 64 bits, the integer that is nearest to it, as in Java."""
+    whole = Decimal(value).to_integral_value(rounding)
+    return _converted(gives, max(min(whole, Decimal(_MOST)), Decimal(_LEAST)) if isinstance(value, float) else whole)
 
 
 def _converted(gives: Type, value: Decimal) -> Any:
@@ -234,9 +241,18 @@ def _to_boolean(gives: Type, value: Any) -> bool:
 
 
 def _to_date(gives: Type, value: Any) -> datetime.date:
+    """Of a text, its year, and its month and day if it has them; a time behind them does not matter."""
     if isinstance(value, datetime.datetime):
         return value.date()
-    return _from_text(DATE, value)  # type: ignore[return-value]
+    found = _DATE.fullmatch(value.strip())
+    try:
+        return datetime.date(*(int(part or 1) for part in found.groups())) if found is not None else _not_a_date(value)
+    except ValueError:
+        return _not_a_date(value)
+
+
+def _not_a_date(value: str) -> NoReturn:
+    raise FunctorError(f"{_literal(value)} cannot be cast to DATE")
 
 
 def _to_timestamp(gives: Type, value: Any) -> datetime.datetime:
@@ -297,10 +313,10 @@ _CASTS: dict[str, Implementation] = {
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str:
-    """Counts from 1; from the end where the start is negative."""
+    """Counts from 1; from the end where the start is negative. Without a length, it is the greatest that there is."""
     size = len(text)
     begin = start - 1 if start > 0 else size + start if start < 0 else 0
-    end = size if length is None else begin + length
+    end = begin + (2**31 - 1 if length is None else length)
     return text[max(begin, 0) : max(end, 0)] if end > begin else ""
 
 

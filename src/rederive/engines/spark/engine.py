@@ -17,10 +17,9 @@ from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.installed import Installed
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
-from rederive.engines.spark.net import difference, net_bulk, net_rows
+from rederive.engines.spark.net import beginning, difference, net_bulk, net_rows
 from rederive.engines.spark.relations import Growing
 from rederive.engines.spark.sources import Frame, Local, Source
-from rederive.engines.spark.supported import check_supported
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
@@ -75,7 +74,7 @@ class SparkEngine:
         confirm: Confirm | None = None,
     ) -> Propagation:
         """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
-        check_supported(maintenance.program)
+        self.jobs.admit(maintenance.program)
         self.jobs.touched = 0
         old = self.installed
         given = {n: self.jobs.given(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
@@ -109,6 +108,8 @@ class SparkEngine:
         """Both sides of a change, from two whole answers."""
         known = before or after
         assert known is not None
+        if before is not None and after is not None and before.types != after.types:  # rows of other types are other rows
+            return self._delta([self.jobs.frame_of(before)], [self.jobs.frame_of(after)])
         nothing = Local(known.types, frozenset())
         one, other = before or nothing, after or nothing
         return self._delta([difference(one, other, self.jobs)], [difference(other, one, self.jobs)])
@@ -168,6 +169,11 @@ class SparkEngine:
             return self.jobs.rows(self.installed.matching(Question(relation, tuple(sorted(bindings.items())))))
         finally:
             self._end()
+
+    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        rows = frozenset(prefixes)
+        types, width = self.program.relations[relation].types, len(next(iter(rows), ()))
+        return beginning(self.installed.kept.source(relation), self.jobs.frame(rows, types[:width]), self.jobs)
 
     def extent(self, relation: str) -> Collection[Row]:
         found = self.installed.extent(relation)

@@ -11,8 +11,10 @@ from rederive.engines.spark.gather import Derivation, Wanted, gather_all
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.relations import Growing
 from rederive.engines.spark.rules import Find, derivation
-from rederive.engines.spark.sources import Distributed, Frame, Source
-from rederive.ir.rules import Relation, Rule
+from rederive.engines.spark.sources import Distributed, Frame, Local, Source
+from rederive.engines.spark.types import column
+from rederive.ir.rules import Atom, Relation, Rule
+from rederive.ir.terms import Variable
 
 Filter = Callable[[Frame], Frame]
 
@@ -28,13 +30,24 @@ class Variant:
 
 @dataclass(slots=True)
 class Target:
-    """A relation that a fixpoint fills. `known`: what else must not be taken in; `accept` leaves out what does not hold."""
+    """A relation that a fixpoint fills. Where its rows are many, they are partitioned by one column from the first round on.
+
+    `known`: what else must not be taken in; `accept` leaves out what does not hold.
+    """
 
     name: str
     table: Growing
+    by: int = 0
     known: Callable[[], Sequence[Source]] = tuple
     accept: Filter | None = None
     variants: list[Variant] = field(default_factory=list)
+
+    def carries(self, variant: Variant) -> bool:
+        """Whether a rule leaves the column that rows are partitioned by as it was in the row it starts from."""
+        atom, head = variant.rule.body[variant.driver], variant.rule.head
+        if variant.grows != self.name or not isinstance(atom, Atom) or not head.terms:
+            return False
+        return isinstance(head.terms[self.by], Variable) and atom.terms[self.by] == head.terms[self.by]
 
 
 @dataclass(slots=True)
@@ -51,7 +64,7 @@ class Fixpoint:
 
     def run(self, seeds: Mapping[str, Frame]) -> None:
         """From the first candidates of each target to where nothing is new."""
-        fresh = self._taken(seeds)
+        fresh = self._taken({name: self._new(self.targets[name], frame) for name, frame in seeds.items()})
         rounds, made = 0, 0
         most = self.limits.rounds if self.inventing is not None else inf
         while fresh:
@@ -64,24 +77,33 @@ class Fixpoint:
                 wanted = {name: self._wanted(target, fresh) for name, target in self.targets.items()}
                 fresh = self._taken(gather_all({name: one for name, one in wanted.items() if one.derivations}, self.jobs))
 
+    def _new(self, target: Target, frame: Frame) -> Frame:
+        """The first candidates that are not known; many are partitioned as the rounds want them."""
+        known = [source for source in (*target.table.known, *target.known()) if not source.empty]
+        if isinstance(frame, Local) or not target.variants:
+            return self.jobs.minus(frame, known)
+        rows = f"(SELECT /*+ REPARTITION({self.jobs.parts}, {column(target.by)}) */ * FROM {frame.text()})"
+        return self.jobs.materialise(self.jobs.without(rows, frame.types, known), frame.types)
+
     def _wanted(self, target: Target, fresh: Mapping[str, Frame]) -> Wanted:
         """What the rules derive from what is fresh."""
         found: list[Derivation] = []
-        large = False
+        large, stays = False, True
         for variant in target.variants:
             delta = fresh.get(variant.grows)
             if delta is not None:
                 one = derivation(variant.rule, variant.driver, delta, self.find, self.jobs, self.relations)
                 found += [one] if one is not None else []
                 large = large or isinstance(delta, Distributed)
-        return Wanted(target.table.types, found, large)
+                stays = stays and isinstance(delta, Distributed) and target.carries(variant)
+        known = (*target.table.known, *target.known())
+        return Wanted(target.table.types, found, large, known, None if stays else target.by)
 
     def _taken(self, candidates: Mapping[str, Frame]) -> dict[str, Frame]:
-        """What is new of the candidates, taken in."""
+        """Take in what is new: the candidates that are accepted."""
         taken = {}
-        for name, frame in candidates.items():
+        for name, new in candidates.items():
             target = self.targets[name]
-            new = self.jobs.minus(frame, [*target.table.known, *target.known()])
             if target.accept is not None and not new.empty:
                 new = target.accept(new)
             if not new.empty:

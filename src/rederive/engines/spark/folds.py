@@ -14,7 +14,7 @@ from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.sources import Frame, Types, listed
 from rederive.engines.spark.types import arrow_type, column, columns, schema, sql_type
 from rederive.errors import EvaluationError
-from rederive.ir.rules import Aggregate, Function, Program
+from rederive.ir.rules import Aggregate, Function, Order, Program
 from rederive.ir.terms import Kind, Type
 
 SUM = "DECIMAL(38,0)"  # of whole numbers: a sum of 10^18 numbers of 64 bits still fits
@@ -23,6 +23,8 @@ SUM = "DECIMAL(38,0)"  # of whole numbers: a sum of 10^18 numbers of 64 bits sti
 def folded(aggregate: Aggregate, program: Program, rows: str, jobs: Jobs) -> Frame:
     """One row for each group of the query's rows: the group's columns and the result."""
     view, value = program.relations[aggregate.relation], value_type(aggregate, program)
+    if aggregate.function is Function.ROW_NUMBER:
+        return jobs.materialise(_numbered(aggregate, program.relations[aggregate.source].arity, rows), view.types)
     if exactly_native(aggregate, value):
         return jobs.materialise(_native(aggregate, rows, view.types, value, jobs), view.types)
     return _by_python(aggregate, rows, view.types, value, jobs)
@@ -46,13 +48,29 @@ def exactly_native(aggregate: Aggregate, value: Type | None) -> bool:
             return False
 
 
+def _numbered(aggregate: Aggregate, arity: int, rows: str) -> str:
+    """The rows themselves, each with its number; rows that are equal in the order are ordered by their values."""
+    chosen = (*aggregate.group, *(i for i in range(arity) if i not in aggregate.group))
+    order = ", ".join(map(_ordered, (*aggregate.order, *map(Order, range(arity)))))
+    parts = f"PARTITION BY {', '.join(map(column, aggregate.group))} " if aggregate.group else ""
+    columns_ = ", ".join(f"{column(c)} AS {column(i)}" for i, c in enumerate(chosen))
+    last = column(arity)
+    text = f"SELECT {columns_}, CAST(row_number() OVER ({parts}ORDER BY {order}) AS BIGINT) AS {last} FROM ({rows})"
+    return f"SELECT * FROM ({text}) WHERE {last} <= {aggregate.most}" if aggregate.most is not None else text
+
+
+def _ordered(order: Order) -> str:
+    nulls = "FIRST" if order.nulls_first else "LAST"
+    return f"{column(order.column)} {'DESC' if order.descending else 'ASC'} NULLS {nulls}"
+
+
 def _native(aggregate: Aggregate, rows: str, types: Types, value: Type | None, jobs: Jobs) -> str:
     groups = [f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)]
     by = f" GROUP BY {', '.join(column(c) for c in aggregate.group)}" if aggregate.group else " HAVING count(*) > 0"
     last = column(len(aggregate.group))
     match aggregate.function:
         case Function.COUNT:
-            result = "count(*)"
+            result = f"count({column(aggregate.value)})" if aggregate.value is not None else "count(*)"
         case Function.MIN | Function.MAX:
             result = f"{aggregate.function.value}({column(aggregate.value or 0)})"
         case _:
@@ -106,7 +124,7 @@ def _by_python(aggregate: Aggregate, rows: str, types: Types, value: Type | None
 
 def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Table], pa.Table]:
     keys, position = list(aggregate.group), aggregate.value or 0
-    result, arrow = result_of(aggregate.function, value), [arrow_type(t) for t in types]
+    result, arrow = result_of(aggregate.function, value, types[-1]), [arrow_type(t) for t in types]
 
     def fold(rows: pa.Table) -> pa.Table:
         if not rows.num_rows:
@@ -123,8 +141,18 @@ def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Ta
     return fold
 
 
-def result_of(function: Function, value: Type) -> Callable[[Sequence[Any]], Any]:
-    """The exact result over the values of a group; OverflowError where it does not fit its type."""
+def result_of(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
+    """The exact result over the values of a group, NULL where it has none; OverflowError where it does not fit its type."""
+    known = _of_values(function, value, gives)
+
+    def result(values: Sequence[Any]) -> Any:
+        there = [one for one in values if one is not None]
+        return known(there) if there else None
+
+    return result
+
+
+def _of_values(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
 
     def total(values: Sequence[Any]) -> Fraction:
         return sum(map(Fraction, values), Fraction())
@@ -134,12 +162,14 @@ def result_of(function: Function, value: Type) -> Callable[[Sequence[Any]], Any]
         if value.kind is Kind.FLOAT:
             return found.numerator / found.denominator
         units = found * 10**value.scale
-        if abs(units) >= 10**value.precision:
+        if abs(units) >= 10**gives.precision:
             raise OverflowError
         return Decimal(int(units)).scaleb(-value.scale)
 
-    def mean(values: Sequence[Any]) -> float:
+    def mean(values: Sequence[Any]) -> float | Decimal:
         found = total(values) / len(values)
+        if gives.kind is Kind.DECIMAL:
+            return _half_up(found, gives.scale)
         return found.numerator / found.denominator
 
     match function:
@@ -151,3 +181,14 @@ def result_of(function: Function, value: Type) -> Callable[[Sequence[Any]], Any]
             return min
         case _:
             return max
+
+
+def _half_up(value: Fraction, scale: int) -> Decimal:
+    """Rounded away from zero where two are equally near.
+
+    >>> _half_up(Fraction(-1, 8), 2)
+    Decimal('-0.13')
+    """
+    units = abs(value) * 10**scale
+    rounded = (2 * units.numerator + units.denominator) // (2 * units.denominator)
+    return Decimal(rounded if value >= 0 else -rounded).scaleb(-scale)

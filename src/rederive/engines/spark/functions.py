@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType, _parse_dataty
 
 from rederive.analysis.types import term_type
 from rederive.engines.resident.functors import FunctorError, implementation, matches
+from rederive.engines.spark.scalars import Evaluated, in_sql
 from rederive.engines.spark.types import from_spark, literal, sql_type
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import BOOLEAN, SYMBOL, Call, Constant, Kind, Term, Type, Variable
@@ -72,7 +73,18 @@ class Functions:
             case _:
                 return Expression(f"{left.text} {_TESTS[operator]} {right.text}", errors)
 
+    def _sql(self, call: Call, columns: Mapping[str, str], types: Mapping[str, Type]) -> Expression:
+        """A term of SQL: as Spark writes it, or as one function."""
+        if (text := in_sql(call, columns)) is not None:
+            return Expression(text)
+        function = Evaluated.of(call, types)
+        self._register(function.name, function.total, term_type(call, types))
+        called = f"{function.name}({', '.join(columns[name] for name in function.names)})"
+        return Expression(f"{called}.value", (f"{called}.error",))
+
     def _call(self, call: Call, columns: Mapping[str, str], types: Mapping[str, Type]) -> Expression:
+        if call.gives is not None:
+            return self._sql(call, columns, types)
         given = [self.term(argument, columns, types) for argument in call.arguments]
         arguments = tuple(one.text for one in given)
         kinds = tuple(term_type(argument, types) for argument in call.arguments)
@@ -87,13 +99,16 @@ class Functions:
     ) -> Expression:
         """A function of the resident engine, called in Spark's Python workers."""
         registered = "rederive_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in f"{name} {' '.join(map(str, kinds))}")
-        if registered not in self._registered:
-            field = StructField("value", _parse_datatype_string(sql_type(result)))
-            structure = StructType([field, StructField("error", StringType())])
-            self.session.udf.register(registered, udf(_total(function, kinds, result), structure))
-            self._registered.add(registered)
+        self._register(registered, _total(function, kinds, result), result)
         called = f"{registered}({', '.join(arguments)})"
         return Expression(f"{called}.value", (f"{called}.error",))
+
+    def _register(self, name: str, function: Callable[..., Any], result: Type) -> None:
+        if name not in self._registered:
+            field = StructField("value", _parse_datatype_string(sql_type(result)))
+            structure = StructType([field, StructField("error", StringType())])
+            self.session.udf.register(name, udf(function, structure, useArrow=False))
+            self._registered.add(name)
 
 
 def _total(function: Callable[..., Any], kinds: tuple[Type, ...], result: Type) -> Callable[..., tuple[Any, str | None]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rederive.engines.spark.jobs import SMALL, Jobs
-from rederive.engines.spark.sources import Frame, Local, Types, listed, shown
-from rederive.engines.spark.types import columns, from_spark, sql_type
+from rederive.engines.spark.sources import Frame, Local, Source, Types, listed, shown
+from rederive.engines.spark.types import column, columns, from_spark, sql_type
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Rule
 from rederive.ir.terms import Row
@@ -27,11 +27,16 @@ class Derivation:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The derivations of one relation. `large`: many rows are expected, which stay in Spark."""
+    """The derivations of one relation, of which those in `known` are not wanted.
+
+    `large`: many rows are expected, which stay in Spark. `by`: the column to partition them by, where they are not yet.
+    """
 
     types: Types
     derivations: Sequence[Derivation]
     large: bool = False
+    known: Sequence[Source] = ()
+    by: int | None = None
 
     @property
     def asked(self) -> list[Derivation]:
@@ -67,7 +72,8 @@ def _collected(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame] | N
     if any(len(rows) > SMALL for rows in found.values()):
         return None
     jobs.touched += sum(map(len, found.values()))
-    return {name: Local(wanted[name].types, frozenset(rows)) for name, rows in found.items()}
+    frames = {name: Local(wanted[name].types, frozenset(rows)) for name, rows in found.items()}
+    return {name: jobs.minus(frame, wanted[name].known) for name, frame in frames.items()}
 
 
 def _tagged(wanted: Mapping[str, Wanted]) -> str:
@@ -107,7 +113,9 @@ def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
                 raise failed(error, derivation.rule)
     chosen = listed(wanted.types)
     text = " UNION ALL ".join(f"SELECT {chosen} FROM ({derivation.text})" for derivation in wanted.derivations)
-    return jobs.materialise(f"SELECT DISTINCT {chosen} FROM ({text})", wanted.types)
+    if wanted.by is not None and wanted.types:
+        text = f"SELECT /*+ REPARTITION({jobs.parts}, {column(wanted.by)}) */ {chosen} FROM ({text})"
+    return jobs.materialise(jobs.without(f"(SELECT DISTINCT {chosen} FROM ({text}))", wanted.types, wanted.known), wanted.types)
 
 
 def failed(message: str, rule: Rule) -> EvaluationError:

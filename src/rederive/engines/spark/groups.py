@@ -21,7 +21,7 @@ TOTAL = Type(Kind.DECIMAL, 38, 0)
 
 
 def beside(name: str) -> str:
-    """What an aggregate keeps beside its view: for each group the number of rows and their sum."""
+    """What an aggregate keeps beside its view: for each group the number of rows, of values that are not NULL, and their sum."""
     return f"{name}.totals"
 
 
@@ -76,9 +76,12 @@ def _replace(aggregate: Aggregate, relations: Relations, before: Frame, after: F
 
 
 def _source(aggregate: Aggregate, relations: Relations, state: Variant) -> Source:
+    """The rows to fold; where they are not kept, all of them are derived."""
     found = relations.state(aggregate.source, state)
-    assert isinstance(found, Source)
-    return found
+    if isinstance(found, Source):
+        return found
+    found.ask((), Local((), frozenset({()})))
+    return found.source()
 
 
 def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[str, int]]:
@@ -90,7 +93,7 @@ def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[str, int]
 def _touched(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
     groups = ", ".join(f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)) or "TRUE AS c0"
     texts = [f"SELECT {groups} FROM ({text})" for text, _ in _changes(aggregate, relations)]
-    types = relations.types(aggregate.relation)[:-1]
+    types = relations.types(aggregate.relation)[: len(aggregate.group)]
     return jobs.materialise(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(texts)})", types)
 
 
@@ -118,33 +121,34 @@ def _moved_by_rows(aggregate: Aggregate, relations: Relations) -> bool:
 
 
 def _totals_types(types: Types) -> Types:
-    return (*types[:-1], NUMBER, TOTAL)
+    return (*types[:-1], NUMBER, NUMBER, TOTAL)
 
 
 def _totals(aggregate: Aggregate, rows: list[tuple[str, int]]) -> str:
-    """For each group of the rows: how many there are, and their sum; each row counted so many times."""
+    """For each group of the rows: how many there are and have a value, and their sum; each row counted so many times."""
     summed = aggregate.function is Function.SUM
     parts = (f"SELECT *, {times}L AS times FROM ({text})" for text, times in rows)
     groups = [f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)]
-    number, total = column(len(groups)), column(len(groups) + 1)
-    value = f"sum(CAST({column(aggregate.value or 0)} AS {SUM}) * times)" if summed else "0"
+    number, known, total = (column(len(groups) + i) for i in range(3))
+    value = f"coalesce(sum(CAST({column(aggregate.value or 0)} AS {SUM}) * times), 0)" if summed else "0"
+    values = f"CASE WHEN {column(aggregate.value)} IS NULL THEN 0L ELSE times END" if aggregate.value is not None else "times"
     by = f"GROUP BY {', '.join(column(c) for c in aggregate.group)}" if aggregate.group else "HAVING count(*) > 0"
-    chosen = [*groups, f"sum(times) AS {number}", f"CAST({value} AS {SUM}) AS {total}"]
+    chosen = [*groups, f"sum(times) AS {number}", f"sum({values}) AS {known}", f"CAST({value} AS {SUM}) AS {total}"]
     return f"SELECT {', '.join(chosen)} FROM ({' UNION ALL '.join(parts)}) {by}"
 
 
 def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> str:
     """The view's rows from the totals of groups that have rows; a sum must fit its type."""
-    number, total = column(len(aggregate.group)), column(len(aggregate.group) + 1)
-    groups = columns(totals.types)[:-2]
+    number, known, total = (column(len(aggregate.group) + i) for i in range(3))
+    groups = columns(totals.types)[:-3]
     if aggregate.function is Function.COUNT:
-        return f"SELECT {', '.join([*groups, number])} FROM {totals.text()} WHERE {number} > 0"
+        return f"SELECT {', '.join([*groups, f'{known} AS {number}'])} FROM {totals.text()} WHERE {number} > 0"
     value = value_type(aggregate, relations.program)
     assert value is not None
     low, high = RANGES[value.kind]
     text = f"SELECT 1 FROM {totals.text()} WHERE {number} > 0 AND ({total} < {low} OR {total} > {high}) LIMIT 1"
     check_sums(aggregate, value, text, jobs)
-    result = f"CAST({total} AS {sql_type(value)}) AS {number}"
+    result = f"CASE WHEN {known} > 0 THEN CAST({total} AS {sql_type(value)}) END AS {number}"
     return f"SELECT {', '.join([*groups, result])} FROM {totals.text()} WHERE {number} > 0"
 
 
@@ -156,10 +160,11 @@ def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) ->
     width = len(aggregate.group)
     before = jobs.materialise(_of_groups(kept.source(beside(name)), moved, range(width)), all_types)
     groups = columns(types)[:-1]
-    number, total = column(width), column(width + 1)
+    number, known, total = (column(width + i) for i in range(3))
     both = union_all(before, moved)
     by = f"GROUP BY {', '.join(groups)}" if groups else ""
-    chosen = ", ".join([*groups, f"sum({number}) AS {number}", f"CAST(sum({total}) AS {SUM}) AS {total}"])
+    sums = [f"sum({number}) AS {number}", f"sum({known}) AS {known}", f"CAST(sum({total}) AS {SUM}) AS {total}"]
+    chosen = ", ".join([*groups, *sums])
     after = jobs.materialise(f"SELECT * FROM (SELECT {chosen} FROM ({both}) {by}) WHERE {number} > 0", all_types)
     rows = [_rows(aggregate, relations, totals, jobs) for totals in (before, after)]
     _replace(aggregate, relations, rows[0], rows[1], jobs)

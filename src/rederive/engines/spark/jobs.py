@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from shutil import rmtree
@@ -16,11 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sources import Distributed, Frame, Local, Source, Types, listed, same
+from rederive.engines.spark.sources import NULL_SAFE, Distributed, Frame, Local, Source, Types, Union, listed, same, union
 from rederive.engines.spark.types import columns, from_arrow, from_spark, schema, to_arrow
+from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 
 SMALL = 2_000  # rows that are kept in the driver
+_HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
 _BY_FILE = 100_000  # rows from which on Spark reads a file sooner than it takes them from the driver
 
 _SETTINGS = {
@@ -29,6 +31,12 @@ _SETTINGS = {
     "spark.sql.limit.initialNumPartitions": "100000",  # a small answer is collected in one job
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # What runs here is planned by the sizes known: plans that change on the way lose how rows are partitioned.
+    "spark.sql.adaptive.enabled": "false",
+    # Spark carries the constraints of a plan over a checkpoint, with columns that are not there any more.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # And it loses how a checkpoint is partitioned where the plan that made it took out an alias that changes nothing.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases",
 }
 
 
@@ -40,13 +48,25 @@ class Jobs:
         self.decompose = decompose
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
+        self.parts = spark.sparkContext.defaultParallelism
+        self.session.conf.set("spark.sql.shuffle.partitions", str(self.parts))
         self.functions = Functions(self.session)
+        self.equal = "="
         self.touched = 0
         self._numbers = count(1)
         self._named: set[str] = set()
         self._folder = mkdtemp(prefix="rederive-")
         finalize(self, rmtree, self._folder, ignore_errors=True)
         self._what = ""
+
+    def admit(self, program: Program) -> None:
+        """From here on there may be rows of this program."""
+        if any(column.nullable for relation in program.relations.values() for column in relation.columns):
+            self.equal = NULL_SAFE
+
+    def same(self, types: Types, one: str, other: str) -> str:
+        """The condition under which two aliases stand for the same row."""
+        return same(types, one, other, self.equal)
 
     # Names
 
@@ -149,25 +169,37 @@ class Jobs:
 
     def minus(self, frame: Frame, known: Iterable[Source]) -> Frame:
         """The rows of a frame that are in none of the sources. A small frame asks a large source for its own rows only."""
-        for source in known:
-            if frame.empty or source.empty:
-                continue
-            match frame, source:
-                case Local(), Local():
-                    frame = Local(frame.types, frame.rows - source.rows)
-                case Local(), _:
-                    frame = Local(frame.types, frame.rows.difference(self.common(frame, source).rows))
-                case _:
-                    text = f"SELECT f.* FROM {frame.text()} f LEFT ANTI JOIN {source.text()} k ON {same(frame.types, 'f', 'k')}"
-                    frame = self.settled(self.session.sql(text), frame.types)
-        return frame
+        there = [source for source in known if not source.empty]
+        if isinstance(frame, Distributed):
+            return self.settled(self.session.sql(self.without(frame.text(), frame.types, there)), frame.types) if there else frame
+        here = frozenset[Row]().union(*(source.rows for source in there if isinstance(source, Local)))
+        left = Local(frame.types, frame.rows - here)
+        elsewhere = union(frame.types, (source for source in there if not isinstance(source, Local)))
+        return left if left.empty or elsewhere.empty else Local(left.types, left.rows - self.common(left, elsewhere).rows)
+
+    def without(self, rows: str, types: Types, known: Sequence[Source]) -> str:
+        """A query for those of some rows that none of the sources has. What is partitioned the same way stays where it is."""
+        whole = union(types, known)
+        parts = whole.parts if isinstance(whole, Union) and not whole.small else (whole,)  # a union is partitioned anew
+        aliased = {f"k{i}": part for i, part in enumerate(parts) if not part.empty}
+        hints = [hint for alias, part in aliased.items() if (hint := self._looked_up(alias, part))]
+        joins = (f" LEFT ANTI JOIN {p.text()} {alias} ON {self.same(types, 'f', alias)}" for alias, p in aliased.items())
+        hint = f"/*+ {', '.join(hints)} */ " if hints else ""
+        return f"SELECT {hint}f.* FROM {rows} f{''.join(joins)}"
+
+    def _looked_up(self, alias: str, part: Source) -> str | None:
+        """How rows are looked up in a source: sent to every worker if it is small, by a hash table if that surely fits."""
+        if part.small and not isinstance(part, Distributed):
+            return f"BROADCAST({alias})"
+        fits = isinstance(part, Distributed) and len(part) <= _HASHED_ROWS * self.parts
+        return f"SHUFFLE_HASH({alias})" if fits else None
 
     def common(self, few: Local, source: Source) -> Local:
         """The rows of a small frame that a source has as well."""
         if isinstance(source, Local):
             return Local(few.types, few.rows & source.rows)
         hint = "/*+ BROADCAST(f) */ " if few.rows else ""
-        text = f"SELECT {hint}k.* FROM {source.text()} k LEFT SEMI JOIN {few.text()} f ON {same(few.types, 'k', 'f')}"
+        text = f"SELECT {hint}k.* FROM {source.text()} k LEFT SEMI JOIN {few.text()} f ON {self.same(few.types, 'k', 'f')}"
         return Local(few.types, frozenset(from_spark(self.few(text), few.types)))
 
     def plus(self, one: Frame, other: Frame) -> Frame:
@@ -187,7 +219,7 @@ class Jobs:
         """The rows of a frame that a source has as well."""
         if isinstance(frame, Local):
             return self.common(frame, source)
-        text = f"SELECT f.* FROM {frame.text()} f LEFT SEMI JOIN {source.text()} k ON {same(frame.types, 'f', 'k')}"
+        text = f"SELECT f.* FROM {frame.text()} f LEFT SEMI JOIN {source.text()} k ON {self.same(frame.types, 'f', 'k')}"
         return self.settled(self.session.sql(text), frame.types)
 
     def settled(self, data: DataFrame, types: Types) -> Frame:

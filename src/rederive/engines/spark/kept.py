@@ -19,9 +19,8 @@ class Held:
     gone: tuple[Frame, ...] = ()
     came: tuple[Frame, ...] = ()
 
-    @property
-    def source(self) -> Source:
-        return overlay(self.rows, union(self.rows.types, self.gone), self.came)
+    def source(self, equal: str) -> Source:
+        return overlay(self.rows, union(self.rows.types, self.gone), self.came, equal)
 
     @property
     def changes(self) -> int:
@@ -40,7 +39,7 @@ class Kept:
         self.held = dict(held or {})
 
     def source(self, name: str) -> Source:
-        return self.held[name].source
+        return self.held[name].source(self.jobs.equal)
 
     def __contains__(self, name: str) -> bool:
         return name in self.held
@@ -82,7 +81,7 @@ class Kept:
         if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
             return held
         types = held.rows.types
-        return Held(self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source.text()}", types))
+        return Held(self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source(self.jobs.equal).text()}", types))
 
     def fork(self, names: Iterable[str]) -> Kept:
         """A copy to build on, with these relations only; whoever made it takes its place when it stands."""

@@ -42,6 +42,17 @@ def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: J
     return from_spark(jobs.few(text), relation.types)
 
 
+def beginning(source: Source, prefixes: Frame, jobs: Jobs) -> list[Row]:
+    """The rows of a source whose first columns are one of these, in one query."""
+    if source.empty or prefixes.empty:
+        return []
+    if isinstance(source, Local) and isinstance(prefixes, Local):
+        return [row for row in source.rows if row[: len(prefixes.types)] in prefixes.rows]
+    matching = " AND ".join(f"s.{c} <=> p.{c}" for c in columns(prefixes.types))
+    text = f"SELECT s.* FROM {source.text()} s LEFT SEMI JOIN {prefixes.text()} p ON {matching}"
+    return jobs.rows(jobs.materialise(text, source.types))
+
+
 def net_bulk(
     operations: Sequence[Operation], relations: Mapping[str, Relation], kept: Kept, jobs: Jobs
 ) -> dict[str, tuple[Frame, Frame]]:

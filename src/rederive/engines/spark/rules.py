@@ -20,7 +20,7 @@ def derivation(
     rule: Rule, driver: int | None, delta: Frame | None, find: Find, jobs: Jobs, relations: Mapping[str, Relation]
 ) -> Derivation | None:
     """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing."""
-    select = Select(jobs.functions, variable_types(rule, relations))
+    select = Select(jobs.functions, variable_types(rule, relations), jobs.equal)
     rest = list(rule.body)
     if driver is not None:
         atom = rest.pop(driver)

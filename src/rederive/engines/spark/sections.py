@@ -131,7 +131,7 @@ class Sections:
                 assert_never(phase.semantics)
 
     def _to_fixpoint(self, component: Component, what: str, rules: tuple[MaintenanceRule, ...]) -> None:
-        targets = {m.rule.head.name: self._target(m.rule.head) for m in rules}
+        targets = {m.rule.head.name: self._target(m.rule.head, carried_column(component) or 0) for m in rules}
         seeds = self._connect(targets, rules)
         self._run(component, what, targets, seeds)
 
@@ -168,9 +168,9 @@ class Sections:
         found.ask(tuple(range(len(frame.types))), frame)
         return found.source()
 
-    def _target(self, head: Atom) -> Target:
+    def _target(self, head: Atom, by: int = 0) -> Target:
         """Insertions must be new in the new state, where that is an overlay; everything else must be new in its own table."""
-        target = Target(head.name, self.relations.found(head.relation, head.variant))
+        target = Target(head.name, self.relations.found(head.relation, head.variant), by)
         if head.variant is Variant.INS and head.relation in self.relations.states:
             if isinstance(self.relations.state(head.relation, Variant.NEW), Source):
                 target.known = lambda: (self._new(head.relation),)

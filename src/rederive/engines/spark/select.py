@@ -18,6 +18,7 @@ class Select:
 
     functions: Functions
     types: Mapping[str, Type]
+    equal: str
     items: list[str] = field(default_factory=list)
     where: list[str] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
@@ -117,9 +118,9 @@ class Select:
         for i, term in enumerate(atom.terms):
             value = f"{alias}.{column(i)}"
             if isinstance(term, Constant) or term.name in self.columns:
-                conditions.append(f"{value} <=> {self._value(term)}")
+                conditions.append(f"{value} {self.equal} {self._value(term)}")
             elif term.name in here:
-                conditions.append(f"{value} <=> {here[term.name]}")
+                conditions.append(f"{value} {self.equal} {here[term.name]}")
             else:
                 here[term.name] = value
         return alias, conditions

@@ -17,6 +17,7 @@ from rederive.ir.terms import BOOLEAN, Row, Type
 
 Types = tuple[Type, ...]
 BROADCAST_ROWS = 200_000
+NULL_SAFE = "<=>"  # where no column holds NULL, `=` means the same, and lets Spark join rows where they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Union:
 
     @property
     def small(self) -> bool:
-        return all(part.small for part in self.parts)
+        counted = [len(part) for part in self.parts if isinstance(part, Local | Distributed)]
+        return all(part.small for part in self.parts) and sum(counted) <= BROADCAST_ROWS
 
     def text(self) -> str:
         parts = [part for part in self.parts if not part.empty] or list(self.parts[:1])
@@ -102,6 +104,7 @@ class Without:
 
     one: Source
     other: Source
+    equal: str = NULL_SAFE
 
     @property
     def types(self) -> Types:
@@ -118,8 +121,8 @@ class Without:
     def text(self) -> str:
         if self.other.empty:
             return self.one.text()
-        hint = " /*+ BROADCAST(g) */" if self.other.small else ""
-        return f"(SELECT{hint} o.* FROM {self.one.text()} o LEFT ANTI JOIN {self.other.text()} g ON {same(self.types, 'o', 'g')})"
+        hint, on = " /*+ BROADCAST(g) */" if self.other.small else "", same(self.types, "o", "g", self.equal)
+        return f"(SELECT{hint} o.* FROM {self.one.text()} o LEFT ANTI JOIN {self.other.text()} g ON {on})"
 
 
 Source: TypeAlias = Local | Distributed | Union | Without
@@ -130,9 +133,9 @@ def union(types: Types, parts: Iterable[Source]) -> Source:
     return found[0] if len(found) == 1 else Union(types, found) if found else Local(types, frozenset())
 
 
-def overlay(old: Source, gone: Source, came: Sequence[Source]) -> Source:
+def overlay(old: Source, gone: Source, came: Sequence[Source], equal: str = NULL_SAFE) -> Source:
     """`new = (old - gone) + came`, as an access path."""
-    kept = old if gone.empty else Without(old, gone)
+    kept = old if gone.empty else Without(old, gone, equal)
     return union(old.types, (kept, *came))
 
 
@@ -144,6 +147,6 @@ def listed(types: Types) -> str:
     return ", ".join(columns(types))
 
 
-def same(types: Types, one: str, other: str) -> str:
+def same(types: Types, one: str, other: str, equal: str = NULL_SAFE) -> str:
     """The condition under which two aliases stand for the same row; NULL is identical to NULL."""
-    return " AND ".join(f"{one}.{c} <=> {other}.{c}" for c in columns(types))
+    return " AND ".join(f"{one}.{c} {equal} {other}.{c}" for c in columns(types))

@@ -41,6 +41,9 @@ _FUNCTIONS = {
 }
 
 
+_MOST = 10  # literals that are joined at once
+
+
 def is_grouped(node: exp.Select) -> bool:
     return node.args.get("group") is not None or any(True for _ in _aggregates(node))
 
@@ -315,7 +318,21 @@ class _Grouping:
             return [self.only_groups(key)]
         if not self.by_group:
             return [self.with_default(outer, results)]
-        return [Atom(name, (*key, _variable(results[agg]))) for agg, name in self.names.items()]
+        return list(self.results(key, results))
+
+    def results(self, key: Sequence[Variable], results: dict[str, Typed]) -> list[Atom]:
+        """The results of the aggregates. A rule joins so many literals; more of them are joined in parts first."""
+        atoms = [Atom(name, (*key, _variable(results[agg]))) for agg, name in self.names.items()]
+        if len(atoms) <= _MOST:
+            return atoms
+        return [self.part(key, atoms[i : i + _MOST]) for i in range(0, len(atoms), _MOST)]
+
+    def part(self, key: Sequence[Variable], atoms: Sequence[Atom]) -> Atom:
+        name, found = self.context.name("results"), [atom.terms[-1] for atom in atoms]
+        columns = [self.context.columns[term.name] for term in found if isinstance(term, Variable)]
+        self.context.declare(name, [*self.group_columns, *self.outer_columns, *columns], range(len(key)))
+        self.context.define(name, (*key, *found), atoms)
+        return Atom(name, (*key, *found))
 
     def only_groups(self, key: Sequence[Variable]) -> Atom:
         """GROUP BY without aggregates: the groups themselves."""
@@ -332,8 +349,7 @@ class _Grouping:
         self.context.declare(some, self.outer_columns)
         terms = tuple(self.context.fresh("c") for _ in range(self.arity))
         self.context.define(some, terms[: len(outer)], [Atom(self.rows, terms)])
-        found = [Atom(relation, (*outer, _variable(results[agg]))) for agg, relation in self.names.items()]
-        self.context.define(name, (*outer, *(_variable(r) for r in results.values())), found)
+        self.context.define(name, (*outer, *(_variable(r) for r in results.values())), self.results(outer, results))
         defaults: list[Simple] = [aggregate.empty for aggregate in self.aggregates.values()]
         nothing: list[Literal] = [*self.domain(outer), Negation(Atom(some, tuple(outer)))]
         self.context.define(name, (*outer, *defaults), nothing)

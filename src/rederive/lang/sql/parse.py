@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -28,17 +28,21 @@ class Parsed:
 
     tree: exp.Expr = field(compare=False)
     span: Span
+    tokens: tuple[Token, ...] = field(default=(), compare=False, repr=False)  # of a statement about rules, which has no tree
+    constraint: str | None = None  # the mode of a CREATE CONSTRAINT VIEW
 
     def span_of(self, node: exp.Expr | None) -> Span:
         """Where a part stands: from its first to its last word; the whole statement where no word of it is known."""
         metas = [part.meta for part in (node.walk() if node is not None else ()) if "start" in part.meta]
         if not metas:
             return self.span
-        return _span(self.span.source, min(m["start"] for m in metas), max(m["end"] for m in metas))
+        return span_between(self.span.source, min(m["start"] for m in metas), max(m["end"] for m in metas))
 
     @property
     def kind(self) -> str:
-        """What kind of statement it is: create, drop, change, begin, commit, rollback or query."""
+        """What kind of statement it is: create, drop, rule, change, begin, commit, rollback or query."""
+        if self.tokens:
+            return "rule"
         match self.tree:
             case exp.Create() | exp.Drop() | exp.Commit() | exp.Rollback():
                 return self.tree.key
@@ -61,11 +65,15 @@ def parse(text: str, name: str = "<text>") -> tuple[Parsed, ...]:
     ['Drop', 'Transaction', 'Select']
     """
     source = Source(name, text)
+    return tuple(_statement(chunk, source) for chunk in _chunks(tokenized(source)))
+
+
+def tokenized(source: Source) -> list[Token]:
+    """The words of a text, with their places in it."""
     try:
-        tokens = _Ansi().tokenize(text)
+        return _Ansi().tokenize(source.text)
     except TokenError as error:
-        raise SyntaxProblem(f"not SQL: {_first_line(error)}", _span(source, 0, max(len(text) - 1, 0))) from None
-    return tuple(_statement(chunk, source) for chunk in _chunks(tokens))
+        raise SyntaxProblem(f"not SQL: {_first_line(error)}", span_between(source, 0, max(len(source.text) - 1, 0))) from None
 
 
 def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -81,7 +89,39 @@ def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _statement(tokens: list[Token], source: Source) -> Parsed:
-    span = _span(source, tokens[0].start, tokens[-1].end)
+    if _about_rules(tokens):
+        return Parsed(exp.Command(this="RULE"), span_between(source, tokens[0].start, tokens[-1].end), tuple(tokens))
+    mode = _constraint(tokens, source)
+    return replace(inner_statement(tokens, source), constraint=mode) if mode is not None else inner_statement(tokens, source)
+
+
+def _about_rules(tokens: Sequence[Token]) -> bool:
+    match [token.text.upper() for token in tokens[:4]]:
+        case ["CREATE" | "ALTER" | "DROP", "RULE", *_] | ["CREATE", "OR", "REPLACE", "RULE"]:
+            return True
+        case _:
+            return False
+
+
+def _constraint(tokens: list[Token], source: Source) -> str | None:
+    """Take `CONSTRAINT [REJECT | MONITOR]` out of a CREATE VIEW; the mode that it says."""
+    words = [token.text.upper() for token in tokens[:6]]
+    if words[:1] != ["CREATE"] or "CONSTRAINT" not in words[1:4:2]:
+        return None
+    first = words.index("CONSTRAINT")
+    mode = words[first + 1] if words[first + 1 : first + 2] in (["REJECT"], ["MONITOR"]) else None
+    after = first + (2 if mode else 1)
+    if words[after : after + 1] != ["VIEW"]:
+        place = tokens[min(after, len(tokens) - 1)]
+        hint = "CREATE [OR REPLACE] CONSTRAINT [REJECT | MONITOR] VIEW name AS query"
+        raise SyntaxProblem("not SQL: VIEW is expected", span_between(source, place.start, place.end), hint=hint)
+    del tokens[first:after]
+    return (mode or "REJECT").lower()
+
+
+def inner_statement(tokens: list[Token], source: Source) -> Parsed:
+    """What these words of a text say by themselves."""
+    span = span_between(source, tokens[0].start, tokens[-1].end)
     try:
         trees = _Ansi().parser().parse(tokens, source.text)
     except ParseError as error:
@@ -108,7 +148,7 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _span(source: Source, start: int, end: int) -> Span:
+def span_between(source: Source, start: int, end: int) -> Span:
     """From offsets, the last included, to lines and columns."""
     before, inside = source.text[:start], source.text[: end + 1]
     return Span(

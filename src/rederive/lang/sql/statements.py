@@ -14,36 +14,22 @@ A view that is a bag is three relations: its rows with their identities, how man
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import Redefined, Span, UnknownName, WrongArity
-from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Function, Program, Relation, Rule
+from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
+from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Constraint, Function, Mode, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, Variable
 from rederive.lang.draft import Draft
 from rederive.lang.sql.context import Context, distinct_columns
+from rederive.lang.sql.definition import Definition
 from rederive.lang.sql.expressions import Expressions
-from rederive.lang.sql.parse import Parsed
+from rederive.lang.sql.parse import Parsed, parse
 from rederive.lang.sql.query import Queries
 from rederive.lang.sql.relation import Rel
 from rederive.lang.sql.scope import Scope, identifier, names
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A CREATE statement: the name it defines, and whether it replaces what has the name."""
-
-    parsed: Parsed
-    name: str
-    view: bool
-    replaces: bool = False
-    unless_there: bool = False
-
-    @property
-    def span(self) -> Span:
-        return self.parsed.span
 
 
 def definition(parsed: Parsed) -> Definition:
@@ -55,7 +41,35 @@ def definition(parsed: Parsed) -> Definition:
         what = f"CREATE {kind}" if kind != "TABLE" else "CREATE TABLE ... AS"
         raise parsed.unsupported(what, None, "create the table, then INSERT INTO it" if kind == "TABLE" else None)
     name = _name(tree, parsed)
-    return Definition(parsed, name, kind == "VIEW", bool(tree.args.get("replace")), bool(tree.args.get("exists")))
+    replaces, unless_there = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
+    return Definition(parsed, name, kind == "VIEW", replaces, unless_there, _form(tree))
+
+
+def definition_at(text: str, name: str, line: int, column: int) -> Definition:
+    """The definition whose text stood at this place of a file: its errors name that place.
+
+    >>> str(definition_at("CREATE VIEW v AS SELECT 1 AS x", "views.sql", 7, 3).span)
+    'views.sql:7:3'
+    """
+    (parsed,) = parse(f"{chr(10) * (line - 1)}{' ' * (column - 1)}{text}", name)
+    return definition(parsed)
+
+
+def definitions(text: str, name: str = "<text>") -> tuple[Definition, ...]:
+    """A text that holds definitions and nothing else."""
+    found = []
+    for parsed in parse(text, name):
+        if not isinstance(parsed.tree, exp.Create):
+            raise SyntaxProblem("expected CREATE", parsed.span, hint="db.sql runs all kinds of statements")
+        found.append(definition(parsed))
+    return tuple(found)
+
+
+def _form(tree: exp.Create) -> str:
+    bare = tree.copy()
+    bare.set("replace", None)
+    bare.set("exists", None)
+    return bare.sql("spark", comments=False, normalize=True)
 
 
 def _name(tree: exp.Expr, parsed: Parsed) -> str:
@@ -88,6 +102,8 @@ def extended_by(known: Program, added: Definition) -> Program:
         _create_view(draft, added)
     else:
         _create_table(draft, added)
+    if added.parsed.constraint is not None:
+        draft.constraints.append(Constraint(added.name, Mode(added.parsed.constraint), added.span))
     program = draft.program()
     check_stratified(program)
     return program

@@ -1,0 +1,57 @@
+"""Views whose every row has one derivation: their rules alone give the exact change, without looking at the view."""
+
+from __future__ import annotations
+
+from rederive.analysis.graph import Component
+from rederive.ir.rules import Aggregate, Atom, Function, Program, Rule
+from rederive.ir.terms import Variable
+
+
+def derived_once(component: Component, program: Program) -> bool:
+    """Whether in every state each row of the component's view is derived by one binding of its rule's variables at most.
+
+    So it is where the head determines all of them: they are in it, or follow from what is by the key of a base relation or by
+    the group of an aggregate.
+
+    >>> from rederive.analysis.graph import components
+    >>> from rederive.lang import compile_program
+    >>> program = compile_program('''
+    ...     .decl sale(id: number, item: symbol, n: number) key(id)
+    ...     .decl big(id: number)          big(i) :- sale(i, _, n), n > 9.
+    ...     .decl sold(item: symbol)       sold(x) :- sale(_, x, _).
+    ... ''')
+    >>> {c.relations: derived_once(c, program) for c in components(program)}
+    {('big',): True, ('sold',): False}
+    """
+    if component.recursive or len(component.definitions) != 1:
+        return False
+    (rule,) = component.definitions
+    if not isinstance(rule, Rule):
+        return False
+    atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
+    known = _variables(rule.head)
+    while grown := [a for a in atoms if not known.issuperset(_variables(a)) and known.issuperset(_identity(a, program))]:
+        known = known.union(*map(_variables, grown))
+    return all(known.issuperset(_variables(atom)) for atom in atoms)
+
+
+def _variables(atom: Atom) -> frozenset[str]:
+    return frozenset(term.name for term in atom.terms if isinstance(term, Variable))
+
+
+def _identity(atom: Atom, program: Program) -> frozenset[str]:
+    """The variables of an atom that determine its others."""
+    return frozenset(t.name for i in _key(atom.relation, program) if isinstance(t := atom.terms[i], Variable))
+
+
+def _key(name: str, program: Program) -> tuple[int, ...]:
+    relation = program.relations[name]
+    whole = tuple(range(relation.arity))
+    definitions = program.definitions_of(name)
+    if not definitions:
+        return relation.key or whole
+    match definitions:
+        case (Aggregate(function=function, group=group),) if function is not Function.ROW_NUMBER:
+            return tuple(range(len(group)))
+        case _:
+            return whole

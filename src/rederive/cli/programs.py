@@ -1,0 +1,137 @@
+"""Programs in files, of either language, and the initial rows that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import rederive
+from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
+from rederive.ir.rules import Program
+from rederive.ir.terms import Row
+from rederive.lang.datalog import compile_program
+from rederive.lang.project import SQL
+from rederive.monitor.database import Database
+from rederive.monitor.definitions import Definitions
+from rederive.monitor.transaction import base_relation
+from rederive.pipeline.files import check_keys, read_input, read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where initial rows come from: a folder of facts, and files for single relations."""
+
+    facts: Path | None
+    base: tuple[str, ...]
+
+
+def read_text(path: Path) -> str:
+    """The text of a program."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedInput(f"not UTF-8: {error.reason}").at(str(path)) from None
+    except OSError as error:
+        raise MissingFile(f"cannot read the program: {error.strerror}").at(str(path)) from None
+
+
+def read_program(path: Path) -> Program:
+    return compile_program(read_text(path), str(path))
+
+
+def read_programs(paths: Sequence[Path]) -> Program:
+    """The program that files of Datalog make together; what several of them have is there once."""
+    found = Definitions()
+    for path in paths:
+        step = found.ensure(read_text(path), str(path), whole=False)
+        found = step.after if step is not None else found
+    return found.program
+
+
+def define(db: Database, paths: Sequence[Path]) -> None:
+    """Take in the definitions of a program, file by file; the changes of data in one of SQL are checked and not made."""
+    for path in paths:
+        if path.suffix == SQL:
+            from rederive.monitor.sql import SqlRun
+
+            SqlRun(db).define(read_text(path), str(path))
+        else:
+            db.define(read_text(path), str(path))
+
+
+def ensured(db: Database, paths: Sequence[Path]) -> Iterator[rederive.Result]:
+    """Define what of a Datalog program does not stand yet; one file is the whole program, and several are together."""
+    for path in paths:
+        if (result := db.ensure(read_text(path), str(path), whole=len(paths) == 1)) is not None:
+            yield result
+
+
+class Loading:
+    """The initial rows of a program with SQL: they go in once, before its first change of data."""
+
+    def __init__(self, db: Database, sources: Sources, after: Callable[[], None] = lambda: None) -> None:
+        self.db = db
+        self.sources = sources
+        self.after = after
+        self.loaded: frozenset[str] | None = None
+
+    def __call__(self) -> None:
+        """Load what is for tables that are there. In a store at version 0, a table that has rows has them already."""
+        if self.loaded is None:
+            db, names = self.db, {option: option.partition("=")[0] for option in self.sources.base}
+            there = {option: name for option, name in names.items() if name in db.program.tables}
+            ready = tuple(option for option, name in there.items() if db.version or not db.rows(name))
+            if rows := initial_rows(db.program, Sources(self.sources.facts, ready)):
+                db.load_typed(rows)
+            self.loaded = frozenset(there)
+            self.after()
+
+    def check(self) -> None:
+        """Refuse rows for tables that the program does not create, or creates too late."""
+        for option in self.sources.base:
+            relation = base_relation(self.db.program, option.partition("=")[0])
+            if option not in (self.loaded or ()):
+                raise LateLoad(
+                    f"'{relation.name}' is created after a change of data, and initial rows go in before the first one",
+                    hint="create it earlier, or INSERT the rows",
+                )
+
+
+def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[rederive.Result]:
+    """Files of both languages, each over what stands before it. Definitions that a store has already are passed over."""
+    from rederive.monitor.sql import SqlRun
+
+    if load.sources.facts is not None and all(path.suffix == SQL for path in paths):
+        raise UnknownOption("option of a SQL program", "--facts", ["--base"])
+    for path in paths:
+        text = read_text(path)
+        if path.suffix == SQL:
+            yield from SqlRun(db, load, again=True).run(text, str(path))
+        elif (result := db.ensure(text, str(path), whole=len(paths) == 1)) is not None:
+            yield result
+    load()
+    load.check()
+
+
+def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
+    """The rows of `--base` files and, with `--facts`, of every other `.input` relation."""
+    found: dict[str, list[Row]] = {}
+    facts = sources.facts
+    for option in sources.base:
+        name, equals, file = option.partition("=")
+        if not equals or not file:
+            raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")
+        name = f"{name}.input" if f"{name}.input" in program.relations else name
+        rows = read_rows(Path(file), base_relation(program, name))
+        check_keys(program.relations[name], rows, file)
+        found.setdefault(name, []).extend(rows)
+    if facts is not None:
+        if not facts.is_dir():
+            raise MissingFile("no such folder").at(str(facts))
+        for directive in program.inputs:
+            if directive.relation not in found:
+                relation = program.relations[directive.relation]
+                found[directive.relation] = read_input(directive, relation, facts)
+                check_keys(relation, found[directive.relation], str(facts))
+    return found

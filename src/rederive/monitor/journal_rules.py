@@ -1,0 +1,122 @@
+"""What the journal keeps of active rules: their texts, which of them are active, what fired, and the webhooks still to be sent.
+
+A webhook is in the outbox from the commit of its version on, in the same SQLite transaction, and leaves it when it was delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from rederive.ir.rules import Relation
+from rederive.lang.values import to_json
+from rederive.monitor.encoding import relation_from, rows_from, rows_text
+from rederive.monitor.entries import FAILED, WAITING, Firing
+from rederive.monitor.journal_reader import JournalReader
+
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS rule (name TEXT PRIMARY KEY, text TEXT NOT NULL, activity TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE IF NOT EXISTS firing (
+        id INTEGER PRIMARY KEY, version INTEGER NOT NULL, rule TEXT NOT NULL, action TEXT NOT NULL, relation INTEGER NOT NULL,
+        plus TEXT NOT NULL, minus TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS outbox (
+        firing INTEGER PRIMARY KEY, rule TEXT NOT NULL, version INTEGER NOT NULL, address TEXT NOT NULL, body TEXT NOT NULL,
+        attempts INTEGER NOT NULL, due REAL NOT NULL
+    )""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRule:
+    """`text`: the CREATE RULE statement; empty where the program states the rule. `activity`: for which rows it is active."""
+
+    name: str
+    text: str
+    activity: str
+
+
+class RuleJournal(JournalReader):
+    """The part of a journal that is about rules."""
+
+    @abstractmethod
+    def _transaction(self, name: str) -> AbstractContextManager[None]: ...
+
+    @abstractmethod
+    def _id(self, relation: Relation) -> int: ...
+
+    def _make_rule_tables(self) -> None:
+        """A journal that was made before there were rules gets their tables when it is opened."""
+        for statement in _TABLES:
+            self._connection.execute(statement)
+
+    @property
+    def rules(self) -> tuple[KeptRule, ...]:
+        return tuple(KeptRule(*row) for row in self._query("SELECT name, text, activity FROM rule ORDER BY name"))
+
+    def keep_rules(self, rules: Iterable[KeptRule]) -> None:
+        """Keep these rules in place of what was there. What waits to be sent for a rule that is gone is given up."""
+        kept = list(rules)
+        with self._transaction("amend"):
+            self._connection.execute("DELETE FROM rule")
+            self._connection.executemany("INSERT INTO rule VALUES (?, ?, ?)", [(r.name, r.text, r.activity) for r in kept])
+            gone = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM outbox") if row[0] not in {r.name for r in kept}]
+            given_up = f"UPDATE firing SET outcome = '{FAILED}', detail = 'the rule was dropped' WHERE id IN "
+            self._connection.executemany(f"{given_up}(SELECT firing FROM outbox WHERE rule = ?)", gone)
+            self._connection.executemany("DELETE FROM outbox WHERE rule = ?", gone)
+
+    def note(self, firing: Firing) -> None:
+        """Keep a firing that makes no version: one whose transaction was rolled back."""
+        with self._transaction("amend"):
+            self._write_firing(firing)
+
+    def firings(self, rule: str | None = None, since: int = 0) -> list[Firing]:
+        """What fired after a version, in order, as far as it is kept."""
+        sql = """SELECT version, rule, action, plus, minus, outcome, detail, relation.name, columns
+                 FROM firing JOIN relation ON relation.id = firing.relation
+                 WHERE version > ?1 AND (?2 IS NULL OR rule = ?2) ORDER BY firing.id"""
+        return [_firing(row) for row in self._query(sql, since, rule)]
+
+    @property
+    def undelivered(self) -> int:
+        """How many webhooks wait."""
+        return self._number("SELECT count(*) FROM outbox")
+
+    def _write_firing(self, firing: Firing) -> None:
+        row = (firing.version, firing.rule, firing.action, self._id(firing.relation), rows_text(firing.plus))
+        number = self._connection.execute(
+            "INSERT INTO firing (version, rule, action, relation, plus, minus, outcome, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, rows_text(firing.minus), firing.outcome, firing.detail),
+        ).lastrowid
+        if firing.outcome == WAITING:
+            outgoing = (number, firing.rule, firing.version, firing.address, body_of(firing))
+            self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, 0, 0)", outgoing)
+
+    def _trim_firings(self, horizon: int) -> None:
+        """What is not delivered is kept, however long it takes."""
+        self._connection.execute("DELETE FROM firing WHERE version <= ? AND id NOT IN (SELECT firing FROM outbox)", (horizon,))
+
+
+def body_of(firing: Firing) -> str:
+    """What is posted: the rule, the version, and the rows that entered and left its condition.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import SYMBOL
+    >>> body_of(Firing(7, "low", "webhook", (("bolt",),), (), "waiting", relation=Relation("low", (Column("i", SYMBOL),))))
+    '{"rule": "low", "version": 7, "columns": ["i"], "plus": [["bolt"]], "minus": []}'
+    """
+    sides = {sign: [[to_json(v) for v in row] for row in rows] for sign, rows in (("plus", firing.plus), ("minus", firing.minus))}
+    columns = [column.name for column in firing.relation.columns]
+    return json.dumps({"rule": firing.rule, "version": firing.version, "columns": columns, **sides}, ensure_ascii=False)
+
+
+def _firing(row: Sequence[object]) -> Firing:
+    version, rule, action, plus, minus, outcome, detail, name, columns = row
+    assert isinstance(version, int)
+    relation = relation_from(str(name), str(columns))
+    entered, left = (tuple(rows_from(str(text), relation)) for text in (plus, minus))
+    return Firing(version, str(rule), str(action), entered, left, str(outcome), str(detail), relation)

@@ -1,0 +1,1 @@
+"""Active rules: what stands, when it fires, and what becomes of it."""

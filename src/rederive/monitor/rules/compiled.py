@@ -1,0 +1,35 @@
+"""Rules over a program: their conditions among its views, their changes of data checked, and no cycle of them by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rederive.analysis.graph import needed
+from rederive.errors import Redefined
+from rederive.ir.rules import Program
+from rederive.lang.active import ActiveRule, Write, condition_name
+from rederive.lang.sql.condition import event_table, with_condition, write_of
+from rederive.monitor.rules.activity import Activity
+from rederive.monitor.rules.base import Standing
+from rederive.monitor.rules.cycles import check_cycles
+
+
+def compiled(
+    program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
+) -> tuple[Program, list[Standing]]:
+    """The program with the rules' conditions, and the rules over it; refused where one does not fit."""
+    for i, rule in enumerate(rules := (*stated, *kept)):
+        if any(other.name == rule.name for other in rules[:i]):
+            raise Redefined(f"there is a rule '{rule.name}' already", rule.span, hint="CREATE OR REPLACE RULE replaces it")
+        program = with_condition(program, rule)
+    standing = [_standing(rule, program, activity.get(rule.name, Activity()), i < len(stated)) for i, rule in enumerate(rules)]
+    check_cycles(program, [(one.rule, one.write) for one in standing])
+    return program, standing
+
+
+def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> Standing:
+    condition = program.relations[condition_name(rule.name)]
+    write = write_of(program, rule) if isinstance(rule.action, Write) else None
+    event = program.relations[event_table(rule.event, program)] if rule.event is not None else None
+    influents = needed(program, [condition.name]).intersection(program.bases)
+    return Standing(rule, condition, influents, event, write, activity, stated)

@@ -1,0 +1,81 @@
+"""A real HTTP server that takes webhooks, and answers as it is told to."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Received:
+    path: str
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+@dataclass
+class Receiver:
+    """`answers`: the statuses of the next answers; 200 when there are none left."""
+
+    port: int = 0
+    received: list[Received] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}/hook"
+
+    @property
+    def host(self) -> str:
+        return f"localhost:{self.port}"
+
+    def keys(self) -> list[str]:
+        return [one.headers["Idempotency-Key"] for one in self.received]
+
+
+@contextmanager
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            found.received.append(Received(self.path, dict(self.headers), body))
+            status = found.answers.pop(0) if found.answers else 200
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
