@@ -181,6 +181,25 @@ def test_bad_questions(quiet: Served, path: str, expected: tuple[int, str]) -> N
     assert code(quiet.get(path)) == expected
 
 
+def test_a_rejected_transaction_shows_the_rows_that_violate(serve: Serve) -> None:
+    program = """.decl account(who: symbol, n: number) key(who)
+    .decl overdrawn(who: symbol, n: number)
+    overdrawn(who, n) :- account(who, n), n < 0.
+    .constraint overdrawn(mode=reject)"""
+    tokens = """[[token]]\nname = "all"\nsecret = "ALL"\nread = ["*"]\nwrite = ["*"]
+    [[token]]\nname = "blind"\nsecret = "BLIND"\nwrite = ["*"]"""
+    secrets = {"ALL": "sixteen characters", "BLIND": "other characters"}
+    served = serve(program, tokens, **secrets)
+    bodies = {}
+    for name, secret in secrets.items():
+        response = served.commit({"insert": {"account": [["ann", 7], ["bob", -7]]}}, Authorization=f"Bearer {secret}")
+        assert code(response) == (409, "violated")
+        bodies[name] = response.json()
+    assert bodies["ALL"]["violated"] == {"view": "overdrawn", "rows": [["bob", -7]]}
+    assert (bodies["BLIND"]["violated"]["rows"], "bob" in str(bodies["BLIND"])) == ([], False)
+    assert served.get("/v1/health").json()["version"] == 0
+
+
 def test_a_wrong_method(quiet: Served) -> None:
     response = quiet.request("PATCH", "/v1/views")
     assert code(response) == (405, "wrong_method")
