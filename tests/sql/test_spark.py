@@ -106,7 +106,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize(
-    "name", ["priced", "best", *(pytest.param(name, marks=pytest.mark.slow) for name in ("kinds", "ranked"))]
+    "name", ["priced", *(pytest.param(name, marks=pytest.mark.slow) for name in ("best", "kinds", "ranked"))]
 )
 def test_nulls_bags_decimals_functions_aggregates_and_windows(spark: SparkSession, name: str) -> None:
     both = Both(spark)
