@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.engines.spark.jobs import SMALL, Jobs
@@ -65,11 +65,22 @@ class Kept:
 
     def _beside(self, held: Held, gone: Frame, came: Frame) -> Held:
         """A row that came and goes again, or went and comes again, is as it was."""
-        left = [self.jobs.minus(frame, [came]) for frame in held.gone]
-        stayed = [self.jobs.minus(frame, [gone]) for frame in held.came]
-        left.append(self.jobs.minus(gone, held.came))
-        stayed.append(self.jobs.minus(came, held.gone))
-        return Held(held.rows, self._gathered(left), self._gathered(stayed), held.by)
+        left = self._either(held.gone, [came], gone, held.came)
+        stayed = self._either(held.came, [gone], came, held.gone)
+        return Held(held.rows, left, stayed, held.by)
+
+    def _either(
+        self, ones: Sequence[Frame], less: Sequence[Frame], other: Frame, others_less: Sequence[Frame]
+    ) -> tuple[Frame, ...]:
+        """The rows of some frames, less others, and those of one more, less others again; all that is in Spark as one frame."""
+        if all(isinstance(frame, Local) for frame in (*ones, other)):
+            return self._gathered([*(self.jobs.minus(frame, less) for frame in ones), self.jobs.minus(other, others_less)])
+        types, before = other.types, union(other.types, ones)
+        if before.empty and all(frame.empty for frame in others_less):
+            return (other,)
+        parts = [(source, known) for source, known in ((before, less), (other, others_less)) if not source.empty]
+        texts = (self.jobs.without(source.text(), types, known) for source, known in parts)
+        return self._gathered([self.jobs.materialise(" UNION ALL ".join(f"({text})" for text in texts), types)])
 
     def _gathered(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
         """The rows in the driver as one frame, and the others as they are."""

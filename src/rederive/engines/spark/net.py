@@ -137,7 +137,7 @@ def _after(operation: Operation, relation: Relation, source: Source, gone: Frame
             drafted = _same_key(relation, came, rows, jobs)
             return jobs.minus(jobs.plus(gone, jobs.plus(rivals, drafted)), [rows]), jobs.plus(jobs.minus(came, [drafted]), rows)
         case _:
-            return jobs.minus(gone, [rows]), jobs.plus(came, rows)
+            return gone, jobs.plus(came, rows)  # what comes is not gone: `_effective` sees to that
 
 
 def _same_key(relation: Relation, source: Source, rows: Frame, jobs: Jobs) -> Frame:
