@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("on_cluster.py")
+ENVIRONMENT = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 STARTED = 90  # seconds within which a process must be there
 
 
@@ -34,10 +35,10 @@ class Cluster:
             self._said(f"worker{i}", "Successfully registered with master")
 
     def _start(self, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(self.home)}
+        environment = {**ENVIRONMENT, "SPARK_HOME": str(self.home)}
         command = [str(self.home / "bin" / "spark-class"), main, "--webui-port", "0", *arguments]
-        log = (self.folder / f"{name}.log").open("wb")
-        return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     def _said(self, name: str, pattern: str) -> str:
         end = time.monotonic() + STARTED
@@ -71,7 +72,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_worker_is_killed_in_the_middle_of_a_propagation(cluster: Cluster, tmp_path: Path) -> None:
     """The core of the conformance suite first; then a bulk transaction during which a worker dies commits once, exactly."""
     command = [sys.executable, str(PROGRAM), cluster.url, str(tmp_path / "lake")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) as running:
         assert running.stdout is not None
         lines = []
         for line in running.stdout:
