@@ -77,14 +77,30 @@ def _taken_back(relation: str, rows: frozenset[Row], update: Update) -> frozense
 
 
 def _declared(remote: Remote, program: Program) -> Reader | None:
-    """The reader that a declaration gives by itself: a Parquet file, read in lock step."""
-    options = dict(remote.options)
-    return _file(Path(options["path"]), program.relations[remote.relation]) if remote.source == "parquet" else None
+    """The reader that a declaration gives by itself: a Parquet file, read in lock step, or a table of a database."""
+    options, relation = dict(remote.options), program.relations[remote.relation]
+    match remote.source:
+        case "parquet":
+            return _file(Path(options["path"]), relation)
+        case "jdbc":
+            return _table(options, relation)
+        case _:
+            return None
 
 
 def _file(path: Path, relation: Relation) -> Reader:
     def read() -> Iterable[Row]:
         path.stat()  # a file that is not there is a source that is not available
         return read_rows(path, relation)
+
+    return read
+
+
+def _table(options: Mapping[str, str], relation: Relation) -> Reader:
+    def read() -> Reading:
+        from rederive.lake.remote import Table  # Spark starts when a table is read, and not before
+
+        given = (options.get(name) for name in ("driver", "version"))
+        return Reading(*Table(options["url"], options["table"], *given).read(relation))
 
     return read
