@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rederive.errors import StrategyError, UnknownRelation
 from rederive.ir.terms import Row, Value
@@ -11,12 +13,16 @@ from rederive.lang import compile_program
 from rederive.lang.values import sort_key
 from rederive.monitor.attempt import Attempt, Images, Situation
 from rederive.monitor.maintained import Outcome, Report, Status
+from rederive.monitor.opening import make_engine
 from rederive.monitor.sources import Reader, Sources
 from rederive.monitor.stored import Stored, evaluated
 from rederive.monitor.transaction import base_relation, typed_row
 from rederive.selfmaint.conjunctive import View, stored_views
 from rederive.selfmaint.search import STEPS
 from rederive.selfmaint.update import PartialCopy, Update
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
 
@@ -30,6 +36,7 @@ class Warehouse:
 
     `readers`: a function for each remote relation that can be read. `net`: the sources report net changes only. `log`: how many
     of the last transactions are remembered as partial copies. `steps`: how long a search may be where there is no compiled test.
+    `engine`: where views are stored, and tests and maintenance queries run: resident, spark or auto.
 
     >>> warehouse = Warehouse('''
     ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
@@ -55,6 +62,8 @@ class Warehouse:
         log: int = 0,
         steps: int = STEPS,
         name: str = "<text>",
+        engine: str = "resident",
+        spark: SparkSession | None = None,
     ) -> None:
         self.program = compile_program(text, name)
         self.views = stored_views(self.program)
@@ -66,7 +75,8 @@ class Warehouse:
         self._net = net
         self._steps = steps
         self._sources = Sources(self.program, readers or {})
-        self._stored = Stored(self.program, self.views)
+        self._engine = partial(make_engine, engine, None, spark)
+        self._stored = Stored(self.program, self.views, self._engine())
         self._updates: dict[int, Update] = {}
         self._at = dict.fromkeys((view.name for view in self.views), 0)
         self._why: dict[str, str] = {}
@@ -89,7 +99,7 @@ class Warehouse:
         """Read every remote relation under the views, and evaluate all views anew."""
         names = dict.fromkeys(name for view in self.views for name in view.sources)
         images = {name: self._image(name, self.version) for name in names}
-        self._stored.load({view.name: evaluated(self.program, view.name, images) for view in self.views})
+        self._stored.load({view.name: evaluated(self.program, view.name, images, self._engine()) for view in self.views})
         self._at = dict.fromkeys(self._at, self.version)
         self._why.clear()
 
@@ -170,7 +180,7 @@ class Warehouse:
         for start in sorted({at for at in self._at.values() if at < version}, reverse=True):
             group = [view for view in self.views if self._at[view.name] == start]
             situation = self._situation(group, start, version)
-            found |= Attempt(self.program, self._stored, images, situation, self._steps).outcomes()
+            found |= Attempt(self.program, self._stored, self._engine, images, situation, self._steps).outcomes()
         return {view.name: found[view.name] for view in self.views if view.name in found}
 
     def _situation(self, group: Sequence[View], start: int, version: int) -> Situation:
