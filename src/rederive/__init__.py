@@ -18,7 +18,8 @@ from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
-from rederive.monitor.opening import ENGINES, lakeside, make_engine
+from rederive.monitor.opening import ENGINES as ENGINES
+from rederive.monitor.opening import lakeside, make_engine
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sources import Reading
 from rederive.monitor.store import Options, Store

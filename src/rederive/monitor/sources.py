@@ -41,6 +41,15 @@ class Sources:
         declared = self._rows.get(relation)
         return float(declared) if declared is not None else inf
 
+    def version(self, relations: Iterable[str]) -> int:
+        """How many transactions all of them reflect now; 0 where none of them says."""
+        readings = {relation: self._reading(relation).version for relation in relations}
+        versions = {relation: version for relation, version in readings.items() if version is not None}
+        if len(set(versions.values())) > 1:
+            told = ", ".join(f"'{relation}' reflects {version}" for relation, version in versions.items())
+            raise SourceUnavailable(f"the sources moved on while they were read: {told}", hint="try again")
+        return max(versions.values(), default=0)
+
     def read(self, relation: str, version: int, updates: Mapping[int, Update]) -> frozenset[Row]:
         """The relation after that transaction. A reading that is ahead is taken back by the transactions received since."""
         latest = max(updates, default=version)

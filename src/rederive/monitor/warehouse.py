@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a warehouse is: the transactions processed, the version of each view, and the transactions that some view lacks."""
+
+    version: int
+    views: Mapping[str, int]
+    pending: Mapping[int, Update]
 
 
 class Warehouse:
@@ -96,8 +106,13 @@ class Warehouse:
         self._stored.load(contents)
 
     def refresh(self) -> None:
-        """Read every remote relation under the views, and evaluate all views anew."""
+        """Read every remote relation under the views, and evaluate all views anew.
+
+        Before the first transaction, the warehouse begins with the version that the sources are at.
+        """
         names = dict.fromkeys(name for view in self.views for name in view.sources)
+        if not self._updates:
+            self.version = max(self.version, self._sources.version(name for name in names if name in self.remote))
         images = {name: self._image(name, self.version) for name in names}
         self._stored.load({view.name: evaluated(self.program, view.name, images, self._engine()) for view in self.views})
         self._at = dict.fromkeys(self._at, self.version)
@@ -108,6 +123,17 @@ class Warehouse:
         if view not in self._at:
             raise UnknownRelation(view, self._at)
         return sorted(self._stored.rows(view), key=sort_key)
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.version, dict(self._at), dict(self._updates))
+
+    def restore(self, progress: Progress, contents: Mapping[str, Iterable[Row]]) -> None:
+        """Go on from where a warehouse of the same views was, with the rows that it had."""
+        self.load_typed(contents)
+        self.version, self._at, self._updates = progress.version, dict(progress.views), dict(progress.pending)
+        self._why.clear()
+        self._log.clear()
 
     def waiting(self) -> dict[str, str]:
         """The views that are behind, each with what it waits for."""
