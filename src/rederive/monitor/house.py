@@ -117,7 +117,7 @@ class House:
     def translated(self, write: Write) -> tuple[Operation, ...]:
         """The changes of what the database keeps, for a transaction on the sources."""
         if write.course is not None:
-            raise Unsupported("a warehouse takes transactions as a whole", hint="use db.apply, or the service")
+            raise Unsupported("a warehouse takes transactions as a whole", hint="use db.commit_together, or the service")
         self._reload_where_lost()
         report = self._retried() if isinstance(write, Retry) else self._applied(write.operations)
         self._step += 1
