@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 
 from rederive.engines.base import Action, Engine, Operation
 from rederive.ir.rules import Definition, Program, Relation
@@ -80,9 +81,13 @@ class Stored:
         if rules is None:
             return None
         self._install([c for other in group if (c := self.compiled(other, group, given)) is not None])
-        if not rules.always and not self._engine.rows(names.of(view.name, names.MAINTAINABLE), {}):
-            return None
-        return self.rows(names.of(view.name, names.PLUS)), self.rows(names.of(view.name, names.MINUS))
+        test = () if rules.always else (names.MAINTAINABLE,)
+        parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
+        with closing(self._engine.answers(parts)) as answers:  # the test has derived most of what the change needs
+            if not rules.always and not next(answers):
+                return None
+            plus, minus = (frozenset(rows) for rows in answers)
+            return plus, minus
 
     def _install(self, rules: Sequence[Compiled]) -> None:
         """Switch to these rules; tables keep their rows."""
