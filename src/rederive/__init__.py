@@ -86,7 +86,7 @@ def open(
         if lake is not None:
             store.lake = lakeside(store, lake, spark)
         options = store.options
-        made = make_engine(engine, limits, spark)
+        made = make_engine(engine, limits, spark, lake)
         rest = (options.strategy, options.precision, options.only or None, store)
         return Database(made, *rest, strict=strict, webhooks=webhooks)
     except BaseException:

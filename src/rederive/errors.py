@@ -71,7 +71,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class Violated(RederiveError):
 
     code = "violated"
 
-    def __init__(self, view: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def __init__(self, view: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self.view = view
         self.rows = tuple(rows)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""

@@ -217,7 +217,7 @@ def _values(converted: DataFrame, relation: Relation) -> DataFrame:
 
 
 def _check_nulls(rows: DataFrame, relation: Relation, nulls: bool) -> None:
-    needed = relation.key if nulls else range(relation.arity)
+    needed = relation.key if nulls else [i for i, column in enumerate(relation.columns) if not column.nullable]
     for i in needed:
         name, stored = relation.columns[i].name, column_names(relation)[i]
         if not rows.where(F.col(_quoted(stored)).isNull()).isEmpty():

@@ -223,6 +223,8 @@ class _Lowering:
 
     def rule(self, directive: RuleDirective) -> None:
         """Only read here: what its action does is checked where functions and addresses are known."""
+        from rederive.lang.sql.condition import with_condition
+
         rule = active_rule(directive)
         if isinstance(rule.condition, Whole) and not self._hopeless([rule.condition.relation]):
             from rederive.lang.sql.condition import with_condition

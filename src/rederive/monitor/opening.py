@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 ENGINES: Final = ("auto", "resident", "spark")
 
 
-def make_engine(name: str, limits: Limits | None, spark: SparkSession | None) -> Engine:
-    """The engine of that name; `auto` starts Spark when it moves there."""
+def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: str | Path | None = None) -> Engine:
+    """The engine of that name; `auto` starts Spark when it moves there. On a cluster, rows on their way are kept in the lake."""
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
         from rederive.lake.session import spark_session
 
-        return SparkEngine(spark or spark_session(), limits)
+        scratch = f"{_absolute(str(lake))}/_scratch" if lake is not None else None
+        return SparkEngine(spark or spark_session(), limits, scratch=scratch)
 
     match name:
         case "resident":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from rederive.engines.base import Action, Operation
-from rederive.errors import DuplicateKey, Forbidden, TooMany, Unauthorized
+from rederive.errors import DuplicateKey, Forbidden, TooMany, Unauthorized, Violated
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
 from rederive.monitor.questions import positions
@@ -137,7 +137,13 @@ def _own(token: Token, relation: Relation) -> dict[int, Value]:
 
 
 def discreet(token: Token, error: Exception) -> Exception:
-    """What a token may know of an error: not the row of somebody else that has the same key."""
-    if isinstance(error, DuplicateKey) and error.relation in token.rows:
-        return Forbidden(f"a row with this key is in '{error.relation}' already")
-    return error
+    """What a token may know of an error: not the row of somebody else that has the same key, nor rows that it does not read."""
+    match error:
+        case DuplicateKey() if error.relation in token.rows:
+            return Forbidden(f"a row with this key is in '{error.relation}' already")
+        case Violated() if error.view in token.rows or not can_read(token, error.view):
+            hidden = Violated(error.view, ())
+            hidden.message = f"the transaction violates '{error.view}'"
+            return hidden
+        case _:
+            return error

@@ -111,7 +111,8 @@ def _housed(texts: list[tuple[Path, str]]) -> tuple[Path, str]:
 
 
 def _joined(texts: list[tuple[Path, str]]) -> tuple[str, str]:
-    return "\n".join(text for _, text in texts), str(texts[0][0]) if len(texts) == 1 else "the programs together"
+    """Several files as one text, and what to call it."""
+    return "\n".join(text for _, text in texts), ", ".join(str(program) for program, _ in texts)
 
 
 def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
@@ -119,12 +120,18 @@ def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
     if db.program.relations and applied.is_file() and applied.read_text() == wanted:
         return
     if db.program.relations:
-        db.ensure(*_joined(texts))
+        for suffix in dict.fromkeys(program.suffix for program, _ in texts):
+            _ensure(db, [(program, text) for program, text in texts if program.suffix == suffix])
     else:
         for program, text in texts:
             define = db.sql if program.suffix == ".sql" else db.define
             define(text, str(program))
     applied.write_text(wanted)
+
+
+def _ensure(db: Database, texts: list[tuple[Path, str]]) -> None:
+    """The files of one language together hold all that stands in it."""
+    db.ensure(*_joined(texts))
 
 
 def _check_tokens(project: Project, db: Database) -> None:
@@ -189,9 +196,9 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # origins = ["https://example.org"]   # pages of other hosts that may ask
 
 # [budgets]
-# memory = 1024                # MiB for views kept by strategy auto
+# memory = 8192                # MiB for views kept by strategy auto
 # rounds = 100000              # stops recursions that make new values
-# tuples = 100000000
+# tuples = 5000000
 
 # [bounds]
 # body = 8388608               # bytes of a request

@@ -13,11 +13,15 @@ COMPACTED_FROM = 0.1  # of a relation's rows: from so many changes on they are w
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows as they were once, and what changed since: a small change does not touch the rows."""
+    """Rows as they were once, and what changed since: a small change does not touch the rows.
+
+    `by`: the column that files of them are ordered by, where they are kept so.
+    """
 
     rows: Frame
     gone: tuple[Frame, ...] = ()
     came: tuple[Frame, ...] = ()
+    by: int | None = None
 
     def source(self, equal: str) -> Source:
         return overlay(self.rows, union(self.rows.types, self.gone), self.came, equal)
@@ -44,9 +48,9 @@ class Kept:
     def __contains__(self, name: str) -> bool:
         return name in self.held
 
-    def write(self, name: str, rows: Frame) -> None:
+    def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
-        self.held[name] = Held(rows)
+        self.held[name] = Held(self.jobs.stored(rows, by) if by is not None else rows, by=by)
 
     def apply(self, changes: Mapping[str, tuple[Source, Source]]) -> None:
         """Take out and put in rows of several relations, all or none: what goes is there, what comes is not."""
@@ -55,7 +59,7 @@ class Kept:
     def _moved(self, held: Held, gone: Source, came: Source) -> Held:
         match held, gone, came:
             case Held(Local(types, rows), (), ()), Local(), Local():
-                return Held(self.jobs.frame((rows - gone.rows) | came.rows, types))
+                return Held(self.jobs.frame((rows - gone.rows) | came.rows, types), by=held.by)
             case _:
                 return self._compacted(self._beside(held, self.jobs.frame_of(gone), self.jobs.frame_of(came)))
 
@@ -65,7 +69,7 @@ class Kept:
         stayed = [self.jobs.minus(frame, [gone]) for frame in held.came]
         left.append(self.jobs.minus(gone, held.came))
         stayed.append(self.jobs.minus(came, held.gone))
-        return Held(held.rows, self._gathered(left), self._gathered(stayed))
+        return Held(held.rows, self._gathered(left), self._gathered(stayed), held.by)
 
     def _gathered(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
         """The rows in the driver as one frame, and the others as they are."""
@@ -81,7 +85,8 @@ class Kept:
         if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
             return held
         types = held.rows.types
-        return Held(self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source(self.jobs.equal).text()}", types))
+        rows = self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source(self.jobs.equal).text()}", types)
+        return Held(self.jobs.stored(rows, held.by) if held.by is not None else rows, by=held.by)
 
     def fork(self, names: Iterable[str]) -> Kept:
         """A copy to build on, with these relations only; whoever made it takes its place when it stands."""

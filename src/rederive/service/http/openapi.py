@@ -19,6 +19,7 @@ _VERSION: Final[Json] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Json] = {"type": "string"}
 _TRUTH: Final[Json] = {"type": "boolean"}
 _NAMES: Final[Json] = {"type": "array", "items": _TEXT}
+_TUPLES: Final[Json] = {"type": "array", "items": {"type": "array", "items": _ref("Value")}}
 
 SCHEMAS: Final[Json] = {
     "Value": {
@@ -59,7 +60,7 @@ SCHEMAS: Final[Json] = {
             "version": _VERSION,
             "relation": _TEXT,
             "columns": {"type": "array", "items": _ref("Column")},
-            "rows": {"type": "array", "items": {"type": "array", "items": _ref("Value")}},
+            "rows": _TUPLES,
         }
     ),
     "Subscription": _object(
@@ -83,6 +84,7 @@ SCHEMAS: Final[Json] = {
                 "place": _TEXT,
                 "excerpt": _TEXT,
                 "committed": {"type": "array", "items": _VERSION},
+                "violated": _object({"view": _TEXT, "rows": _TUPLES}),
             },
         ),
         "description": "What is wrong, and what to do. `code` is stable. `committed`: versions that stand all the same.",

@@ -37,11 +37,14 @@ from rederive.errors import (
     Unauthorized,
     UnknownOption,
     UnknownRelation,
+    Violated,
     WrongMedia,
     WrongMethod,
 )
+from rederive.lang.values import to_json
 
 MEDIA: Final = "application/problem+json"
+SHOWN: Final = 100  # violating rows in a problem
 # The first class that an error is an instance of decides.
 STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
     (NotFound, 404),
@@ -67,6 +70,7 @@ STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
     (Conflict, 409),
     (Mismatch, 409),
     (LateLoad, 409),
+    (Violated, 409),
     (Expired, 410),
     (Closed, 503),
     (StoreError, 503),
@@ -109,4 +113,6 @@ def _encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byt
     if isinstance(error, ProgramError) and error.span is not None:
         body["place"] = str(error.span)
         body["excerpt"] = error.span.excerpt()
+    if isinstance(error, Violated):
+        body["violated"] = {"view": error.view, "rows": [[to_json(value) for value in row] for row in error.rows[:SHOWN]]}
     return json.dumps({**body, **extra}).encode()
