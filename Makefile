@@ -9,7 +9,7 @@ STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
 SPARK := $(STAMP)-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java check format test test-all golden bench demo clean
+.PHONY: help setup java postgresql check format test test-all golden bench demo clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -62,8 +62,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 $(SPARK): $(STAMP) src/rederive/lake/jars.py
-	@$(MAKE) --no-print-directory java
+	@$(MAKE) --no-print-directory java postgresql
 	@$(BIN)/python -m rederive.lake.jars
+	@$(BIN)/python -m rederive.lake.jars postgresql
 	@touch $@
 
 java: ## check for Java 17 or newer, which the Spark engine needs; as root, install it
@@ -73,4 +74,12 @@ java: ## check for Java 17 or newer, which the Spark engine needs; as root, inst
 	  echo "Installing openjdk-17-jre-headless"; apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
 	else \
 	  echo "Java 17 or newer is needed. Install it: sudo apt-get install openjdk-17-jre-headless" >&2; exit 1; \
+	fi
+
+postgresql: ## check for PostgreSQL's server, which one test reads from; as root, install it
+	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then echo "PostgreSQL is there."; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing postgresql"; apt-get update -qq && apt-get install -y -qq postgresql; \
+	else \
+	  echo "Without PostgreSQL its tests are skipped. To run them: sudo apt-get install postgresql"; \
 	fi

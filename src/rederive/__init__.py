@@ -18,6 +18,7 @@ from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
+from rederive.monitor.opening import ENGINES as ENGINES
 from rederive.monitor.opening import lakeside, make_engine
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sources import Reading
@@ -43,8 +44,6 @@ __all__ = [
     "open",
 ]
 __version__ = "0.1.0"
-
-ENGINES = ("auto", "resident", "spark")
 
 
 def open(

@@ -50,7 +50,7 @@ FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
 # What `.remote` says of each kind of source: the options that it needs, then those that it may have.
 SOURCES: Final = {
     "none": (frozenset[str](), frozenset[str]()),
-    "jdbc": (frozenset({"url", "table"}), frozenset({"driver"})),
+    "jdbc": (frozenset({"url", "table"}), frozenset({"driver", "version"})),
     "parquet": (frozenset({"path"}), frozenset[str]()),
     "python": (frozenset({"function"}), frozenset[str]()),
 }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rederive.engines.auto import AutoEngine
 from rederive.engines.base import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
+from rederive.errors import UnknownOption
 from rederive.monitor.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rederive.monitor.lakeside import Lakeside
+
+ENGINES: Final = ("auto", "resident", "spark")
 
 
 def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: str | Path | None = None) -> Engine:
@@ -32,8 +35,10 @@ def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, la
             return ResidentEngine(limits)
         case "spark":
             return on_spark()
-        case _:
+        case "auto":
             return AutoEngine(limits or Limits(), on_spark)
+        case _:
+            raise UnknownOption("engine", name, ENGINES)
 
 
 def lakeside(store: Store, root: str | Path, spark: SparkSession | None) -> Lakeside:

@@ -10,7 +10,7 @@ from rederive import ENGINES
 from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.errors import ProjectError, nearest
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
-from rederive.service.settings import Address, Bounds, Project, Token
+from rederive.service.settings import Address, Bounds, Project, Token, Warehouse
 
 _MEBIBYTE: Final = 2**20
 _SHORTEST: Final = 16
@@ -92,9 +92,22 @@ def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> 
         table.texts("origins"),
         _bounds(table.table("bounds")),
         _tokens(table, environment),
+        warehouse=_warehouse(table),
     )
     table.done()
     return project
+
+
+def _warehouse(table: Table) -> Warehouse | None:
+    """Where the table is there, even empty, remote relations are left where they are."""
+    if table.take("warehouse", dict, "a table") is None:
+        return None
+    given, default = table.table("warehouse"), Warehouse()
+    found = Warehouse(
+        given.take("net", bool, "true or false", default.net), given.number("retry", default.retry, 0.05, (int, float))
+    )
+    given.done()
+    return found
 
 
 def _budgets(table: Table) -> Budgets:

@@ -54,6 +54,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Warehouse:
+    """`net`: the sources report net changes only. `retry`: seconds between tries to bring up to date the views that wait."""
+
+    net: bool = False
+    retry: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """A folder with a `rederive.toml`: its programs in order, where its data is, and how it is served."""
 
@@ -70,3 +78,4 @@ class Project:
     origins: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
     tokens: tuple[Token, ...] = ()
+    warehouse: Warehouse | None = None

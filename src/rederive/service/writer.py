@@ -20,6 +20,7 @@ from rederive.errors import Busy, Closed, Mismatch, RederiveError
 from rederive.monitor.changes import Result
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
+from rederive.monitor.house import House
 from rederive.service.follow import Follower
 from rederive.service.hub import Version
 
@@ -102,6 +103,11 @@ class Writer:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive() and not self._ended
+
+    @property
+    def house(self) -> House | None:
+        """The warehouse, where the database keeps one's views."""
+        return self._db.house
 
     @property
     def waiting(self) -> int:

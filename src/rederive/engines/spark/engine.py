@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -175,6 +175,10 @@ class SparkEngine:
             return self.jobs.rows(self.installed.matching(Question(relation, tuple(sorted(bindings.items())))))
         finally:
             self._end()
+
+    def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        for relation in relations:
+            yield self.rows(relation, {})
 
     def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         rows = frozenset(prefixes)
