@@ -387,7 +387,8 @@ class Violated(RederiveError):
         self.rows = tuple(rows)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
-        super().__init__(f"the transaction violates '{view}': {shown}{more}", hint="nothing was changed; mend these rows first")
+        which = f": {shown}{more}" if rows else ""
+        super().__init__(f"the transaction violates '{view}'{which}", hint="nothing was changed; mend these rows first")
 
 
 class ProjectError(RederiveError):

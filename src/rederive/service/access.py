@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from rederive.engines.base import Action, Operation
-from rederive.errors import DuplicateKey, Forbidden, TooMany, Unauthorized
+from rederive.errors import DuplicateKey, Forbidden, TooMany, Unauthorized, Violated
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
 from rederive.monitor.questions import positions
@@ -137,7 +137,9 @@ def _own(token: Token, relation: Relation) -> dict[int, Value]:
 
 
 def discreet(token: Token, error: Exception) -> Exception:
-    """What a token may know of an error: not the row of somebody else that has the same key."""
+    """What a token may know of an error: not the row of somebody else that has the same key, nor a row that it cannot read."""
+    if isinstance(error, Violated) and (not can_read(token, error.view) or error.view in token.rows):
+        return Violated(error.view, ())
     if isinstance(error, DuplicateKey) and error.relation in token.rows:
         return Forbidden(f"a row with this key is in '{error.relation}' already")
     return error

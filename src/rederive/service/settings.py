@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.ir.terms import Value
+from rederive.monitor.rules.webhook import Webhooks
 
 ALL = "*"
 
@@ -70,3 +71,4 @@ class Project:
     origins: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
     tokens: tuple[Token, ...] = ()
+    webhooks: Webhooks | None = None

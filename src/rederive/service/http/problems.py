@@ -37,11 +37,14 @@ from rederive.errors import (
     Unauthorized,
     UnknownOption,
     UnknownRelation,
+    Violated,
     WrongMedia,
     WrongMethod,
 )
+from rederive.lang.values import to_json
 
 MEDIA: Final = "application/problem+json"
+MOST: Final = 1000  # violations in one answer
 # The first class that an error is an instance of decides.
 STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
     (NotFound, 404),
@@ -109,4 +112,12 @@ def _encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byt
     if isinstance(error, ProgramError) and error.span is not None:
         body["place"] = str(error.span)
         body["excerpt"] = error.span.excerpt()
+    if isinstance(error, Violated):
+        body["violations"] = _violations(error)
     return json.dumps({**body, **extra}).encode()
+
+
+def _violations(error: Violated) -> dict[str, Any]:
+    """The rows that would have violated a constraint; of very many, the first."""
+    rows = [[to_json(value) for value in row] for row in error.rows[:MOST]]  # type: ignore[arg-type]
+    return {"view": error.view, "rows": rows, "more": max(0, len(error.rows) - MOST)}
