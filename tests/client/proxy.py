@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ class Proxy:
         self._open = True
         self._lost = 0
         self._left: int | None = None
+        self._carried = Event()
 
     def __enter__(self) -> Self:
         Thread(target=self._accept, daemon=True).start()
@@ -56,6 +57,10 @@ class Proxy:
     def lose_answers(self, number: int) -> None:
         """The next answers to transactions get lost, with their connections."""
         self._lost = number
+
+    def until_asked(self) -> None:
+        """Wait for an event to be on its way to a client."""
+        assert self._carried.wait(30)
 
     def _close_all(self) -> None:
         with self._lock:
@@ -106,6 +111,8 @@ class Proxy:
                 self._left = None
                 self.cuts += 1
                 return False
+        if b"data:" in data:
+            self._carried.set()
         return True
 
 

@@ -44,8 +44,8 @@ def followed(connection: Connection, rule: str | None = None, since: int | None 
                 for event in events:
                     if event.name == "problem" and event.data["code"] != ENDS:
                         raise Refused(event.data["code"], event.data["detail"])
+                    since = event.id if event.id is not None else since
                     if event.name == "firing":
-                        since = event.id
                         yield event.data
         except Lost as error:
             why = str(error)

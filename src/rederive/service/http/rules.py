@@ -133,6 +133,7 @@ class FiringFollower:
         self.wake = self._awake.set
 
     async def follow(self, send: Callable[[list[Event]], Awaitable[None]]) -> None:
+        await send([self._progress()])
         while not self._gone:
             self._awake.clear()
             if found := await self._read():
@@ -140,7 +141,7 @@ class FiringFollower:
             elif self._service.firings.closed:
                 return await send([told("problem", self._service.hub.version, Closed())])
             elif not await self._woken():
-                await send([_progress(self._service.hub.version)])
+                await send([self._progress()])
         return None
 
     async def _read(self) -> list[Event]:
@@ -158,14 +159,13 @@ class FiringFollower:
             return False
         return True
 
+    def _progress(self) -> Event:
+        """A sign of life, and a point to resume from: the last firing that was told, or that was there before."""
+        return Event("progress", progress(self._service.hub.version).data, self._after)
+
     def leave(self) -> None:
         self._gone = True
         self._awake.set()
 
     def end(self) -> None:
         self._service.firings.leave(self.wake)
-
-
-def _progress(version: int) -> Event:
-    """A sign of life; one resumes from firings, not from versions."""
-    return Event("progress", progress(version).data)
