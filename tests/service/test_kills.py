@@ -33,6 +33,7 @@ ticks(w, s) :- tick(w, s), s >= 0.
 .output ticks
 """
 NODES = 7
+LAST_EDGE, LAST_TICK = (99, 100), (99, 0)
 Edges = list[tuple[int, int]]
 
 
@@ -93,15 +94,15 @@ class Copy:
     ticks: list[Row] = field(default_factory=list)
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
-    def follow(self, load: Load, last: list[int]) -> Callable[[Connection], None]:
-        """Until the version that `last` will hold."""
+    def follow(self) -> Callable[[Connection], None]:
+        """Until the last transaction of all is told."""
 
         def target(db: Connection) -> None:
             with db.subscribe(*self.views) as changes:
                 for change in changes:
                     self.versions.append(change.version)
                     self.ticks += change.deltas["ticks"].plus if "ticks" in change.deltas else ()
-                    if last and change.version >= last[0]:
+                    if not {LAST_EDGE, LAST_TICK}.isdisjoint(change.plus):
                         break
                 self.rows = {view: changes.rows_of(view) for view in self.views}
 
@@ -123,11 +124,11 @@ def survive(folder: Path, kills: int, seed: int) -> None:
     (folder / "views.dl").write_text(PROGRAM)
     (folder / "rederive.toml").write_text('programs = ["views.dl"]\n[bounds]\nheartbeat = 0.2\nrate = 100000')
     chance, port = random.Random(seed), free_port()
-    load, last = Load(f"http://127.0.0.1:{port}"), list[int]()
+    load = Load(f"http://127.0.0.1:{port}")
     copies = [Copy(("closure",)), Copy(("ticks",)), Copy(("closure", "ticks"))]
     for writer in range(3):
         load.write(writer, seed + writer)
-    subscribers = [load.run(copy.follow(load, last)) for copy in copies]
+    subscribers = [load.run(copy.follow()) for copy in copies]
     for kill in range(kills):
         fault = f"{COMMITS[kill // 2 % len(COMMITS)]}@{chance.randrange(1, 25)}" if kill % 2 else ""
         process = started(folder, port, fault)
@@ -146,11 +147,11 @@ def survive(folder: Path, kills: int, seed: int) -> None:
             if thread not in subscribers:
                 thread.join(60)
         with rederive.connect(load.url) as db:
-            last.append(db.apply(insert={"edge": [(99, 100)], "tick": [(99, 0)]}).version)
-            load.done[last[0]] = (99, 0, [(99, 100)], [])
+            last = db.apply(insert={"edge": [LAST_EDGE], "tick": [LAST_TICK]}).version
+            load.done[last] = (*LAST_TICK, [LAST_EDGE], [])
             for thread in subscribers:
                 thread.join(60)
-            check(load, copies, db, last[0])
+            check(load, copies, db, last)
     finally:
         process.kill()
         process.join(60)
