@@ -9,7 +9,7 @@ STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
 SPARK := $(STAMP)-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java check format test test-all golden bench demo clean
+.PHONY: help setup java browser check format test test-all golden bench demo clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -26,10 +26,10 @@ format: $(STAMP) ## format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(SPARK) ## all tests but the slow ones
+test: $(SPARK) browser ## all tests but the slow ones
 	$(BIN)/python -m pytest -q -m "not slow"
 
-test-all: $(SPARK) ## all tests, with many more random examples
+test-all: $(SPARK) browser ## all tests, with many more random examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q
 
 golden: $(SPARK) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
@@ -65,6 +65,14 @@ $(SPARK): $(STAMP) src/rederive/lake/jars.py
 	@$(MAKE) --no-print-directory java
 	@$(BIN)/python -m rederive.lake.jars
 	@touch $@
+
+browser: ## check for Chromium, in which the page of docs/service.md is tested; as root, install it
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium"; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+	else \
+	  echo "Chromium is needed for the tests. Install it: sudo apt-get install chromium" >&2; exit 1; \
+	fi
 
 java: ## check for Java 17 or newer, which the Spark engine needs; as root, install it
 	@major=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
