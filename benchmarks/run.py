@@ -17,7 +17,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
 
-from benchmarks import closure, growth, memory, modules, on_demand, rules, selfmaint, spark, tradeoff
+from benchmarks import closure, growth, memory, modules, on_demand, rules, selfmaint, service, spark, tradeoff
 from benchmarks.report import Machine, Section, data, markdown, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
     "selfmaint": lambda o: selfmaint.run(o.stored, o.changes, o.repeats),
     "rules": lambda o: rules.run((1_000, 1_000_000), 100, o.changes, o.seed),
     "spark": lambda o: spark.run(o.facts),
+    "service": lambda o: service.run(100, 10.0, 5_000),
     "tradeoff": lambda o: tradeoff.run(o.changes // 2, o.seed, o.docs),
 }
 

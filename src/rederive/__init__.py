@@ -30,6 +30,9 @@ from rederive.monitor.warehouse import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rederive.client.asynchronous import AsyncConnection
+    from rederive.client.connection import Connection
+
 __all__ = [
     "Change",
     "Database",
@@ -41,6 +44,8 @@ __all__ = [
     "Transaction",
     "Warehouse",
     "Webhooks",
+    "connect",
+    "connect_async",
     "open",
 ]
 __version__ = "0.1.0"
@@ -92,3 +97,34 @@ def open(
     except BaseException:
         store.close()
         raise
+
+
+def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Connection:
+    """A service at an address: `apply` changes, read `rows`, `subscribe` to views.
+
+    `token`: the secret that the service knows this client by. `patience`: for how many seconds without an answer to go on trying.
+
+        with rederive.connect("http://127.0.0.1:8420") as db:
+            db.apply(insert={"edge": [("a", "b")]})
+            for change in db.subscribe("closure"):
+                print(change.version, change.plus, change.minus)
+
+    >>> connect("127.0.0.1")
+    Traceback (most recent call last):
+    rederive.errors.MalformedInput: error[malformed]: '127.0.0.1' is no address of a service
+      help: as in http://127.0.0.1:8420
+    """
+    from rederive.client.connection import Connection
+
+    return Connection(url, token, patience)
+
+
+def connect_async(url: str, *, token: str | None = None, patience: float = 60.0) -> AsyncConnection:
+    """As `connect`, with `await` and `async for`.
+
+    >>> import asyncio
+    >>> asyncio.run(connect_async("http://127.0.0.1:8420").close())
+    """
+    from rederive.client.asynchronous import AsyncConnection
+
+    return AsyncConnection(url, token, patience)

@@ -50,6 +50,10 @@ RederiveError
 │   ├── Forbidden           forbidden         the token does not reach this view, relation or row
 │   ├── TooMany             too_many          beyond the rate, or the number of subscriptions
 │   └── Busy                busy              too much is waiting already
+├── ClientError             client            what a client of the service meets
+│   ├── Refused             (the service's)   the service refused: its own code, and its problem details
+│   ├── Unreachable         unreachable       it did not answer for as long as the client has patience
+│   └── OutOfStep           out_of_step       a change that does not fit the client's copy
 ├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
 │   └── LimitExceeded       limit             recursion that invents values without end
 └── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
@@ -68,7 +72,7 @@ RederiveError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
@@ -383,7 +387,8 @@ class Violated(RederiveError):
         self.rows = tuple(rows)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
-        super().__init__(f"the transaction violates '{view}': {shown}{more}", hint="nothing was changed; mend these rows first")
+        which = f": {shown}{more}" if rows else ""
+        super().__init__(f"the transaction violates '{view}'{which}", hint="nothing was changed; mend these rows first")
 
 
 class ProjectError(RederiveError):
@@ -432,6 +437,36 @@ class TooMany(RequestError):
 
 class Busy(RequestError):
     code = "busy"
+
+
+class ClientError(RederiveError):
+    """What a client of the service meets."""
+
+    code = "client"
+
+
+class Refused(ClientError):
+    """The service refused. `code` is what it said, `problem` all of it: the violating rows, say, or versions that stand."""
+
+    code = "refused"
+
+    def __init__(
+        self, code: str, message: str, *, hint: str | None = None, status: int = 0, problem: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.status = status
+        self.problem = problem or {}
+
+
+class Unreachable(ClientError):
+    code = "unreachable"
+
+
+class OutOfStep(ClientError):
+    """The copy and the service do not agree: one of the two has a bug."""
+
+    code = "out_of_step"
 
 
 class EvaluationError(RederiveError):

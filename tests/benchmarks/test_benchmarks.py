@@ -9,11 +9,41 @@ from pathlib import Path
 import pytest
 
 import rederive
-from benchmarks import chart, closure, growth, memory, modules, on_demand, peers, report, rounds, rules, selfmaint, tradeoff
+from benchmarks import (
+    chart,
+    closure,
+    growth,
+    memory,
+    modules,
+    on_demand,
+    peers,
+    report,
+    rounds,
+    rules,
+    selfmaint,
+    service,
+    service_load,
+    tradeoff,
+)
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
 from rederive.engines.base import Delta
 
-MODULES = (chart, closure, growth, memory, modules, on_demand, peers, report, rounds, rules, selfmaint, tradeoff)
+MODULES = (
+    chart,
+    closure,
+    growth,
+    memory,
+    modules,
+    on_demand,
+    peers,
+    report,
+    rounds,
+    rules,
+    selfmaint,
+    service,
+    service_load,
+    tradeoff,
+)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -45,6 +75,21 @@ def test_rules_checks_its_answers() -> None:
     assert [figure.unit for figure in constraints.figures] == [Unit.SECONDS, Unit.SECONDS, Unit.RATIO]
     assert len(salaries.checks + constraints.checks) == 5
     assert all(check.ok for check in salaries.checks + constraints.checks)
+
+
+def test_service_checks_its_answers() -> None:
+    sections = list(service.run(subscribers=3, seconds=0.3, idle_subscribers=20))
+    assert [section.peer for section in sections] == ["one sync for each", "polling", "DuckDB"]
+    assert all(check.ok for section in sections for check in section.checks)
+    assert [len(section.checks) for section in sections] == [2, 1, 1]
+
+
+def test_a_version_that_nobody_was_told_is_noticed() -> None:
+    work = service_load.Work(acknowledged={1: 0.0, 2: 0.0, 3: 0.0})
+    assert service.Run(work, [[(0.1, 1, 2, 2), (0.2, 3, 3, 1)]]).whole
+    assert not service.Run(work, [[(0.1, 1, 1, 1), (0.2, 3, 3, 1)]]).whole
+    assert not service.Run(work, [[(0.1, 1, 3, 2)]]).whole  # two of them as one
+    assert service_load.late(work.acknowledged, [[(0.1, 1, 2, 2)]]) == [0.1, 0.1]
 
 
 def test_a_wrong_closure_is_noticed() -> None:

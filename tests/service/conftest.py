@@ -110,14 +110,14 @@ def until(condition: Callable[[], bool]) -> None:
 Serve = Callable[..., Served]
 
 
-def start(folder: Path, program: str = GRAPH, settings: str = "", **environment: str) -> Served:
+def start(folder: Path, program: str = GRAPH, settings: str = "", port: int = 0, **environment: str) -> Served:
     """Serve a project; a folder that has one is served as it is, with these settings."""
     folder.mkdir(exist_ok=True)
     (folder / "views.dl").write_text(program)
     (folder / "rederive.toml").write_text(f'programs = ["views.dl"]\n{settings}')
     project = read_project(folder, environment)
     server = make_server(project)
-    listening = listen(Address("127.0.0.1", 0))
+    listening = listen(Address("127.0.0.1", port))
     thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     until(lambda: server.started)
@@ -135,7 +135,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     running: list[Served] = []
 
     def serve(program: str = GRAPH, settings: str = "", folder: str = "project", **environment: str) -> Served:
-        running.append(start(tmp_path / folder, program, settings, **environment))
+        running.append(start(tmp_path / folder, program, settings, 0, **environment))
         return running[-1]
 
     yield serve

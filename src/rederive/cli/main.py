@@ -11,7 +11,7 @@ import typer
 
 from rederive import ENGINES, Limits, __version__
 from rederive import open as open_database
-from rederive.cli import commands
+from rederive.cli import commands, network
 from rederive.cli.programs import Sources
 from rederive.errors import RederiveError, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
@@ -248,33 +248,8 @@ def query(
     commands.query(program, atom, Sources(facts, tuple(base or ())), stats)
 
 
-@app.command()
-def init(
-    folder: Annotated[Path, typer.Argument(help="Folder of the project; made where there is none.", show_default=False)],
-) -> None:
-    """Start a project: a folder with a rederive.toml and a program.
-
-    Example: `rederive init graph`
-    """
-    from rederive.cli import service
-
-    service.start_project(folder)
-
-
-@app.command()
-def serve(
-    project: Annotated[Path, typer.Argument(help="Folder with a rederive.toml.", show_default=False)],
-    address: Annotated[
-        str | None, typer.Option("--address", metavar="HOST:PORT", help="Where to listen.", show_default="as the project says")
-    ] = None,
-) -> None:
-    """Serve a project over HTTP: transactions in, the exact changes of every view out, to whoever subscribes.
-
-    Example: `rederive serve graph --address 127.0.0.1:8420`
-    """
-    from rederive.cli import service
-
-    service.serve_project(project, address)
+for command in (network.init, network.serve, network.watch, network.apply):
+    app.command()(command)
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ class Firing:
 
     `outcome`: done; of a webhook waiting, delivered; failed, when `version` is the one that the failed transaction was for.
     `detail`: the last error. `relation`: the condition. `address`: where a webhook goes.
+    `number`: in a store, which one it is: later ones have higher numbers.
     """
 
     version: int
@@ -47,6 +48,7 @@ class Firing:
     detail: str = ""
     relation: Relation = field(default_factory=lambda: Relation("", ()), repr=False, compare=False)
     address: str = ""
+    number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,18 @@ from rederive.monitor.journal_reader import JournalReader
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS rule (name TEXT PRIMARY KEY, text TEXT NOT NULL, activity TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS firing (
-        id INTEGER PRIMARY KEY, version INTEGER NOT NULL, rule TEXT NOT NULL, action TEXT NOT NULL, relation INTEGER NOT NULL,
-        plus TEXT NOT NULL, minus TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL
+        id INTEGER PRIMARY KEY AUTOINCREMENT, version INTEGER NOT NULL, rule TEXT NOT NULL, action TEXT NOT NULL,
+        relation INTEGER NOT NULL, plus TEXT NOT NULL, minus TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL
     )""",
     """CREATE TABLE IF NOT EXISTS outbox (
         firing INTEGER PRIMARY KEY, rule TEXT NOT NULL, version INTEGER NOT NULL, address TEXT NOT NULL, body TEXT NOT NULL,
         attempts INTEGER NOT NULL, due REAL NOT NULL
     )""",
 )
+
+
+_FIRINGS: Final = """SELECT version, rule, action, plus, minus, outcome, detail, relation.name, columns, firing.id
+                     FROM firing JOIN relation ON relation.id = firing.relation WHERE (?1 IS NULL OR rule = ?1)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,17 @@ class RuleJournal(JournalReader):
 
     def firings(self, rule: str | None = None, since: int = 0) -> list[Firing]:
         """What fired after a version, in order, as far as it is kept."""
-        sql = """SELECT version, rule, action, plus, minus, outcome, detail, relation.name, columns
-                 FROM firing JOIN relation ON relation.id = firing.relation
-                 WHERE version > ?1 AND (?2 IS NULL OR rule = ?2) ORDER BY firing.id"""
-        return [_firing(row) for row in self._query(sql, since, rule)]
+        return [_firing(row) for row in self._query(f"{_FIRINGS} AND version > ?2 ORDER BY firing.id", rule, since)]
+
+    def firings_after(self, number: int, rule: str | None, most: int) -> list[Firing]:
+        """The next firings after the one with this number. A number is never given twice, also where its firing is not kept."""
+        rows = self._query(f"{_FIRINGS} AND firing.id > ?2 ORDER BY firing.id LIMIT ?3", rule, number, most)
+        return [_firing(row) for row in rows]
+
+    @property
+    def last_firing(self) -> int:
+        """The number of the last firing that is kept: whatever fires later has a higher one."""
+        return self._number("SELECT coalesce(max(id), 0) FROM firing")
 
     @property
     def undelivered(self) -> int:
@@ -115,8 +126,9 @@ def body_of(firing: Firing) -> str:
 
 
 def _firing(row: Sequence[object]) -> Firing:
-    version, rule, action, plus, minus, outcome, detail, name, columns = row
+    version, rule, action, plus, minus, outcome, detail, name, columns, number = row
     assert isinstance(version, int)
+    assert isinstance(number, int)
     relation = relation_from(str(name), str(columns))
     entered, left = (tuple(rows_from(str(text), relation)) for text in (plus, minus))
-    return Firing(version, str(rule), str(action), entered, left, str(outcome), str(detail), relation)
+    return Firing(version, str(rule), str(action), entered, left, str(outcome), str(detail), relation, number=number)

@@ -130,12 +130,18 @@ def read_changes(path: Path, program: Program) -> Iterator[Transaction]:
     A line that is refused raises when its turn comes: whatever stood before it may have been applied by then. Where a file is
     to be applied as a whole or not at all, take `read_all_changes`.
     """
+    for name, number, text in read_lines(path):
+        yield typed(parse(text, name, number), program)
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, int, str]]:
+    """The lines of a file, or of standard input for `-`, that are not blank: how errors call the file, the number, the text."""
     name = "<stdin>" if str(path) == "-" else str(path)
     with reading(path), _opened(path) as lines:
         for number, line in enumerate(lines, 1):
             text = decoded(line, name, number)
             if text.strip():
-                yield typed(parse(text, name, number), program)
+                yield name, number, text
 
 
 def read_all_changes(path: Path, program: Program) -> tuple[Transaction, ...]:

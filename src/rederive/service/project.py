@@ -88,6 +88,7 @@ def open_project(project: Project) -> Database:
         limits=project.budgets,
         retention=project.retention,
         lake=project.lake,
+        webhooks=project.webhooks,
     )
     try:
         _apply(db, texts, project.store / APPLIED)
@@ -211,12 +212,17 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # net = false                  # true: the sources report net changes only
 # retry = 10                   # seconds between tries for views that wait for a source
 
+# [webhooks]
+# hosts = ["hooks.example.com"]   # where rules may post to
+# secret = "WEBHOOK_SECRET"    # the environment variable that holds the secret that signs them
+# private = false              # also http, this machine and private networks
+
 # [[token]]
 # name = "dashboard"
 # secret = "DASHBOARD_TOKEN"   # the environment variable that holds the secret, of 16 characters or more
 # read = ["closure"]           # views and relations; "*" for all
 # write = ["edge"]             # base relations; "*" for all
 # define = false               # define, replace and drop views
-# admin = false                # subscriptions and metrics
+# admin = false                # subscriptions, metrics, rules and their firings
 # rows = { closure = { x = "a" } }   # only rows with these values
 """

@@ -10,6 +10,7 @@ from rederive import ENGINES
 from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.errors import ProjectError, nearest
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.service.settings import Address, Bounds, Project, Token, Warehouse
 
 _MEBIBYTE: Final = 2**20
@@ -93,6 +94,7 @@ def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> 
         _bounds(table.table("bounds")),
         _tokens(table, environment),
         warehouse=_warehouse(table),
+        webhooks=_webhooks(table.table("webhooks"), environment),
     )
     table.done()
     return project
@@ -162,13 +164,9 @@ def _token(table: Table, environment: Mapping[str, str]) -> Token:
     name, variable = table.text("name"), table.text("secret")
     if not name or not variable:
         raise table.error("name" if not name else "secret", "a token has a name, and the variable that holds its secret")
-    secret = environment.get(variable, "")
-    if len(secret) < _SHORTEST:
-        problem = f"the environment variable {variable} is not set" if not secret else f"{variable} holds too short a secret"
-        raise table.error("secret", problem, f"set it to {_SHORTEST} characters or more that nobody can guess")
     token = Token(
         name,
-        secret,
+        _secret(table, variable, environment),
         frozenset(table.texts("read")),
         frozenset(table.texts("write")),
         table.take("define", bool, "true or false", False),
@@ -177,6 +175,27 @@ def _token(table: Table, environment: Mapping[str, str]) -> Token:
     )
     table.done()
     return token
+
+
+def _secret(table: Table, variable: str, environment: Mapping[str, str]) -> str:
+    secret = environment.get(variable, "")
+    if len(secret) < _SHORTEST:
+        problem = f"the environment variable {variable} is not set" if not secret else f"{variable} holds too short a secret"
+        raise table.error("secret", problem, f"set it to {_SHORTEST} characters or more that nobody can guess")
+    return secret
+
+
+def _webhooks(table: Table, environment: Mapping[str, str]) -> Webhooks | None:
+    """Where rules may post to; without hosts, nowhere."""
+    hosts, variable, default = table.texts("hosts"), table.text("secret"), Webhooks("", ())
+    private = table.take("private", bool, "true or false", default.private)
+    timeout = table.number("timeout", default.timeout, 0.1, (int, float))
+    table.done()
+    if not hosts:
+        return None
+    if not variable:
+        raise table.error("secret", "webhooks are signed: name the variable that holds the secret")
+    return Webhooks(_secret(table, variable, environment), hosts, private, timeout)
 
 
 def _rows(table: Table) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.ir.terms import Value
+from rederive.monitor.rules.webhook import Webhooks
 
 ALL = "*"
 
@@ -79,3 +80,4 @@ class Project:
     bounds: Bounds = field(default_factory=Bounds)
     tokens: tuple[Token, ...] = ()
     warehouse: Warehouse | None = None
+    webhooks: Webhooks | None = None

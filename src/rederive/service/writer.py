@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any, Final, TypeVar
 
 from rederive.engines.base import Question
-from rederive.errors import Busy, Closed, Mismatch, RederiveError
+from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
 from rederive.monitor.changes import Result
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
@@ -61,16 +61,18 @@ class Work:
 class _Done:
     versions: list[Version] = field(default_factory=list)
     found: list[tuple[_Job | _Writes, Any, BaseException | None]] = field(default_factory=list)
+    fired: bool = False
 
 
 class Writer:
-    """Takes jobs from the event loop. `publish` is called in the loop with each version."""
+    """Takes jobs from the event loop. There, `publish` is called with each version, and `fired` where rules fired or failed."""
 
-    def __init__(self, database: Database, publish: Callable[[Version], None], waiting: int) -> None:
+    def __init__(self, database: Database, publish: Callable[[Version], None], fired: Callable[[], None], waiting: int) -> None:
         self.work = Work()
         self._db = database
         self._follower = Follower(database)
         self._publish = publish
+        self._fired = fired
         self._most_waiting = waiting
         self._queue: SimpleQueue[_Job | _Writes | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -132,6 +134,8 @@ class Writer:
     def _deliver(self, done: _Done) -> None:
         for version in done.versions:
             self._publish(version)
+        if done.fired:
+            self._fired()
         for job, found, error in done.found:
             if error is None and isinstance(job, _Job) and job.then is not None:
                 try:
@@ -215,6 +219,8 @@ class Writer:
         fresh = [result for outcome in outcomes for result in outcome.results if not result.repeated]
         done.versions = [self._follower.version(result) for result in sorted(fresh, key=lambda result: result.version)]
         done.found += [(job, outcome, None) for job, outcome in zip(sound, outcomes, strict=True)]
+        failed = any(isinstance(outcome.error, RuleError) for outcome in outcomes)
+        done.fired = failed or any(result.firings for result in fresh)
         self._note(fresh, outcomes)
         return done
 

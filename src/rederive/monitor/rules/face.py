@@ -198,6 +198,15 @@ class ActiveDatabase(Lifecycle):
             return self._store.journal.firings(rule, since)
         return [one for one in self._fired if one.version > since and rule in (None, one.rule)]
 
+    def firings_after(self, number: int, rule: str | None = None, most: int = 1000) -> list[Firing]:
+        """Of a store: the next firings after the one with this number, failed ones among them."""
+        return self._durable("the number of a firing").journal.firings_after(number, rule, most)
+
+    @property
+    def last_firing(self) -> int:
+        """The number of the last firing that is kept: whatever fires later has a higher one."""
+        return self._durable("the number of a firing").journal.last_firing
+
     def note_failure(self, firing: Firing) -> None:
         if self._store is not None:
             self._store.journal.note(firing)

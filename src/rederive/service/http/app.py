@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
 from rederive.monitor.database import Database
 from rederive.service.access import ANYONE
-from rederive.service.http import operations, streams, transactions, views
+from rederive.service.http import operations, rules, streams, transactions, views
 from rederive.service.http.openapi import described
 from rederive.service.http.problems import MEDIA, problem
 from rederive.service.http.service import Service
@@ -60,6 +60,9 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/v1/views/{name}/explain", views.explain),
     Endpoint("GET", "/v1/views/{name}/changes", streams.changes),
     Endpoint("GET", "/v1/changes", streams.changes),
+    Endpoint("GET", "/v1/rules", rules.rules),
+    Endpoint("GET", "/v1/rules/{name}/firings", rules.firings),
+    Endpoint("GET", "/v1/firings", rules.firings),
     Endpoint("GET", "/v1/subscriptions", operations.subscriptions),
     Endpoint("GET", "/v1/metrics", operations.metrics),
     Endpoint("GET", "/v1/health", operations.health, open=True),

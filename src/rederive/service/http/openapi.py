@@ -2,94 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _object(required: Json, optional: Json | None = None) -> Json:
-    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
-
-
-_VERSION: Final[Json] = {"type": "integer", "minimum": 0}
-_TEXT: Final[Json] = {"type": "string"}
-_TRUTH: Final[Json] = {"type": "boolean"}
-_NAMES: Final[Json] = {"type": "array", "items": _TEXT}
-_TUPLES: Final[Json] = {"type": "array", "items": {"type": "array", "items": _ref("Value")}}
-
-SCHEMAS: Final[Json] = {
-    "Value": {
-        "description": "A value of a column. Decimals, dates and timestamps are texts; NULL is null.",
-        "type": ["string", "number", "boolean", "null"],
-    },
-    "Row": {
-        "description": "Values in the order of the columns, or by the names of the columns.",
-        "oneOf": [{"type": "array", "items": _ref("Value")}, {"type": "object", "additionalProperties": _ref("Value")}],
-    },
-    "Rows": {"type": "object", "additionalProperties": {"type": "array", "items": _ref("Row")}},
-    "Transaction": {
-        "description": "Rows by base relation, applied as a whole: deletes first, then inserts, then upserts.",
-        "type": "object",
-        "properties": {"insert": _ref("Rows"), "delete": _ref("Rows"), "upsert": _ref("Rows")},
-        "additionalProperties": False,
-        "examples": [{"insert": {"edge": [["a", "b"]]}}],
-    },
-    "Committed": _object({"version": _VERSION, "repeated": _TRUTH}),
-    "Definition": {
-        **_object({"text": _TEXT}, {"language": {"enum": ["datalog", "sql"], "default": "datalog"}}),
-        "additionalProperties": False,
-        "examples": [{"text": ".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1."}],
-    },
-    "Defined": _object({"version": _VERSION, "changed": _NAMES}),
-    "Column": _object({"name": _TEXT, "type": _TEXT}, {"nullable": _TRUTH}),
-    "Relation": _object(
-        {
-            "name": _TEXT,
-            "kind": {"enum": ["base", "view"]},
-            "monitored": _TRUTH,
-            "columns": {"type": "array", "items": _ref("Column")},
-            "key": _NAMES,
-        }
-    ),
-    "Answer": _object(
-        {
-            "version": _VERSION,
-            "relation": _TEXT,
-            "columns": {"type": "array", "items": _ref("Column")},
-            "rows": _TUPLES,
-        }
-    ),
-    "Subscription": _object(
-        {
-            "id": {"type": "integer"},
-            "token": _TEXT,
-            "views": {"type": "array", "items": _object({"view": _TEXT, "bindings": {"type": "object"}})},
-            "only": {"type": "array", "items": {"enum": ["plus", "minus"]}},
-            "every": {"type": "number"},
-            "version": _VERSION,
-            "waiting": {"type": "integer"},
-            "behind": _TRUTH,
-            "coalesced": {"type": "integer"},
-        }
-    ),
-    "Problem": {
-        **_object(
-            {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "code": _TEXT, "detail": _TEXT},
-            {
-                "hint": _TEXT,
-                "place": _TEXT,
-                "excerpt": _TEXT,
-                "committed": {"type": "array", "items": _VERSION},
-                "violated": _object({"view": _TEXT, "rows": _TUPLES}),
-            },
-        ),
-        "description": "What is wrong, and what to do. `code` is stable. `committed`: versions that stand all the same.",
-    },
-}
+from rederive.service.http.schemas import SCHEMAS, TEXT, TRUTH, VERSION, Json, an_object, ref
 
 
 def _content(schema: Json, media: str = "application/json") -> Json:
@@ -115,15 +30,15 @@ _ALWAYS: Final = (400, 401, 403, 429, 503)
 
 def _responses(success: Json, *statuses: int, status: int = 200) -> Json:
     """What an operation may answer: its success, the problems of its own, and those that all share."""
-    problems = {str(s): {"description": _WORDS[s], **_content(_ref("Problem"), "application/problem+json")} for s in _WORDS}
+    problems = {str(s): {"description": _WORDS[s], **_content(ref("Problem"), "application/problem+json")} for s in _WORDS}
     known = sorted({*statuses, *_ALWAYS})
     return {str(status): {"description": "Done.", **success}, **{str(s): problems[str(s)] for s in known}}
 
 
-_NAME: Final[Json] = {"name": "name", "in": "path", "required": True, "schema": _TEXT}
+_NAME: Final[Json] = {"name": "name", "in": "path", "required": True, "schema": TEXT}
 
 
-def _query(name: str, text: str, schema: Json = _TEXT) -> Json:
+def _query(name: str, text: str, schema: Json = TEXT) -> Json:
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
 
 
@@ -132,7 +47,7 @@ _BINDINGS: Final[Json] = {
     "in": "query",
     "required": False,
     "description": "Columns and the values that they must have, as in `?x=a`, or `?closure.x=a` with the relation's name.",
-    "schema": {"type": "object", "additionalProperties": _TEXT},
+    "schema": {"type": "object", "additionalProperties": TEXT},
     "style": "form",
     "explode": True,
 }
@@ -140,20 +55,20 @@ _QUALITY: Final[list[Json]] = [
     _query("only", "Only rows that enter, or only rows that leave.", {"enum": ["plus", "minus"]}),
     _query("every", "The net change of each interval: `5s`, `250ms`, `1m`."),
     _query("precision", "Nervous changes may tell rows again.", {"enum": ["exact", "nervous"], "default": "exact"}),
-    _query("since", "The version that the subscriber has.", _VERSION),
-    {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": _VERSION},
+    _query("since", "The version that the subscriber has.", VERSION),
+    {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": VERSION},
 ]
 _STREAM: Final[Json] = {
     "content": {
-        "text/event-stream": {"schema": _TEXT},
-        "application/x-ndjson": {"schema": _TEXT},
+        "text/event-stream": {"schema": TEXT},
+        "application/x-ndjson": {"schema": TEXT},
     }
 }
 _ROWS: Final[Json] = {
-    "headers": {"Rederive-Version": {"schema": _VERSION}},
+    "headers": {"Rederive-Version": {"schema": VERSION}},
     "content": {
-        "application/json": {"schema": _ref("Answer")},
-        "text/csv": {"schema": _TEXT},
+        "application/json": {"schema": ref("Answer")},
+        "text/csv": {"schema": TEXT},
         "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
     },
 }
@@ -176,8 +91,21 @@ def _rows(summary: str, name: str) -> Json:
 
 
 def _list(summary: str, name: str, member: str, item: str) -> Json:
-    body = _content(_object({"version": _VERSION, member: {"type": "array", "items": _ref(item)}}))
+    body = _content(an_object({"version": VERSION, member: {"type": "array", "items": ref(item)}}))
     return {"summary": summary, "operationId": name, "responses": _responses(body)}
+
+
+def _firings(summary: str, name: str, parameters: list[Json], *problems: int) -> Json:
+    listed = an_object({"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": TRUTH})
+    last = {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": VERSION}
+    return {
+        "summary": summary,
+        "operationId": name,
+        "parameters": [*parameters, _query("since", "The number of a firing; those after it are told.", VERSION), last],
+        "responses": _responses(
+            {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, *problems
+        ),
+    }
 
 
 PATHS: Final[Json] = {
@@ -189,13 +117,13 @@ PATHS: Final[Json] = {
             "requestBody": {
                 "required": True,
                 "content": {
-                    "application/json": {"schema": _ref("Transaction")},
-                    "application/x-ndjson": {"schema": _TEXT},
+                    "application/json": {"schema": ref("Transaction")},
+                    "application/x-ndjson": {"schema": TEXT},
                 },
             },
             "responses": _responses(
                 _content(
-                    {"anyOf": [_ref("Committed"), _object({"transactions": {"type": "array", "items": _ref("Committed")}})]}
+                    {"anyOf": [ref("Committed"), an_object({"transactions": {"type": "array", "items": ref("Committed")}})]}
                 ),
                 404,
                 409,
@@ -212,8 +140,8 @@ PATHS: Final[Json] = {
         "post": {
             "summary": "Define relations and views: a text of Datalog, or one CREATE statement of SQL.",
             "operationId": "define",
-            "requestBody": {"required": True, **_content(_ref("Definition"))},
-            "responses": _responses(_content(_ref("Defined")), 404, 409, 413, 415, 422, status=201),
+            "requestBody": {"required": True, **_content(ref("Definition"))},
+            "responses": _responses(_content(ref("Defined")), 404, 409, 413, 415, 422, status=201),
         },
     },
     "/v1/views/{name}": {
@@ -221,14 +149,14 @@ PATHS: Final[Json] = {
             "summary": "Give a view another definition; one version, with the exact change of every view above it.",
             "operationId": "replace",
             "parameters": [_NAME],
-            "requestBody": {"required": True, **_content(_ref("Definition"))},
-            "responses": _responses(_content(_ref("Defined")), 404, 409, 413, 415, 422),
+            "requestBody": {"required": True, **_content(ref("Definition"))},
+            "responses": _responses(_content(ref("Defined")), 404, 409, 413, 415, 422),
         },
         "delete": {
             "summary": "Drop a view; refused while another one needs it.",
             "operationId": "drop",
             "parameters": [_NAME],
-            "responses": _responses(_content(_ref("Defined")), 404, 409, 422),
+            "responses": _responses(_content(ref("Defined")), 404, 409, 422),
         },
     },
     "/v1/views/{name}/rows": {"get": _rows("The rows of a view.", "view_rows")},
@@ -240,9 +168,9 @@ PATHS: Final[Json] = {
             "responses": _responses(
                 {
                     "content": {
-                        "text/plain": {"schema": _TEXT},
+                        "text/plain": {"schema": TEXT},
                         "application/json": {"schema": {}},
-                        "text/vnd.graphviz": {"schema": _TEXT},
+                        "text/vnd.graphviz": {"schema": TEXT},
                     }
                 },
                 404,
@@ -267,7 +195,7 @@ PATHS: Final[Json] = {
                     "in": "query",
                     "required": True,
                     "description": "The views.",
-                    "schema": {"type": "array", "items": _TEXT, "minItems": 1},
+                    "schema": {"type": "array", "items": TEXT, "minItems": 1},
                 },
                 _BINDINGS,
                 *_QUALITY,
@@ -275,12 +203,17 @@ PATHS: Final[Json] = {
             "responses": _responses(_STREAM, 404, 406, 409, 410, 422),
         }
     },
+    "/v1/rules": {"get": _list("Active rules, in the order in which they fire.", "rules", "rules", "Rule")},
+    "/v1/rules/{name}/firings": {
+        "get": _firings("What fired of one rule, as a list or as events.", "rule_firings", [_NAME], 404)
+    },
+    "/v1/firings": {"get": _firings("What fired, as a list or as events.", "firings", [])},
     "/v1/subscriptions": {"get": _list("Who follows what.", "subscriptions", "subscriptions", "Subscription")},
     "/v1/metrics": {
         "get": {
             "summary": "Metrics for Prometheus.",
             "operationId": "metrics",
-            "responses": _responses({"content": {"text/plain": {"schema": _TEXT}}}),
+            "responses": _responses({"content": {"text/plain": {"schema": TEXT}}}),
         }
     },
     "/v1/health": {
@@ -288,7 +221,7 @@ PATHS: Final[Json] = {
             "summary": "Whether the service can commit.",
             "operationId": "health",
             "security": [],
-            "responses": _responses(_content(_object({"status": _TEXT, "version": _VERSION, "engine": _TEXT}))),
+            "responses": _responses(_content(an_object({"status": TEXT, "version": VERSION, "engine": TEXT}))),
         }
     },
     "/v1/openapi.json": {

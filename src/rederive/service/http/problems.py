@@ -44,7 +44,7 @@ from rederive.errors import (
 from rederive.lang.values import to_json
 
 MEDIA: Final = "application/problem+json"
-SHOWN: Final = 100  # violating rows in a problem
+MOST: Final = 1000  # violations in one answer
 # The first class that an error is an instance of decides.
 STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
     (NotFound, 404),
@@ -114,5 +114,11 @@ def _encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byt
         body["place"] = str(error.span)
         body["excerpt"] = error.span.excerpt()
     if isinstance(error, Violated):
-        body["violated"] = {"view": error.view, "rows": [[to_json(value) for value in row] for row in error.rows[:SHOWN]]}
+        body["violations"] = _violations(error)
     return json.dumps({**body, **extra}).encode()
+
+
+def _violations(error: Violated) -> dict[str, Any]:
+    """The rows that would have violated a constraint; of very many, the first."""
+    rows = [[to_json(value) for value in row] for row in error.rows[:MOST]]
+    return {"view": error.view, "rows": rows, "more": max(0, len(error.rows) - MOST)}

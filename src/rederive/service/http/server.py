@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
         service: Service | None = getattr(self._app.state, "service", None)
         if service is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(service.hub.close)
+            self._loop.call_soon_threadsafe(service.end)
 
 
 def serve(project: Project, ready: Callable[[Address], None]) -> None:

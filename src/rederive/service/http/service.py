@@ -13,6 +13,7 @@ from rederive.monitor.house import Retry
 from rederive.service.access import Access
 from rederive.service.http.metrics import Metrics
 from rederive.service.hub import Hub
+from rederive.service.news import News
 from rederive.service.settings import Project
 from rederive.service.writer import Writer
 
@@ -26,6 +27,7 @@ class Service:
     project: Project
     writer: Writer
     hub: Hub
+    firings: News
     access: Access
     metrics: Metrics
 
@@ -34,9 +36,10 @@ class Service:
         """In a running loop: the database belongs to the writer from now on."""
         bounds = project.bounds
         hub = Hub(bounds, database.version, nervous=database.precision == "nervous")
-        writer = Writer(database, hub.publish, bounds.waiting)
+        firings = News(bounds.subscriptions)
+        writer = Writer(database, hub.publish, firings.tell, bounds.waiting)
         access = Access(project.tokens, bounds.rate, bounds.burst)
-        return cls(project, writer, hub, access, Metrics(hub, writer))
+        return cls(project, writer, hub, firings, access, Metrics(hub, writer))
 
     async def keep_time(self) -> None:
         """Ends of intervals, and progress marks."""
@@ -58,6 +61,11 @@ class Service:
                 with suppress(Busy):
                     await self.writer.commit(lambda _: [Retry(())])
 
-    async def close(self) -> None:
+    def end(self) -> None:
+        """End all streams; they can resume when the service is back."""
         self.hub.close()
+        self.firings.close()
+
+    async def close(self) -> None:
+        self.end()
         await self.writer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -104,10 +104,18 @@ class Subscriber:
             self._service.writer.post(lambda db, follower: follower.end(client.wish))
 
 
+class Followed(Protocol):
+    """What an event stream sends."""
+
+    async def follow(self, send: Callable[[list[Any]], Awaitable[None]]) -> None: ...
+    def leave(self) -> None: ...
+    def end(self) -> None: ...
+
+
 class EventStream(Response):
     """A response that goes on until its client leaves or its view does."""
 
-    def __init__(self, subscriber: Subscriber) -> None:
+    def __init__(self, subscriber: Followed) -> None:
         super().__init__(None, 200, _HEADERS, EVENTS)
         del self.headers["content-length"]
         self._subscriber = subscriber
@@ -128,7 +136,7 @@ async def _body(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _until_gone(receive: Receive, subscriber: Subscriber, last: str) -> None:
+async def _until_gone(receive: Receive, subscriber: Followed, last: str) -> None:
     """What a client says is not listened to; that it leaves is."""
     while (await receive())["type"] != last:
         pass

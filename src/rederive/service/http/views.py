@@ -141,8 +141,11 @@ def _changed(results: Sequence[Result]) -> list[str]:
 def _check_statement(text: str, view: str | None) -> None:
     """One definition, so that it stands as a whole or not at all; of this view where it is to replace one."""
     statements = parse(text, "body")
-    if len(statements) != 1 or statements[0].kind != "create":
+    kinds = ("create", "rule") if view is None else ("create",)
+    if len(statements) != 1 or statements[0].kind not in kinds:
         raise Unsupported("one CREATE statement at a time", hint="send the others by themselves; data goes by transactions")
+    if statements[0].kind == "rule":
+        return
     given = sql_definition(statements[0])
     if view is not None and not (given.name == view and given.replaces):
         raise MalformedInput(f"this does not replace '{view}'", hint=f"CREATE OR REPLACE VIEW {view} AS ...").at("body")

@@ -1,0 +1,147 @@
+"""The asynchronous client: `rederive.connect_async`, the same calls with `await` before them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+from rederive.client import calls
+from rederive.client.calls import Answer, Call, Committed, Patience, Rows
+from rederive.client.connection import Lost
+from rederive.client.copy import Change, Row
+from rederive.client.follow import Following, ServiceEnds, Wish
+from rederive.client.wire import Event, Parser
+from rederive.errors import Refused
+
+
+class AsyncConnection:
+    """A service, as a database to ask, to change and to follow; see `Connection` for what each call promises."""
+
+    def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
+        with calls.needed():
+            import httpx
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        limits = httpx.Limits(max_connections=None)
+        self.url = calls.checked_url(url)
+        self.patience = patience
+        self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._errors = (httpx.TransportError,)
+
+    async def apply(
+        self, insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None, *, key: str | None = None
+    ) -> Committed:
+        """Commit one transaction; it is on the service's disk when this returns."""
+        return calls.committed(await self.ask(calls.commit(calls.transaction(insert, delete, upsert), key)))
+
+    async def apply_lines(self, lines: Sequence[str], key: str) -> list[Committed]:
+        """Commit transactions in the contract's format, a version each."""
+        found = await self.ask(calls.commit_lines(lines, key))
+        return [calls.committed(one) for one in found["transactions"]]
+
+    async def rows(self, relation: str, /, **bindings: Any) -> list[Row]:
+        """The rows of a base relation or view now, with these values."""
+        return (await self.answer(relation, **bindings)).rows
+
+    async def answer(self, relation: str, /, **bindings: Any) -> Answer:
+        """The same with the version that it is of, and the names of the columns."""
+        return calls.rows_of(await self.ask(calls.read_rows(relation, bindings)))
+
+    def subscribe(
+        self,
+        *views: str,
+        only: str | None = None,
+        every: str | None = None,
+        precision: str | None = None,
+        since: int | None = None,
+        rows: Mapping[str, Iterable[Row]] | None = None,
+        where: Mapping[str, Any] | None = None,
+        **bindings: Any,
+    ) -> AsyncSubscription:
+        """Follow views, with `async for`."""
+        options = {"only": only, "every": every, "precision": precision}
+        return AsyncSubscription(self, Wish.of(views, options, {**(where or {}), **bindings}), since, rows)
+
+    async def ask(self, call: Call) -> Any:
+        """The JSON that a call gives."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                response = await self._http.request(call.method, call.path, **call.arguments())
+            except self._errors as error:
+                why = str(error) or type(error).__name__
+            else:
+                if not calls.is_later(response.status_code):
+                    return calls.answer(response)
+                why = str(calls.refusal(response).message)
+            await asyncio.sleep(patience.wait(why))
+
+    async def events(self, call: Call, patience: Patience) -> AsyncGenerator[Event, None]:
+        """The events of one connection, until it is lost."""
+        try:
+            async with self._http.stream(call.method, call.path, **call.arguments()) as response:
+                if response.status_code >= 400:
+                    await response.aread()
+                    raise calls.refusal(response)
+                parser = Parser()
+                async for piece in response.aiter_bytes():
+                    patience.answered()
+                    for event in parser.feed(piece):
+                        yield event
+        except self._errors as error:
+            raise Lost(str(error) or type(error).__name__) from error
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+class AsyncSubscription(Following):
+    """An asynchronous iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
+
+    def __init__(
+        self, connection: AsyncConnection, wish: Wish, since: int | None, rows: Mapping[str, Iterable[Row]] | None = None
+    ) -> None:
+        super().__init__(wish, since, rows)
+        self._connection = connection
+        self._changes = self._followed()
+
+    def __aiter__(self) -> AsyncIterator[Change]:
+        return self
+
+    async def __anext__(self) -> Change:
+        return await anext(self._changes)
+
+    async def _followed(self) -> AsyncGenerator[Change, None]:
+        patience = Patience(self._connection.patience)
+        while True:
+            self.copy.begin()
+            why = "the stream ended"
+            try:
+                async with aclosing(self._connection.events(self.wish.call(self.version), patience)) as events:
+                    async for event in events:
+                        if (change := self._heard(event)) is not None:
+                            yield change
+            except (Lost, ServiceEnds) as error:
+                why = str(error) or why
+            except Refused as error:
+                if not calls.is_later(error.status):
+                    raise
+                why = error.message
+            await asyncio.sleep(patience.wait(why))
+
+    async def close(self) -> None:
+        await self._changes.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()

@@ -1,0 +1,195 @@
+"""The blocking client: `rederive.connect`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self
+
+from rederive.client import calls
+from rederive.client.calls import Answer, Call, Committed, Patience, Rows
+from rederive.client.copy import Change, Row
+from rederive.client.follow import Following, ServiceEnds, Wish
+from rederive.client.wire import Event, Parser
+from rederive.errors import Refused
+
+
+class Connection:
+    """A service, as a database to ask, to change and to follow.
+
+    Whatever is asked is asked again, until there is an answer or `patience` seconds have gone by without one; a transaction under
+    the same idempotency key, so that it is applied once.
+    """
+
+    def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
+        with calls.needed():
+            import httpx
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        limits = httpx.Limits(max_connections=None)
+        self.url = calls.checked_url(url)
+        self.patience = patience
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._errors = (httpx.TransportError,)
+
+    def apply(
+        self, insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None, *, key: str | None = None
+    ) -> Committed:
+        """Commit one transaction: rows by base relation. It is on the service's disk when this returns."""
+        return calls.committed(self.ask(calls.commit(calls.transaction(insert, delete, upsert), key)))
+
+    def apply_lines(self, lines: Sequence[str], key: str) -> list[Committed]:
+        """Commit transactions in the contract's format, a version each."""
+        found = self.ask(calls.commit_lines(lines, key))
+        return [calls.committed(one) for one in found["transactions"]]
+
+    def transaction(self, key: str | None = None) -> Transaction:
+        """Gather changes, and commit them together at the end of a `with` block that ends well."""
+        return Transaction(self, key)
+
+    def rows(self, relation: str, /, **bindings: Any) -> list[Row]:
+        """The rows of a base relation or view now, with these values."""
+        return self.answer(relation, **bindings).rows
+
+    def answer(self, relation: str, /, **bindings: Any) -> Answer:
+        """The same with the version that it is of, and the names of the columns."""
+        return calls.rows_of(self.ask(calls.read_rows(relation, bindings)))
+
+    def subscribe(
+        self,
+        *views: str,
+        only: str | None = None,
+        every: str | None = None,
+        precision: str | None = None,
+        since: int | None = None,
+        rows: Mapping[str, Iterable[Row]] | None = None,
+        where: Mapping[str, Any] | None = None,
+        **bindings: Any,
+    ) -> Subscription:
+        """Follow views: the first change is all their rows, and then come exactly the rows that enter and leave.
+
+        A lost connection is made again, and nothing is missed or told twice. `since`, with the `rows` at that version where they
+        are there, goes on where an earlier subscription was. `only`, `every`, `precision` and bindings are as in docs/service.md;
+        `where` is for columns that Python cannot name here: `where={"low.item": "bolt"}`.
+        """
+        options = {"only": only, "every": every, "precision": precision}
+        return Subscription(self, Wish.of(views, options, {**(where or {}), **bindings}), since, rows)
+
+    # The wire
+
+    def ask(self, call: Call) -> Any:
+        """The JSON that a call gives."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                response = self._http.request(call.method, call.path, **call.arguments())
+            except self._errors as error:
+                why = str(error) or type(error).__name__
+            else:
+                if not calls.is_later(response.status_code):
+                    return calls.answer(response)
+                why = str(calls.refusal(response).message)
+            time.sleep(patience.wait(why))
+
+    def events(self, call: Call, patience: Patience) -> Generator[Event, None, None]:
+        """The events of one connection, until it is lost."""
+        try:
+            with self._http.stream(call.method, call.path, **call.arguments()) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise calls.refusal(response)
+                parser = Parser()
+                for piece in response.iter_bytes():
+                    patience.answered()
+                    yield from parser.feed(piece)
+        except self._errors as error:
+            raise Lost(str(error) or type(error).__name__) from error
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Lost(Exception):
+    """A connection that broke."""
+
+
+class Subscription(Following):
+    """An iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
+
+    def __init__(
+        self, connection: Connection, wish: Wish, since: int | None, rows: Mapping[str, Iterable[Row]] | None = None
+    ) -> None:
+        super().__init__(wish, since, rows)
+        self._connection = connection
+        self._changes = self._followed()
+
+    def __iter__(self) -> Iterator[Change]:
+        return self
+
+    def __next__(self) -> Change:
+        return next(self._changes)
+
+    def _followed(self) -> Generator[Change, None, None]:
+        patience = Patience(self._connection.patience)
+        while True:
+            self.copy.begin()
+            why = "the stream ended"
+            try:
+                with closing(self._connection.events(self.wish.call(self.version), patience)) as events:
+                    for event in events:
+                        if (change := self._heard(event)) is not None:
+                            yield change
+            except (Lost, ServiceEnds) as error:
+                why = str(error) or why
+            except Refused as error:
+                if not calls.is_later(error.status):
+                    raise
+                why = error.message
+            time.sleep(patience.wait(why))
+
+    def close(self) -> None:
+        self._changes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Transaction:
+    """Changes that are gathered here and committed together. `committed` is there afterwards."""
+
+    committed: Committed
+
+    def __init__(self, connection: Connection, key: str | None) -> None:
+        self._connection = connection
+        self._key = key
+        self._sides: dict[str, dict[str, list[Any]]] = {}
+
+    def insert(self, relation: str, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+        self._add("insert", relation, rows)
+
+    def delete(self, relation: str, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+        """Deletes are applied before inserts, and upserts last, whatever the order here."""
+        self._add("delete", relation, rows)
+
+    def upsert(self, relation: str, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+        self._add("upsert", relation, rows)
+
+    def _add(self, side: str, relation: str, rows: Iterable[Any]) -> None:
+        self._sides.setdefault(side, {}).setdefault(relation, []).extend(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.committed = self._connection.apply(**self._sides, key=self._key)

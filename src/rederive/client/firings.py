@@ -1,0 +1,56 @@
+"""What active rules did, as it happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote
+
+from rederive.client import calls
+from rederive.client.calls import Call, Patience
+from rederive.client.connection import Connection, Lost
+from rederive.client.follow import ENDS, EVENTS
+from rederive.errors import Refused
+
+
+def path(rule: str | None) -> str:
+    """
+    >>> path("low stock"), path(None)
+    ('/v1/rules/low%20stock/firings', '/v1/firings')
+    """
+    return f"/v1/rules/{quote(rule, safe='')}/firings" if rule is not None else "/v1/firings"
+
+
+def listed(connection: Connection, rule: str | None = None, since: int = 0) -> Generator[dict[str, Any], None, None]:
+    """The firings that are kept, after the one with a number; page by page."""
+    more = True
+    while more:
+        found = connection.ask(Call("GET", path(rule), [("since", str(since))], {"Accept": calls.JSON}))
+        yield from found["firings"]
+        more = found["more"]
+        since = found["firings"][-1]["number"] if found["firings"] else since
+
+
+def followed(connection: Connection, rule: str | None = None, since: int | None = None) -> Generator[dict[str, Any], None, None]:
+    """Each firing once, through lost connections: after the one with a number, or from now on."""
+    patience = Patience(connection.patience)
+    while True:
+        why = "the stream ended"
+        last = {"Last-Event-ID": str(since)} if since is not None else {}
+        try:
+            with closing(connection.events(Call("GET", path(rule), (), {"Accept": EVENTS, **last}), patience)) as events:
+                for event in events:
+                    if event.name == "problem" and event.data["code"] != ENDS:
+                        raise Refused(event.data["code"], event.data["detail"])
+                    since = event.id if event.id is not None else since
+                    if event.name == "firing":
+                        yield event.data
+        except Lost as error:
+            why = str(error)
+        except Refused as error:
+            if not calls.is_later(error.status):
+                raise
+            why = error.message
+        time.sleep(patience.wait(why))

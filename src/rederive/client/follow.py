@@ -1,0 +1,88 @@
+"""A subscription without its connection: what to ask for, what an event means, and when to ask again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from rederive.client.calls import Call, parameters
+from rederive.client.copy import Change, Copy, Row
+from rederive.client.wire import Event
+from rederive.errors import MalformedInput, Refused
+
+EVENTS: Final = "text/event-stream"
+ENDS: Final = "closed"  # the service says that it ends; it may be back
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to follow, and how."""
+
+    views: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    kept: bool
+
+    @classmethod
+    def of(cls, views: Sequence[str], options: Mapping[str, str | None], bindings: Mapping[str, Any]) -> Wish:
+        if not views:
+            raise MalformedInput("no view is named", hint='subscribe("closure")')
+        said = [(name, value) for name, value in options.items() if value is not None]
+        kept = options.get("only") is None and options.get("precision") in (None, "exact")
+        return cls(tuple(dict.fromkeys(views)), (*said, *parameters(bindings)), kept)
+
+    @property
+    def path(self) -> str:
+        return "/v1/changes" if len(self.views) > 1 else f"/v1/views/{quote(self.views[0], safe='')}/changes"
+
+    def call(self, version: int | None) -> Call:
+        """The request that begins, or that goes on after a version.
+
+        >>> Wish.of(["closure"], {"only": "plus"}, {"x": "a"}).call(7)  # doctest: +NORMALIZE_WHITESPACE
+        Call(method='GET', path='/v1/views/closure/changes', params=[('only', 'plus'), ('x', 'a')],
+             headers={'Accept': 'text/event-stream', 'Last-Event-ID': '7'}, content=None)
+        """
+        views = [("view", view) for view in self.views] if len(self.views) > 1 else []
+        last = {"Last-Event-ID": str(version)} if version is not None else {}
+        return Call("GET", self.path, [*views, *self.options], {"Accept": EVENTS, **last})
+
+
+class Following:
+    """A copy of views, and what has been heard of them. The base of subscriptions that have a connection."""
+
+    def __init__(self, wish: Wish, since: int | None = None, rows: Mapping[str, Iterable[Row]] | None = None) -> None:
+        self.wish = wish
+        self.copy = Copy(wish.views, wish.kept, since, {view: Counter(map(tuple, held)) for view, held in (rows or {}).items()})
+
+    @property
+    def version(self) -> int | None:
+        """Everything up to this version has been told; a later process may go on after it."""
+        return self.copy.version
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of the view now, as the changes so far leave it; of several views, `rows_of` tells."""
+        (view,) = self.wish.views
+        return self.rows_of(view)
+
+    def rows_of(self, view: str) -> list[Row]:
+        return list(self.copy.rows.get(view, Counter()).elements())
+
+    def columns_of(self, view: str) -> tuple[str, ...]:
+        """The names of its columns, once a snapshot told them."""
+        return self.copy.columns.get(view, ())
+
+    def _heard(self, event: Event) -> Change | None:
+        """None where nothing changed; ServiceEnds where the stream is over and may be resumed."""
+        try:
+            return self.copy.hear(event)
+        except Refused as error:
+            if error.code == ENDS:
+                raise ServiceEnds from None
+            raise
+
+
+class ServiceEnds(Exception):
+    """The service said goodbye: the subscription resumes when it is back."""

@@ -1,0 +1,171 @@
+"""Active rules: which stand, what fired, and what became of it; as lists, and as events while they fire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rederive.errors import Closed, NotFound, nearest
+from rederive.ir.terms import Row
+from rederive.lang.active import Call, Webhook
+from rederive.lang.values import to_json
+from rederive.monitor.database import Database
+from rederive.monitor.entries import Firing
+from rederive.monitor.rules.base import Standing
+from rederive.service.access import check_admin
+from rederive.service.asking import cursor
+from rederive.service.events import Event, progress, told
+from rederive.service.http.bodies import JSON
+from rederive.service.http.formats import chosen
+from rederive.service.http.service import Service
+from rederive.service.http.streams import EVENTS, EventStream
+from rederive.service.http.views import answered
+from rederive.service.settings import Token
+
+PAGE: Final = 1000  # firings in one answer
+
+
+async def rules(service: Service, token: Token, request: Request) -> Response:
+    """The rules that stand, in the order in which they fire."""
+    check_admin(token)
+    version, standing = await service.writer.ask(lambda db, _: (db.version, db.rules))
+    return answered({"version": version, "rules": [_described(one) for one in standing]})
+
+
+def _described(one: Standing) -> dict[str, Any]:
+    rule, activity = one.rule, one.activity
+    return {
+        "name": rule.name,
+        "columns": [column.name for column in one.condition.columns],
+        "action": _action(one),
+        "precision": "strict" if rule.strict else "nervous",
+        "mode": "immediate" if rule.immediate else "deferred",
+        "on": sorted(sign.value for sign in rule.signs),
+        "priority": rule.priority,
+        "event": f"{rule.event.kind.value} of {rule.event.relation}" if rule.event is not None else None,
+        "active": activity.everywhere,
+        "exceptions": [{"values": _plain(values), "active": active} for values, active in activity.apart.items()],
+    }
+
+
+def _action(one: Standing) -> str:
+    match one.rule.action:
+        case Call(function):
+            return f"call {function}"
+        case Webhook(url):
+            return f"webhook {url}"
+        case write:
+            return write.span.whole
+
+
+def _plain(row: Row) -> list[Any]:
+    return [to_json(value) for value in row]
+
+
+def described(firing: Firing) -> dict[str, Any]:
+    """A firing as clients see it."""
+    return {
+        "number": firing.number,
+        "version": firing.version,
+        "rule": firing.rule,
+        "action": firing.action,
+        "columns": [column.name for column in firing.relation.columns],
+        "plus": [_plain(row) for row in firing.plus],
+        "minus": [_plain(row) for row in firing.minus],
+        "outcome": firing.outcome,
+        "detail": firing.detail,
+    }
+
+
+async def firings(service: Service, token: Token, request: Request) -> Response:
+    """What fired after the firing with some number: a page of it, or everything as it happens."""
+    check_admin(token)
+    rule, last = request.path_params.get("name"), request.headers.get("last-event-id")
+    after = cursor(last, request.query_params.get("since"))
+    media = chosen(request.headers.get("accept"), (JSON, EVENTS))
+    if media == EVENTS and request.method == "HEAD":
+        return Response(media_type=EVENTS)
+    if media == EVENTS:
+        return await _stream(service, rule, after)
+    version, found = await service.writer.ask(lambda db, _: (db.version, _next(db, rule, after or 0)))
+    return answered({"version": version, "firings": [described(firing) for firing in found[:PAGE]], "more": len(found) > PAGE})
+
+
+async def _stream(service: Service, rule: str | None, after: int | None) -> Response:
+    begins = await service.writer.ask(lambda db, _: _begins(db, rule, after))
+    follower = FiringFollower(service, rule, begins)
+    service.firings.listen(follower.wake)
+    return EventStream(follower)
+
+
+def _begins(db: Database, rule: str | None, after: int | None) -> int:
+    """Where a stream begins: after the number that it was given, or now."""
+    _check_rule(db, rule)
+    return after if after is not None else db.last_firing
+
+
+def _next(db: Database, rule: str | None, after: int) -> Sequence[Firing]:
+    _check_rule(db, rule)
+    return db.firings_after(after, rule, PAGE + 1)
+
+
+def _check_rule(db: Database, rule: str | None) -> None:
+    """A rule that was dropped still has the firings that are kept."""
+    known = [one.name for one in db.rules]
+    if rule is not None and rule not in known and not db.firings_after(0, rule, 1):
+        raise NotFound(f"there is no rule '{rule}'", hint=nearest(rule, known))
+
+
+class FiringFollower:
+    """A stream of firings: read from the journal when there are new ones, so that nothing waits in memory for a slow client."""
+
+    def __init__(self, service: Service, rule: str | None, after: int) -> None:
+        self._service = service
+        self._rule = rule
+        self._after = after
+        self._awake = asyncio.Event()
+        self._gone = False
+        self.wake = self._awake.set
+
+    async def follow(self, send: Callable[[list[Event]], Awaitable[None]]) -> None:
+        await send([self._progress()])
+        while not self._gone:
+            self._awake.clear()
+            if found := await self._read():
+                await send(found)
+            elif self._service.firings.closed:
+                return await send([told("problem", self._service.hub.version, Closed())])
+            elif not await self._woken():
+                await send([self._progress()])
+        return None
+
+    async def _read(self) -> list[Event]:
+        if self._service.firings.closed:
+            return []
+        after, rule = self._after, self._rule
+        found = await self._service.writer.ask(lambda db, _: db.firings_after(after, rule, PAGE))
+        self._after = found[-1].number if found else after
+        return [Event("firing", json.dumps(described(firing), ensure_ascii=False), firing.number) for firing in found]
+
+    async def _woken(self) -> bool:
+        try:
+            await asyncio.wait_for(self._awake.wait(), self._service.project.bounds.heartbeat)
+        except TimeoutError:
+            return False
+        return True
+
+    def _progress(self) -> Event:
+        """A sign of life, and a point to resume from: the last firing that was told, or that was there before."""
+        return Event("progress", progress(self._service.hub.version).data, self._after)
+
+    def leave(self) -> None:
+        self._gone = True
+        self._awake.set()
+
+    def end(self) -> None:
+        self._service.firings.leave(self.wake)
