@@ -8,8 +8,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rederive.errors import RederiveError
 from rederive.service.http.problems import status_of
+from rederive.service.http.schemas import SCHEMAS
 from rederive.service.project_file import Table, project_from
 from rederive.service.settings import Bounds
 from tests.service.conftest import CLIENT, Served
@@ -61,9 +64,18 @@ def without(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_transaction_and_the_problem(graph: Served) -> None:
-    transaction, problem = (json.loads(text) for kind, text in BLOCKS if kind == "json")
+    transaction, firing, problem = (json.loads(text) for kind, text in BLOCKS if kind == "json")
+    assert list(firing) == SCHEMAS["Firing"]["required"]
     assert graph.commit(transaction).status_code == 200
     assert graph.get("/v1/views/closures/rows").json() == problem
+
+
+def test_the_client_in_python(graph: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = (text for kind, text in BLOCKS if kind == "python")
+    told = "print(change.version, change.plus, change.minus)"
+    assert told in text
+    exec(text.replace("http://127.0.0.1:8420", graph.url).replace(told, f"{told}; break"), {})
+    assert capsys.readouterr().out == "2 (('b', 'c'),) ()\n"
 
 
 def test_the_token_is_one(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class ResidentEngine:
 
     def estimates(self) -> dict[tuple[str, ...], Estimate]:
         sections = self.installed.sections
-        return {s.section.component.relations: s.estimate for s in sections if s.estimate is not None}
+        return {s.section.component.relations: s.estimate.present() for s in sections if s.estimate is not None}
 
     @property
     def touched(self) -> int:

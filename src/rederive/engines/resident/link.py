@@ -40,6 +40,31 @@ from rederive.maintain.recompute import anew, evaluation
 Flow = Callable[[Key], list[Key]]
 
 
+class Estimating:
+    """What a component's maintenance costs, by sizes as they are: views that were defined over empty relations do not stay small.
+
+    The estimate is made anew when as many rows have changed as there were then, so that its cost is spread over them.
+    """
+
+    def __init__(self, component: Component, influents: Collection[str], tables: Tables) -> None:
+        self._component = component
+        self._names = tuple({*component.relations, *influents})
+        self._tables = tables
+        self._make()
+
+    def present(self, changed: int = 0) -> Estimate:
+        """The estimate for a transaction that changes so many rows."""
+        self._changed += changed
+        if self._changed > self._rows:
+            self._make()
+        return self._estimate
+
+    def _make(self) -> None:
+        self._estimate = estimate(self._component, self._tables)
+        self._rows = sum(map(self._tables.rows, self._names))
+        self._changed = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LinkedSection:
     """A section that runs. `influents`: it has nothing to do where none of them changed.
@@ -52,7 +77,7 @@ class LinkedSection:
     influents: Mapping[str, tuple[Table, Table]]
     phases: tuple[Runnable, ...]
     anew: tuple[Runnable, ...] = ()
-    estimate: Estimate | None = None
+    estimate: Estimating | None = None
 
     @property
     def always(self) -> bool:
@@ -67,8 +92,9 @@ class LinkedSection:
         if self.estimate is None:
             return self.phases, 0.0
         changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
-        incremental = self.estimate.incremental(changed)
-        return (self.phases, incremental) if incremental <= self.estimate.whole else (self.anew, self.estimate.whole)
+        present = self.estimate.present(sum(gone + came for gone, came in changed.values()))
+        incremental = present.incremental(changed)
+        return (self.phases, incremental) if incremental <= present.whole else (self.anew, present.whole)
 
 
 class Linker:
@@ -115,7 +141,7 @@ class Linker:
         if not section.adaptive:
             return LinkedSection(section, influents, phases)
         outside = {name: tables for name, tables in influents.items() if name not in component.relations}
-        return LinkedSection(section, outside, phases, self._anew(component), estimate(component, self.tables))
+        return LinkedSection(section, outside, phases, self._anew(component), Estimating(component, outside, self.tables))
 
     def _anew(self, component: Component) -> tuple[Runnable, ...]:
         t = self.tables.table
