@@ -86,6 +86,11 @@ def test_jars_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert jars.resolved(place=tmp_path / "new") is None
 
 
+def test_jars_of_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert jars.main(["postgres"]) == 2
+    assert "unknown jars 'postgres'; known: kafka, postgresql" in capsys.readouterr().err
+
+
 def test_jars_and_wheel_are_of_one_release() -> None:
     _, artifact, release = jars.PACKAGES[0].split(":")
     assert release.split(".")[:2] == version("delta-spark").split(".")[:2]

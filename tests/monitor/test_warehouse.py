@@ -102,6 +102,7 @@ def test_without_its_source_a_view_waits_and_the_others_go_on() -> None:
     report = warehouse.apply(insert={"r": [("a2", "b")]})
     assert report.waiting == ("v",)
     assert str(report.views["v"]).startswith("waiting: 't' cannot be read: no answer; 's' cannot be read")
+    assert report.avoided == 0, "what is waited for is not avoided"
     assert warehouse.rows("v") == [("a1", "b1", "c1")]
 
     report = warehouse.apply(delete={"t": [("c1",)]})

@@ -123,7 +123,10 @@ def _reason(log: str) -> str:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Fetch, and say where."""
-    for packages in [OPTIONAL[name] for name in arguments if name in OPTIONAL] or [PACKAGES]:
+    if unknown := [name for name in arguments if name not in OPTIONAL]:
+        print(f"unknown jars '{unknown[0]}'; known: {', '.join(OPTIONAL)}, and none of them for Delta Lake's", file=sys.stderr)
+        return 2
+    for packages in [OPTIONAL[name] for name in arguments] or [PACKAGES]:
         try:
             jars = resolve(packages=packages)
         except RederiveError as error:

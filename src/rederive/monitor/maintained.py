@@ -33,7 +33,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Report:
     """A version of the warehouse. `reads`: the remote relations that were read for it. `avoided`: how many of those under the
-    affected views were not."""
+    views that it brought up to date were not, and are not waited for either."""
 
     version: int
     views: Mapping[str, Outcome]

@@ -193,9 +193,14 @@ class Warehouse:
         oldest = min(self._at.values())
         self._updates = {number: update for number, update in self._updates.items() if number > oldest}
         reads = dict.fromkeys(name for outcome in found.values() for name in outcome.read)
-        affected = [view for view in self.views if view.name in found and found[view.name].status is not Status.UNAFFECTED]
-        under = {name for view in affected for name in view.sources if name in self.remote}
-        return Report(version, found, tuple(reads), len(under - set(reads)))
+        maintained = self._under(name for name, outcome in found.items() if outcome.status in (Status.STRICT, Status.READ))
+        wanted = self._under(name for name, outcome in found.items() if outcome.status is Status.WAITING)
+        return Report(version, found, tuple(reads), len(maintained - wanted - set(reads)))
+
+    def _under(self, views: Iterable[str]) -> set[str]:
+        """The remote relations that these views depend on."""
+        names = set(views)
+        return {name for view in self.views if view.name in names for name in view.sources if name in self.remote}
 
     # Decisions
 
