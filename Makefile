@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
 # Java and the jars of Delta Lake, for whatever uses Spark.
 SPARK := $(STAMP)-spark
+TESTS := $(STAMP)-tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java browser check format test test-all golden bench demo clean
+.PHONY: help setup java postgresql browser check format test test-all golden bench demo clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -26,13 +27,13 @@ format: $(STAMP) ## format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(SPARK) browser ## all tests but the slow ones
+test: $(TESTS) ## all tests but the slow ones
 	$(BIN)/python -m pytest -q -m "not slow"
 
-test-all: $(SPARK) browser ## all tests, with many more random examples
+test-all: $(TESTS) ## all tests, with many more random examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q
 
-golden: $(SPARK) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
+golden: $(TESTS) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden
 
 bench: $(SPARK) ## measure against a peer in the same run
@@ -66,6 +67,12 @@ $(SPARK): $(STAMP) src/rederive/lake/jars.py
 	@$(BIN)/python -m rederive.lake.jars
 	@touch $@
 
+# What only the tests need: a browser, and PostgreSQL with its driver.
+$(TESTS): $(SPARK)
+	@$(MAKE) --no-print-directory browser postgresql
+	@$(BIN)/python -m rederive.lake.jars postgresql
+	@touch $@
+
 browser: ## check for Chromium, in which the page of docs/service.md is tested; as root, install it
 	@if command -v chromium >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -81,4 +88,12 @@ java: ## check for Java 17 or newer, which the Spark engine needs; as root, inst
 	  echo "Installing openjdk-17-jre-headless"; apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
 	else \
 	  echo "Java 17 or newer is needed. Install it: sudo apt-get install openjdk-17-jre-headless" >&2; exit 1; \
+	fi
+
+postgresql: ## check for PostgreSQL's server, which one test reads from; as root, install it
+	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then echo "PostgreSQL is there."; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing postgresql"; apt-get update -qq && apt-get install -y -qq postgresql; \
+	else \
+	  echo "Without PostgreSQL its tests are skipped. To run them: sudo apt-get install postgresql"; \
 	fi

@@ -17,7 +17,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
 
-from benchmarks import closure, growth, memory, modules, on_demand, rules, selfmaint, service, tradeoff
+from benchmarks import closure, growth, memory, modules, on_demand, rules, selfmaint, service, spark, tradeoff
 from benchmarks.report import Machine, Section, data, markdown, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -29,6 +29,7 @@ class Options:
     growth_edges: int
     sizes: tuple[int, ...]
     stored: tuple[int, ...]
+    facts: tuple[int, ...]
     repeats: int
     changes: int
     seed: int
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
     "modules": lambda o: modules.run(o.changes, o.seed),
     "selfmaint": lambda o: selfmaint.run(o.stored, o.changes, o.repeats),
     "rules": lambda o: rules.run((1_000, 1_000_000), 100, o.changes, o.seed),
+    "spark": lambda o: spark.run(o.facts),
     "service": lambda o: service.run(100, 10.0, 5_000),
     "tradeoff": lambda o: tradeoff.run(o.changes // 2, o.seed, o.docs),
 }
@@ -73,6 +75,7 @@ def main(
     growth_edges: Annotated[int, typer.Option(min=2, help="Random edges of each growth graph to change.")] = 300,
     sizes: Annotated[str, typer.Option(help="Edges of the growth graphs.")] = "10000,100000,1000000",
     stored: Annotated[str, typer.Option(help="Rows of the stored view for selfmaint.")] = "1000,10000,100000,1000000",
+    facts: Annotated[str, typer.Option(help="Facts of the star join on Spark.")] = "1000000,10000000,30000000",
     repeats: Annotated[int, typer.Option(min=1, help="How often to evaluate from scratch.")] = 3,
     changes: Annotated[int, typer.Option(min=4, help="Random changes where no view is stored; half of them for tradeoff.")] = 200,
     seed: Annotated[int, typer.Option(help="What the random choices follow from.")] = 1,
@@ -86,6 +89,7 @@ def main(
         growth_edges,
         _sizes(sizes, growth_edges),
         _numbers("--stored", stored),
+        _numbers("--facts", facts),
         repeats,
         changes,
         seed,

@@ -18,6 +18,7 @@ from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
+from rederive.monitor.opening import ENGINES as ENGINES
 from rederive.monitor.opening import lakeside, make_engine
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sources import Reading
@@ -48,8 +49,6 @@ __all__ = [
     "open",
 ]
 __version__ = "0.1.0"
-
-ENGINES = ("auto", "resident", "spark")
 
 
 def open(
@@ -92,7 +91,7 @@ def open(
         if lake is not None:
             store.lake = lakeside(store, lake, spark)
         options = store.options
-        made = make_engine(engine, limits, spark)
+        made = make_engine(engine, limits, spark, lake)
         rest = (options.strategy, options.precision, options.only or None, store)
         return Database(made, *rest, strict=strict, webhooks=webhooks)
     except BaseException:

@@ -382,7 +382,7 @@ class Violated(RederiveError):
 
     code = "violated"
 
-    def __init__(self, view: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def __init__(self, view: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self.view = view
         self.rows = tuple(rows)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""

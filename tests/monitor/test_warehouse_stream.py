@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from rederive import Reading, Warehouse
+from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row
 from rederive.monitor.stored import evaluated
 
@@ -74,6 +75,6 @@ def test_stream(transactions: int, strict: int) -> None:
         needed["none" if not report.reads else "all" if len(report.reads) == len(shop.rows) else "some"] += 1
     assert not warehouse.waiting()
     for view in warehouse.views:
-        assert set(warehouse.rows(view.name)) == evaluated(warehouse.program, view.name, shop.rows), view.name
+        assert set(warehouse.rows(view.name)) == evaluated(warehouse.program, view.name, shop.rows, ResidentEngine()), view.name
     assert needed == {"none": strict, "some": transactions - strict}
     assert avoided > transactions

@@ -105,7 +105,7 @@ def follow(db: rederive.Database, scenario: Scenario, rules: list[Plan]) -> None
         assert {name: set(db.rows(name)) for name in program.bases} == {n: simulation.base[n] for n in program.bases}
 
 
-@examples(30)
+@examples(50)
 @given(scenario=scenarios(), data=st.data())
 def test_rules_fire_as_simulated(scenario: Scenario, data: st.DataObject) -> None:
     follow(rederive.open(), scenario, data.draw(rule_sets(scenario[0])))

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from rederive.engines.base import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.rules import Program
 from rederive.ir.sql_text import DUCKDB, identifier, sql_text
@@ -76,9 +77,9 @@ def by_oracle(test: Compiled, rows: Extents) -> tuple[bool, set[Any]]:
     return test.always or not found[names.of(test.view, names.DEPENDS)], found[names.of(test.view, names.NEXT)]
 
 
-def by_engine(test: Compiled, rows: Extents) -> tuple[bool, set[Any]]:
-    """The same on the resident engine, nothing of the rules kept."""
-    engine = ResidentEngine()
+def by_engine(test: Compiled, rows: Extents, engine: Engine | None = None) -> tuple[bool, set[Any]]:
+    """The same on an engine, the resident one unless another is given, nothing of the rules kept."""
+    engine = engine or ResidentEngine()
     bases = {name: rows.get(name, set()) for name in test.program.bases}
     engine.install(plan(test.program, (), "on_demand"), (), bases)
     maintainable = test.always or bool(engine.rows(names.of(test.view, names.MAINTAINABLE), {}))

@@ -227,7 +227,7 @@ def test_only_one_sign(graph: Served) -> None:
 
 
 def test_the_net_effect_of_each_interval(graph: Served) -> None:
-    with graph.events("/v1/views/closure/changes?every=300ms") as events:
+    with graph.events("/v1/views/closure/changes?every=1s") as events:
         next(events)
         for name in "bcd":
             graph.insert("edge", ["a", name])

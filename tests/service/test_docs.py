@@ -44,7 +44,7 @@ def test_a_coalesced_change_and_one_of_several_views(graph: Served) -> None:
         graph.insert("edge", ["a", name])
     for i in range(3):
         graph.insert("stock", [f"s{i}", 30])
-    with graph.events("/v1/views/closure/changes?every=1s&since=5") as events:
+    with graph.events("/v1/views/closure/changes?every=2s&since=5") as events:
         assert next(events)["event"] == "progress"
         for changes in (
             {"insert": {"edge": [["a", "e"]]}},

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from rederive import Limits
 from rederive.cli.service import serve_project, start_project
 from rederive.errors import RederiveError
 from rederive.faults import VARIABLE
+from rederive.service.project import read_project
+from rederive.service.settings import Bounds
 from tests.service.conftest import CLIENT
 
 COMMAND = [sys.executable, "-m", "rederive.cli.main"]
@@ -109,6 +112,15 @@ def test_projects_that_are_refused(project: Path, tmp_path: Path) -> None:
     (project / "views.dl").unlink()
     assert refused(lambda: serve_project(project, "127.0.0.1:0"))[0] == "missing_file"
     assert not (project / "store").exists()
+
+
+def test_what_the_first_project_shows_can_be_switched_on(project: Path) -> None:
+    file = project / "rederive.toml"
+    shown = re.sub(r"^# (?=\[|[a-z_]+ = )", "", file.read_text(), flags=re.MULTILINE)
+    file.write_text(shown)
+    read = read_project(project, {"DASHBOARD_TOKEN": "sixteen characters"})
+    assert (read.bounds, read.budgets, read.tokens[0].read) == (Bounds(), Limits(), frozenset({"closure"}))
+    assert (read.engine, read.strategy, read.lake) == ("resident", "auto", str(project / "lake"))
 
 
 def refused(call: Callable[[], None]) -> tuple[str, str]:

@@ -181,6 +181,25 @@ def test_bad_questions(quiet: Served, path: str, expected: tuple[int, str]) -> N
     assert code(quiet.get(path)) == expected
 
 
+def test_a_rejected_transaction_shows_the_rows_that_violate(serve: Serve) -> None:
+    program = """.decl account(who: symbol, n: number) key(who)
+    .decl overdrawn(who: symbol, n: number)
+    overdrawn(who, n) :- account(who, n), n < 0.
+    .constraint overdrawn(mode=reject)"""
+    tokens = """[[token]]\nname = "all"\nsecret = "ALL"\nread = ["*"]\nwrite = ["*"]
+    [[token]]\nname = "blind"\nsecret = "BLIND"\nwrite = ["*"]"""
+    secrets = {"ALL": "sixteen characters", "BLIND": "other characters"}
+    served = serve(program, tokens, **secrets)
+    bodies = {}
+    for name, secret in secrets.items():
+        response = served.commit({"insert": {"account": [["ann", 7], ["bob", -7]]}}, Authorization=f"Bearer {secret}")
+        assert code(response) == (409, "violated")
+        bodies[name] = response.json()
+    assert bodies["ALL"]["violations"] == {"view": "overdrawn", "rows": [["bob", -7]], "more": 0}
+    assert (bodies["BLIND"]["violations"]["rows"], "bob" in str(bodies["BLIND"])) == ([], False)
+    assert served.get("/v1/health").json()["version"] == 0
+
+
 def test_a_wrong_method(quiet: Served) -> None:
     response = quiet.request("PATCH", "/v1/views")
     assert code(response) == (405, "wrong_method")
@@ -293,3 +312,20 @@ def test_waiting_transactions_share_a_sync(graph: Served) -> None:
     metrics = dict(line.rsplit(" ", 1) for line in graph.get("/v1/metrics").text.splitlines() if line[0] != "#")
     assert float(metrics["rederive_commits_total"]) == 80
     assert float(metrics["rederive_commit_groups_total"]) < 80
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_that_fails_leaves_nobody_waiting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug between the sync and the subscribers: the service says so and serves no more; the next start has the version."""
+    served = serve()
+    service = served.server._app.state.service
+
+    def fail(result: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(service.writer._follower, "version", fail)
+    assert served.commit({"insert": {"edge": [["a", "b"]]}}, Connection="close").json()["code"] == "internal"
+    assert code(served.commit({"insert": {"edge": [["b", "c"]]}})) == (503, "closed")
+    assert code(served.get("/v1/health")) == (503, "closed")
+    served.end()
+    assert serve().rows("closure") == [["a", "b"]]

@@ -119,7 +119,7 @@ def test_failures_are_told(serve: Serve) -> None:
 def test_a_violation_is_answered_with_its_rows(stock: Served) -> None:
     answer = stock.commit({"insert": {"stock": [["bolt", 3], ["gap", -1], ["hole", -7]]}})
     problem = answer.json()
-    assert (answer.status_code, problem["code"]) == (422, "violated")
+    assert (answer.status_code, problem["code"]) == (409, "violated")
     assert problem["violations"] == {"view": "lost", "rows": [["gap"], ["hole"]], "more": 0}
     assert (stock.get("/v1/health").json()["version"], fired(stock)) == (0, [])
 

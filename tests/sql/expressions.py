@@ -78,7 +78,7 @@ isnull(i) | isnotnull(d) | nvl(i, 0) | ifnull(s, '?')
 """
 TEXTS = """
 length(s) | upper(s) | lower(s) | s || '!' | concat(s, i) | concat(s, NULL) | concat('a', 'b') | concat_ws('-', s, NULL, 'x')
-concat_ws(NULL, s, 'x') | reverse(s) | repeat(s, 2) | repeat(s, h - 5)
+concat_ws(NULL, s, 'x') | reverse(s) | repeat(s, 2) | repeat(s, k - 3)
 substring(s, 2) | substring(s, 2, 3) | substring(s, 0, 2) | substring(s, -3) | substring(s, -3, 2) | substring(s, -20, 18)
 substring(s, 3, -1) | substring(s, i) | substr(s, -2, 5) | left(s, 2) | right(s, 3)
 left(s, -1) | right(s, 0) | left(s, i) | trim(s) | ltrim(s) | rtrim(s) | trim('\\t x ') | lpad(s, 5, '*') | rpad(s, 5, 'ab')

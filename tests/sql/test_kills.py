@@ -87,8 +87,9 @@ def test_killed_at_every_step_of_a_commit(tmp_path: Path, point: str) -> None:
     assert run(tmp_path / "store", done + 1, done + 3, 2) == done + 3
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     chance, done = random.Random(5), 0
-    for _ in range(3):
+    for _ in range(10):
         done = run(tmp_path / "store", done + 1, 100_000, 5, kill_after=chance.random() * 0.2)
     assert run(tmp_path / "store", done + 1, done + 2, 5) == done + 2

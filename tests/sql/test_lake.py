@@ -52,6 +52,20 @@ def check(db: rederive.Database, lake: Path) -> None:
         assert not -bag
 
 
+def test_a_table_without_a_key_holds_each_row_as_often_as_it_occurs(spark: SparkSession, tmp_path: Path) -> None:
+    with rederive.open(lake=tmp_path, engine="resident", spark=spark) as db:
+        db.sql(SOLD)
+        db.sql(STEPS[1])
+        db.settle()
+        assert table(tmp_path, "base/sold") == Counter([BOLT, BOLT, NUT])
+        with db.transaction() as tx:
+            tx.delete("sold", [BOLT])
+            tx.insert("sold", [NUT])
+    with rederive.open(lake=tmp_path, engine="resident", spark=spark) as db:  # settled on opening
+        assert table(tmp_path, "base/sold") == Counter([BOLT, NUT, NUT]) == Counter(db.rows("sold"))
+
+
+@pytest.mark.slow
 def test_tables_views_and_changes_are_there_for_any_reader(spark: SparkSession, tmp_path: Path) -> None:
     with rederive.open(lake=tmp_path, engine="resident", spark=spark) as db:
         db.sql(f"{SOLD} CREATE VIEW prices AS SELECT item, price FROM sold")

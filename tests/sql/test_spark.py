@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.errors import EvaluationError
-from rederive.ir.terms import Row
+from rederive.ir.terms import Kind, Row
+from rederive.lang.values import sort_key
+from rederive.monitor.transaction import typed_rows
 from tests.sql.grammar import RECURSIONS, TABLES, transaction, view
 from tests.sql.test_differential import CHOSEN, Transactions
+from tests.sql.tpch import QUERIES, Generator
+from tests.sql.tpch import TABLES as TPCH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SPARK = {Kind.NUMBER: "INT", Kind.SYMBOL: "STRING", Kind.DECIMAL: "DECIMAL(15,2)", Kind.DATE: "DATE"}
 STEPS: Transactions = [
     [("insert", "t", (i, i % 3, "ab"[i % 2])) for i in range(4)] + [("insert", "t", (5, None, None))],
     [("insert", "u", (i % 3, i % 2, "ab"[i % 2])) for i in range(5)] + [("insert", "u", (None, 1, "a"))] * 2,
@@ -101,7 +106,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize(
-    "name", ["priced", "best", *(pytest.param(name, marks=pytest.mark.slow) for name in ("kinds", "ranked"))]
+    "name", ["priced", *(pytest.param(name, marks=pytest.mark.slow) for name in ("best", "kinds", "ranked"))]
 )
 def test_nulls_bags_decimals_functions_aggregates_and_windows(spark: SparkSession, name: str) -> None:
     both = Both(spark)
@@ -163,3 +168,25 @@ def test_random_views(spark: SparkSession, data: st.DataObject) -> None:
         data.draw(st.lists(transaction(), min_size=1, max_size=3)),
         data.draw(st.sampled_from(["auto", "on_demand"])),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 3, 4, 13, 16, 22])
+def test_tpch(spark: SparkSession, number: int) -> None:
+    """After a refresh, the view on the Spark engine is what Spark answers to the query over the same rows."""
+    db, generator = rederive.open(engine="spark", spark=spark), Generator(2, 40)
+    db.sql(TPCH)
+    rows = generator.base()
+    db.load_typed({table: typed_rows(db.program.relations[table], members) for table, members in rows.items()})
+    db.sql(f"CREATE VIEW q AS {QUERIES[number]}")
+    new, old = [generator.order(1000 + i) for i in range(6)], rows["orders"][:8]
+    with db.transaction() as tx:
+        tx.insert("orders", [order for order, _ in new])
+        tx.insert("lineitem", [item for _, items in new for item in items])
+        tx.delete("orders", old)
+        tx.delete("lineitem", [item for item in rows["lineitem"] if item[0] in {order[0] for order in old}])
+    session = spark.newSession()
+    for table in rows:
+        columns = ", ".join(f"{c.name} {SPARK[c.type.kind]}" for c in db.program.relations[table].columns)
+        session.createDataFrame(db.rows(table), columns).createOrReplaceTempView(table)
+    assert db.rows("q") == sorted((tuple(row) for row in session.sql(QUERIES[number]).collect()), key=sort_key)

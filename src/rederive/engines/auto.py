@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
 from rederive.analysis.cost import Estimate
 from rederive.engines.base import Confirm, Delta, Engine, Operation, Propagation, Question, Trace
@@ -83,6 +83,9 @@ class AutoEngine:
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         return self._current.rows(relation, bindings)
+
+    def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        return self._current.answers(relations)
 
     def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         return self._current.beginning(relation, prefixes)

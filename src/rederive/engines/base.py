@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -162,6 +162,9 @@ class Engine(Protocol):
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         """The rows of a base relation or view whose columns have the bound values, in no order."""
+
+    def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        """All rows of several relations, one after the other; what is derived for one may serve the next. To be closed."""
 
     def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         """The rows of a base relation that begin with one of these, in no order."""

@@ -117,16 +117,22 @@ def _digits(found: spark_types.DataType) -> tuple[int, int]:
 
 
 def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn, shown: SparkColumn) -> Converted:
-    refused = unreadable | F.coalesce(~_in_range(value, column.type), F.lit(False))
+    refused = unreadable | F.coalesce(~_in_range(value, column), F.lit(False))
     reason = F.concat(
-        F.lit(f"column '{column.name}': '"), F.substring(shown.cast("string"), 1, 60), F.lit(f"' is not a {column.type}")
+        F.lit(f"column '{column.name}': '"), F.substring(shown.cast("string"), 1, 60), F.lit(f"' is not a {_shown(column)}")
     )
     return Converted(value, F.when(refused, reason))
 
 
-def _in_range(value: SparkColumn, type: Type) -> SparkColumn:
-    """Whether a value of Spark's type is one of ours: Spark's floats, dates and decimals reach further."""
-    match type.kind:
+def _shown(column: Column) -> str:
+    return f"{column.type} of {column.bits} bits" if column.bits < 64 else str(column.type)
+
+
+def _in_range(value: SparkColumn, column: Column) -> SparkColumn:
+    """Whether a value of Spark's type is one of the column's: Spark's floats, dates and decimals reach further."""
+    match column.type.kind:
+        case Kind.NUMBER if column.bits < 64:
+            return value.between(F.lit(-(2 ** (column.bits - 1))), F.lit(2 ** (column.bits - 1) - 1))
         case Kind.UNSIGNED:
             return value.between(F.lit(0), F.lit(str(2**64 - 1)).cast("decimal(20,0)"))
         case Kind.FLOAT:

@@ -1,4 +1,4 @@
-"""The Java libraries that Delta tables need, fetched once: `python -m rederive.lake.jars`; and Kafka's: `... kafka`.
+"""The Java libraries that Delta tables need, fetched once: `python -m rederive.lake.jars`; and those of `... kafka postgresql`.
 
 Spark's own resolver does it, the one behind `spark.jars.packages`, so a mirror that is set up for Spark is used here too. What it
 finds is kept in this Python environment (or in `$REDERIVE_JARS`), and every later session starts from there, without a network.
@@ -23,6 +23,11 @@ PACKAGES: Final = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 KAFKA: Final = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
 """For streams of Kafka's topics alone, so they are fetched apart, and used where they are there."""
 
+POSTGRESQL: Final = ("org.postgresql:postgresql:42.7.4",)
+"""The JDBC driver, for remote relations that live in PostgreSQL; fetched apart too."""
+
+OPTIONAL: Final = {"kafka": KAFKA, "postgresql": POSTGRESQL}
+
 # Spark brings its own release of these; a second one on the class path would only be in its way.
 _WITH_SPARK: Final = (
     "com.fasterxml.jackson.core:*",
@@ -36,6 +41,7 @@ _WITH_SPARK: Final = (
     "org.apache.hadoop:*",
     "org.apache.logging.log4j:*",
     "org.apache.parquet:*",
+    "org.checkerframework:*",
     "org.locationtech.jts:*",
     "org.roaringbitmap:*",
     "org.slf4j:*",
@@ -54,7 +60,8 @@ def folder(packages: Sequence[str] = PACKAGES) -> Path:
     """Where the jars are kept."""
     chosen = os.environ.get("REDERIVE_JARS")
     place = Path(chosen) if chosen else Path(sys.prefix) / "share" / "rederive" / "jars"
-    return place / "kafka" if packages == KAFKA else place
+    apart = [name for name, found in OPTIONAL.items() if found == packages]
+    return place.joinpath(*apart)
 
 
 def resolved(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...] | None:
@@ -116,13 +123,13 @@ def _reason(log: str) -> str:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Fetch, and say where."""
-    packages = KAFKA if "kafka" in arguments else PACKAGES
-    try:
-        jars = resolve(packages=packages)
-    except RederiveError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"The jars of {', '.join(packages)} are there: {len(jars)} in {folder(packages)}")
+    for packages in [OPTIONAL[name] for name in arguments if name in OPTIONAL] or [PACKAGES]:
+        try:
+            jars = resolve(packages=packages)
+        except RederiveError as error:
+            print(error, file=sys.stderr)
+            return 2
+        print(f"The jars of {', '.join(packages)} are there: {len(jars)} in {folder(packages)}")
     return 0
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RAW: Final = "value"
-_FAILURES: Final = (PySparkException, Py4JJavaError)
+FAILURES: Final = (PySparkException, Py4JJavaError)
 _CSV: Final = {"header": "true", "mode": "FAILFAST", "enforceSchema": "false", "columnPruning": "false", "escape": '"'}
 
 
@@ -72,21 +72,21 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
         _check_key(rows, relation)
     except RederiveError as error:
         raise error if error.place else error.at(source.location) from None
-    except _FAILURES as error:
-        raise MalformedInput(f"cannot be read as {source.format.value}: {_first_line(error)}").at(source.location) from None
+    except FAILURES as error:
+        raise MalformedInput(f"cannot be read as {source.format.value}: {first_line(error)}").at(source.location) from None
     return rows
 
 
 def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
     """The rows of a data frame, as a set, its columns taken by name and checked."""
-    converted = _typed(frame, relation)
+    converted = typed(frame, relation)
     _check_values(converted, relation)
     rows = _values(converted, relation)
     _check_nulls(rows, relation, nulls=False)
     return DataRows(rows, relation.types)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     return text.strip().splitlines()[0]
 
@@ -97,23 +97,23 @@ def _first_line(error: Exception) -> str:
 def _delta(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
     if snapshot(spark, source.location) is None:
         raise NotATable("no Delta table", hint="give the folder that holds _delta_log")
-    return _typed(spark.read.format("delta").options(**source.options).load(source.location), relation)
+    return typed(spark.read.format("delta").options(**source.options).load(source.location), relation)
 
 
 def _parquet(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
     _require(spark, source)
     if snapshot(spark, source.location) is not None:
         raise NotATable("a Delta table, not plain Parquet: its folder holds deleted rows too", hint="register it as delta")
-    return _typed(spark.read.options(**source.options).parquet(source.location), relation)
+    return typed(spark.read.options(**source.options).parquet(source.location), relation)
 
 
 def _jdbc(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
     reader = spark.read.format("jdbc").options(**source.options).option("url", source.location)
     try:
-        return _typed(reader.load(), relation)
-    except _FAILURES as error:
+        return typed(reader.load(), relation)
+    except FAILURES as error:
         raise NotATable(
-            f"the table cannot be opened: {_first_line(error)}",
+            f"the table cannot be opened: {first_line(error)}",
             hint="check url, dbtable, user, and the driver's jar in spark.jars",
         ) from None
 
@@ -165,11 +165,12 @@ def _require(spark: SparkSession, source: Source) -> None:
         raise MissingFile("no such path")
 
 
-def _typed(frame: DataFrame, relation: Relation) -> DataFrame:
-    _check_names(frame.columns, relation)
+def typed(frame: DataFrame, relation: Relation, beside: Sequence[str] = ()) -> DataFrame:
+    """`v0, v1, ...`, the frame's columns as the relation's, then `problem`, why a row is none; then the columns `beside` them."""
+    _check_names([name for name in frame.columns if name not in beside], relation)
     found = {f.name: f.dataType for f in frame.schema.fields}
-    names = _sources(frame, relation)
-    return _pairs(frame, [from_typed(F.col(_quoted(n)), found[n], c) for n, c in zip(names, relation.columns, strict=True)])
+    pairs = zip(_sources(frame, relation), relation.columns, strict=True)
+    return _pairs(frame, [from_typed(F.col(_quoted(n)), found[n], c) for n, c in pairs], beside=beside)
 
 
 def _sources(frame: DataFrame, relation: Relation) -> list[str]:
@@ -190,11 +191,11 @@ def _check_names(names: Sequence[str], relation: Relation) -> None:
         )
 
 
-def _pairs(frame: DataFrame, converted: Sequence[Converted], ahead: int = 0) -> DataFrame:
+def _pairs(frame: DataFrame, converted: Sequence[Converted], ahead: int = 0, beside: Sequence[str] = ()) -> DataFrame:
     """`v0, v1, ...` and the first problem. The `ahead` first pairs are no columns."""
     values = [value.alias(f"v{i}") for i, (value, _) in enumerate(converted[ahead:])]
     problems = [problem for _, problem in converted] or [F.lit(None)]
-    return frame.select(*values, F.coalesce(*problems, F.lit(None).cast("string")).alias("problem"))
+    return frame.select(*values, F.coalesce(*problems, F.lit(None).cast("string")).alias("problem"), *beside)
 
 
 # Checking
@@ -216,7 +217,7 @@ def _values(converted: DataFrame, relation: Relation) -> DataFrame:
 
 
 def _check_nulls(rows: DataFrame, relation: Relation, nulls: bool) -> None:
-    needed = relation.key if nulls else range(relation.arity)
+    needed = relation.key if nulls else [i for i, column in enumerate(relation.columns) if not column.nullable]
     for i in needed:
         name, stored = relation.columns[i].name, column_names(relation)[i]
         if not rows.where(F.col(_quoted(stored)).isNull()).isEmpty():

@@ -86,7 +86,7 @@ def _jars() -> tuple[Path, ...]:
         raise MissingDependency("the jars of Delta Lake are missing", hint=f"fetch them once: {jars.COMMAND}").at(
             str(jars.folder())
         )
-    return found + (jars.resolved(packages=jars.KAFKA) or ())
+    return found + tuple(jar for packages in jars.OPTIONAL.values() for jar in jars.resolved(packages=packages) or ())
 
 
 def require_delta(spark: SparkSession) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Active rules as they are written: a condition, an action, and when one leads to the other."""
+"""Active rules as they are written: a condition, an action, and when one leads to the other. Knows nothing of the parser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from rederive.analysis.polarity import Sign
-from rederive.errors import Span
+from rederive.errors import Span, UnknownName
+from rederive.ir.rules import Program
 from rederive.lang.syntax import Name
 
 if TYPE_CHECKING:
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 PLUS = frozenset({Sign.PLUS})
 CONDITION = "condition"
-FIRING = "firing"  # the table of the rows that a rule fires for, which its change of data may read
+FIRING = "firing"  # the table of the rows that a rule fires for, in its change of data
 
 
 def condition_name(rule: str) -> str:
-    """The view that is the condition of a rule.
+    """The view that is a rule's condition.
 
     >>> condition_name("monitor_items")
     'monitor_items.condition'
@@ -40,6 +41,15 @@ class Event:
     kind: EventKind
     relation: str
     span: Span = field(compare=False, repr=False)
+
+
+def event_table(event: Event, program: Program) -> str:
+    """The base relation whose changes are the event."""
+    known = program.tables
+    found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
+    if not found:
+        raise UnknownName("table", event.relation, known, event.span)
+    return program.copies_of(found[0]) or found[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.errors import Span, SyntaxProblem, UnknownName
 from rederive.ir.rules import Mode
-from rederive.lang.active import Action, ActiveRule, Event, Whole
+from rederive.lang.active import Action, ActiveRule, Event, EventKind, Whole
 from rederive.lang.syntax import ConstraintDirective, Option, RuleDirective
 
 _Reader = Callable[[Option], dict[str, Any]]
@@ -55,9 +55,12 @@ def _action(option: Option) -> Action:
 
 
 def _event(option: Option) -> Event:
-    from rederive.lang.sql.active import event_of
-
-    return event_of(option.value, option.span)
+    """`INSERT OF quantity`."""
+    kind, of, relation, *more = [*option.value.split(), "", "", ""]
+    if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
+        hint = "write INSERT OF, DELETE OF or UPDATE OF a relation"
+        raise SyntaxProblem(f"'{option.value}' is no event", option.span, hint=hint)
+    return Event(EventKind(kind.lower()), relation, option.span)
 
 
 def _content(span: Span) -> int:

@@ -50,7 +50,7 @@ FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
 # What `.remote` says of each kind of source: the options that it needs, then those that it may have.
 SOURCES: Final = {
     "none": (frozenset[str](), frozenset[str]()),
-    "jdbc": (frozenset({"url", "table"}), frozenset({"driver"})),
+    "jdbc": (frozenset({"url", "table"}), frozenset({"driver", "version"})),
     "parquet": (frozenset({"path"}), frozenset[str]()),
     "python": (frozenset({"function"}), frozenset[str]()),
 }
@@ -223,6 +223,8 @@ class _Lowering:
 
     def rule(self, directive: RuleDirective) -> None:
         """Only read here: what its action does is checked where functions and addresses are known."""
+        from rederive.lang.sql.condition import with_condition
+
         rule = active_rule(directive)
         if isinstance(rule.condition, Whole) and not self._hopeless([rule.condition.relation]):
             from rederive.lang.sql.condition import with_condition

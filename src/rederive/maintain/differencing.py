@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rederive.analysis.derivations import shows_derivation
 from rederive.analysis.graph import Component
 from rederive.errors import StrategyError
 from rederive.ir.rules import Negation, Program, Rule, Variant
@@ -51,11 +52,10 @@ def differencing_once(component: Component, program: Program) -> Section:
     """The differentials of a view whose rows have one derivation each, and their net effect. Nothing is kept or asked for."""
     (rule,) = component.definitions
     assert isinstance(rule, Rule)
-    phases = (
-        Phase("deletions", Semantics.SET, tuple(deletion_rules(rule))),
-        Phase("insertions", Semantics.SET, tuple(insertion_rules(rule))),
-        Phase("net effect", Semantics.NET, net_rules(program, rule.head.relation)),
-    )
+    deletions = Phase("deletions", Semantics.SET, tuple(deletion_rules(rule)))
+    insertions = Phase("insertions", Semantics.SET, tuple(insertion_rules(rule)))
+    net = Phase("net effect", Semantics.NET, net_rules(program, rule.head.relation))
+    phases = (deletions, insertions) if shows_derivation(rule) else (deletions, insertions, net)
     reason = "read by sums and counts alone, and each row has one derivation: partial differentials are exact"
     return Section(component, Strategy.DIFFERENCING, reason, phases, (), once=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rederive.engines.base import Engine
 from rederive.errors import SourceUnavailable
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
@@ -55,9 +56,12 @@ class Situation:
 class Attempt:
     """One try to bring the views of a situation up to date. It changes no view: all are decided on before any is changed."""
 
-    def __init__(self, program: Program, stored: Stored, images: Images, situation: Situation, steps: int) -> None:
+    def __init__(
+        self, program: Program, stored: Stored, engine: Callable[[], Engine], images: Images, situation: Situation, steps: int
+    ) -> None:
         self._program = program
         self._stored = stored
+        self._engine = engine
         self._images = images
         self._now = situation
         self._steps = steps
@@ -148,7 +152,7 @@ class Attempt:
         """The new rows where all base relations are known, or where the search is certain of them."""
         if determined(self._now.group, self._given()).issuperset(view.sources):
             images = self._whole()
-            return evaluated(self._program, view.name, {name: images[name] for name in view.sources})
+            return evaluated(self._program, view.name, {name: images[name] for name in view.sources}, self._engine())
         if all(other.kind in (Class.PLAIN, Class.OTHER) for other in self._now.group):
             return None  # the compiled test is exact
         if sum(self._stored.size(other.name) for other in self._now.group) > self._steps:

@@ -40,6 +40,7 @@ from rederive.monitor.transaction import Given, Transaction, base_relation, type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from rederive.monitor.house import House
     from rederive.pipeline.ingest import Ingestion
     from rederive.pipeline.streams import Source
 
@@ -89,6 +90,7 @@ class Database(ActiveDatabase):
         self.program = Program({}, ())
         self.version = 0
         self.unsettled: Exception | None = None
+        self.house: House | None = None
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rederive.engines.base import Delta, Operation
@@ -66,6 +66,11 @@ class Group:
         started = time.perf_counter()
         self._apply()
         db, version = self._db, self._db.version
+        given: Sequence[Operation] | None = None
+        if db.house is not None:
+            if write.key is not None and (known := self._store.repeated(write.key, write.operations)) is not None:
+                return known
+            write, given = replace(write, operations=db.house.translated(write)), write.operations
         course = write.course or db.begin(write.key)
         if write.operations:
             course.statement(write.operations)
@@ -75,7 +80,7 @@ class Group:
         try:
             passing("commit:propagated")
             result = db._version(propagation, started, course.firings)
-            used_for = digest(course.given) if write.key is not None else None
+            used_for = digest(course.given if given is None else given) if write.key is not None else None
             self._entries.append(self._entry(net, result, write.key, used_for))
         except (Exception, StandsAlone):
             db.version = version

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rederive.engines.auto import AutoEngine
 from rederive.engines.base import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
+from rederive.errors import UnknownOption
 from rederive.monitor.store import Store
 
 if TYPE_CHECKING:
@@ -16,23 +17,28 @@ if TYPE_CHECKING:
 
     from rederive.monitor.lakeside import Lakeside
 
+ENGINES: Final = ("auto", "resident", "spark")
 
-def make_engine(name: str, limits: Limits | None, spark: SparkSession | None) -> Engine:
-    """The engine of that name; `auto` starts Spark when it moves there."""
+
+def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: str | Path | None = None) -> Engine:
+    """The engine of that name; `auto` starts Spark when it moves there. On a cluster, rows on their way are kept in the lake."""
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
         from rederive.lake.session import spark_session
 
-        return SparkEngine(spark or spark_session(), limits)
+        scratch = f"{_absolute(str(lake))}/_scratch" if lake is not None else None
+        return SparkEngine(spark or spark_session(), limits, scratch=scratch)
 
     match name:
         case "resident":
             return ResidentEngine(limits)
         case "spark":
             return on_spark()
-        case _:
+        case "auto":
             return AutoEngine(limits or Limits(), on_spark)
+        case _:
+            raise UnknownOption("engine", name, ENGINES)
 
 
 def lakeside(store: Store, root: str | Path, spark: SparkSession | None) -> Lakeside:

@@ -41,6 +41,15 @@ class Sources:
         declared = self._rows.get(relation)
         return float(declared) if declared is not None else inf
 
+    def version(self, relations: Iterable[str]) -> int:
+        """How many transactions all of them reflect now; 0 where none of them says."""
+        readings = {relation: self._reading(relation).version for relation in relations}
+        versions = {relation: version for relation, version in readings.items() if version is not None}
+        if len(set(versions.values())) > 1:
+            told = ", ".join(f"'{relation}' reflects {version}" for relation, version in versions.items())
+            raise SourceUnavailable(f"the sources moved on while they were read: {told}", hint="try again")
+        return max(versions.values(), default=0)
+
     def read(self, relation: str, version: int, updates: Mapping[int, Update]) -> frozenset[Row]:
         """The relation after that transaction. A reading that is ahead is taken back by the transactions received since."""
         latest = max(updates, default=version)
@@ -77,14 +86,30 @@ def _taken_back(relation: str, rows: frozenset[Row], update: Update) -> frozense
 
 
 def _declared(remote: Remote, program: Program) -> Reader | None:
-    """The reader that a declaration gives by itself: a Parquet file, read in lock step."""
-    options = dict(remote.options)
-    return _file(Path(options["path"]), program.relations[remote.relation]) if remote.source == "parquet" else None
+    """The reader that a declaration gives by itself: a Parquet file, read in lock step, or a table of a database."""
+    options, relation = dict(remote.options), program.relations[remote.relation]
+    match remote.source:
+        case "parquet":
+            return _file(Path(options["path"]), relation)
+        case "jdbc":
+            return _table(options, relation)
+        case _:
+            return None
 
 
 def _file(path: Path, relation: Relation) -> Reader:
     def read() -> Iterable[Row]:
         path.stat()  # a file that is not there is a source that is not available
         return read_rows(path, relation)
+
+    return read
+
+
+def _table(options: Mapping[str, str], relation: Relation) -> Reader:
+    def read() -> Reading:
+        from rederive.lake.remote import Table  # Spark starts when a table is read, and not before
+
+        given = (options.get(name) for name in ("driver", "version"))
+        return Reading(*Table(options["url"], options["table"], *given).read(relation))
 
     return read

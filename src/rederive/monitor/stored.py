@@ -1,11 +1,11 @@
-"""The stored views of a warehouse on the resident engine, and the compiled rules that run over them."""
+"""The stored views of a warehouse on one of the engines, and the compiled rules that run over them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 
-from rederive.engines.base import Action, Operation
-from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.base import Action, Engine, Operation
 from rederive.ir.rules import Definition, Program, Relation
 from rederive.ir.terms import Row
 from rederive.maintain.choose import plan
@@ -25,12 +25,12 @@ class Stored:
     Rules run on demand: nothing of them is kept, and what an update does not touch is not looked at.
     """
 
-    def __init__(self, program: Program, views: Sequence[View]) -> None:
+    def __init__(self, program: Program, views: Sequence[View], engine: Engine) -> None:
         self._views = views
         self._relations = program.relations
         self._kind = Kind(*[frozenset(name for view in views for name in view.sources)] * 2)
         self._compiled: dict[tuple[str, tuple[str, ...], Given], Compiled | None] = {}
-        self._engine = ResidentEngine()
+        self._engine = engine
         self._installed: Program | None = None
         self._install(())
 
@@ -81,9 +81,13 @@ class Stored:
         if rules is None:
             return None
         self._install([c for other in group if (c := self.compiled(other, group, given)) is not None])
-        if not rules.always and not self._engine.rows(names.of(view.name, names.MAINTAINABLE), {}):
-            return None
-        return self.rows(names.of(view.name, names.PLUS)), self.rows(names.of(view.name, names.MINUS))
+        test = () if rules.always else (names.MAINTAINABLE,)
+        parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
+        with closing(self._engine.answers(parts)) as answers:  # the test has derived most of what the change needs
+            if not rules.always and not next(answers):
+                return None
+            plus, minus = (frozenset(rows) for rows in answers)
+            return plus, minus
 
     def _install(self, rules: Sequence[Compiled]) -> None:
         """Switch to these rules; tables keep their rows."""
@@ -111,9 +115,8 @@ def _operation(action: Action, name: str, rows: Iterable[Row]) -> Operation:
     return Operation(action, name, tuple(rows))
 
 
-def evaluated(program: Program, view: str, bases: Mapping[str, Iterable[Row]]) -> frozenset[Row]:
-    """A view from the rows of its base relations, whatever its rules are."""
-    engine = ResidentEngine()
+def evaluated(program: Program, view: str, bases: Mapping[str, Iterable[Row]], engine: Engine) -> frozenset[Row]:
+    """A view from the rows of its base relations, whatever its rules are, on an engine that holds nothing yet."""
     engine.install(plan(program, (), Strategy.ON_DEMAND.value), (), bases)
     return frozenset(engine.rows(view, {}))
 

@@ -53,9 +53,10 @@ class JournalRecord:
             if entry.staged is not None:
                 raise self._elsewhere(entry.number)
             for changed in entry.views:
-                for sign, rows in ((PLUS, changed.plus), (MINUS, changed.minus)):
+                plus, minus = changed.counts or (None, None)
+                for sign, rows, counts in ((PLUS, changed.plus, plus), (MINUS, changed.minus, minus)):
                     if rows:
-                        yield Signed(entry.number, changed.relation, sign, rows)
+                        yield Signed(entry.number, changed.relation, sign, rows, counts)
 
     def _elsewhere(self, version: int) -> StoreError:
         """Whoever plans a scan for Spark has no Spark of its own to read the lake with."""

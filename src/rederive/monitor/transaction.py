@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from rederive.engines.base import Action, Bulk, Operation
-from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation, Unsupported
+from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Value
 from rederive.lang.values import column_value, from_python
@@ -83,20 +83,10 @@ def base_relation(program: Program, name: str) -> Relation:
 def typed_rows(relation: Relation, rows: Given) -> tuple[Row, ...] | Bulk:
     """Rows checked against the columns of their relation; those of a data frame stay where they are."""
     if hasattr(rows, "sparkSession"):
-        _check_framed(relation)
         from rederive.lake.register import given_rows
 
         return given_rows(cast("DataFrame", rows), relation)
     return tuple(typed_row(relation, row) for row in rows)
-
-
-def _check_framed(relation: Relation) -> None:
-    """Data frames are checked by type alone: not for NULLs that may be there, nor for integers narrower than 64 bits."""
-    for column in relation.columns:
-        if column.nullable or column.bits < 64:
-            what = "may hold NULL" if column.nullable else f"holds integers of {column.bits} bits"
-            message = f"data frames are not taken for '{relation.name}' yet: its column '{column.name}' {what}"
-            raise Unsupported(message, hint="insert rows instead, or declare the column NOT NULL and integers BIGINT")
 
 
 def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rederive.errors import StrategyError, UnknownRelation
 from rederive.ir.terms import Row, Value
@@ -11,6 +14,7 @@ from rederive.lang import compile_program
 from rederive.lang.values import sort_key
 from rederive.monitor.attempt import Attempt, Images, Situation
 from rederive.monitor.maintained import Outcome, Report, Status
+from rederive.monitor.opening import make_engine
 from rederive.monitor.sources import Reader, Sources
 from rederive.monitor.stored import Stored, evaluated
 from rederive.monitor.transaction import base_relation, typed_row
@@ -18,7 +22,19 @@ from rederive.selfmaint.conjunctive import View, stored_views
 from rederive.selfmaint.search import STEPS
 from rederive.selfmaint.update import PartialCopy, Update
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a warehouse is: the transactions processed, the version of each view, and the transactions that some view lacks."""
+
+    version: int
+    views: Mapping[str, int]
+    pending: Mapping[int, Update]
 
 
 class Warehouse:
@@ -30,6 +46,7 @@ class Warehouse:
 
     `readers`: a function for each remote relation that can be read. `net`: the sources report net changes only. `log`: how many
     of the last transactions are remembered as partial copies. `steps`: how long a search may be where there is no compiled test.
+    `engine`: where views are stored, and tests and maintenance queries run: resident, spark or auto.
 
     >>> warehouse = Warehouse('''
     ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
@@ -55,6 +72,8 @@ class Warehouse:
         log: int = 0,
         steps: int = STEPS,
         name: str = "<text>",
+        engine: str = "resident",
+        spark: SparkSession | None = None,
     ) -> None:
         self.program = compile_program(text, name)
         self.views = stored_views(self.program)
@@ -66,7 +85,8 @@ class Warehouse:
         self._net = net
         self._steps = steps
         self._sources = Sources(self.program, readers or {})
-        self._stored = Stored(self.program, self.views)
+        self._engine = partial(make_engine, engine, None, spark)
+        self._stored = Stored(self.program, self.views, self._engine())
         self._updates: dict[int, Update] = {}
         self._at = dict.fromkeys((view.name for view in self.views), 0)
         self._why: dict[str, str] = {}
@@ -86,10 +106,15 @@ class Warehouse:
         self._stored.load(contents)
 
     def refresh(self) -> None:
-        """Read every remote relation under the views, and evaluate all views anew."""
+        """Read every remote relation under the views, and evaluate all views anew.
+
+        Before the first transaction, the warehouse begins with the version that the sources are at.
+        """
         names = dict.fromkeys(name for view in self.views for name in view.sources)
+        if not self._updates:
+            self.version = max(self.version, self._sources.version(name for name in names if name in self.remote))
         images = {name: self._image(name, self.version) for name in names}
-        self._stored.load({view.name: evaluated(self.program, view.name, images) for view in self.views})
+        self._stored.load({view.name: evaluated(self.program, view.name, images, self._engine()) for view in self.views})
         self._at = dict.fromkeys(self._at, self.version)
         self._why.clear()
 
@@ -98,6 +123,17 @@ class Warehouse:
         if view not in self._at:
             raise UnknownRelation(view, self._at)
         return sorted(self._stored.rows(view), key=sort_key)
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.version, dict(self._at), dict(self._updates))
+
+    def restore(self, progress: Progress, contents: Mapping[str, Iterable[Row]]) -> None:
+        """Go on from where a warehouse of the same views was, with the rows that it had."""
+        self.load_typed(contents)
+        self.version, self._at, self._updates = progress.version, dict(progress.views), dict(progress.pending)
+        self._why.clear()
+        self._log.clear()
 
     def waiting(self) -> dict[str, str]:
         """The views that are behind, each with what it waits for."""
@@ -170,7 +206,7 @@ class Warehouse:
         for start in sorted({at for at in self._at.values() if at < version}, reverse=True):
             group = [view for view in self.views if self._at[view.name] == start]
             situation = self._situation(group, start, version)
-            found |= Attempt(self.program, self._stored, images, situation, self._steps).outcomes()
+            found |= Attempt(self.program, self._stored, self._engine, images, situation, self._steps).outcomes()
         return {view.name: found[view.name] for view in self.views if view.name in found}
 
     def _situation(self, group: Sequence[View], start: int, version: int) -> Situation:

@@ -37,12 +37,16 @@ Session: TypeAlias = SparkSession
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """Rows that entered a view, or left it, at a version, and the columns that it had then."""
+    """Rows that entered a view, or left it, at a version, and the columns that it had then.
+
+    `counts`: of a bag, how many copies of each; None where each is one.
+    """
 
     version: int
     relation: Relation
     sign: str
     rows: Sequence[Row]
+    counts: Sequence[int] | None = None
 
 
 class Record(Protocol):
@@ -177,12 +181,13 @@ def _parts(signed: Signed, relation: Relation) -> Iterator[pyarrow.Table]:
             f"view '{relation.name}' had other columns at version {signed.version} than it has now",
             hint=f"read the later versions: since={signed.version}",
         )
+    counts = signed.counts if signed.counts is not None else [1] * len(signed.rows)
     for start in range(0, len(signed.rows), _ROWS):
         rows = signed.rows[start : start + _ROWS]
         own: dict[str, pyarrow.Array[Any]] = {
             VERSION: pyarrow.array([signed.version] * len(rows), pyarrow.int64()),
             CHANGE: pyarrow.array([signed.sign] * len(rows), pyarrow.string()),
-            COUNT: pyarrow.array([1] * len(rows), pyarrow.int64()),
+            COUNT: pyarrow.array(counts[start : start + _ROWS], pyarrow.int64()),
         }
         table = arrow_table(relation, rows)
         yield pyarrow.table({**own, **dict(zip(table.column_names, table.columns, strict=True))})

@@ -58,7 +58,7 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
     v1.plus(x, y, z) :- r.inserted(x, y), s.known(y, z), t.known(z), !v1(x, y, z).
     v1.next(x, y, z) :- v1(x, y, z).
     v1.next(x, y, z) :- v1.plus(x, y, z).
-    v1.candidate1(z) :- r.inserted(x, y), s.known(y, z), !v1.next(x, y, z).
+    v1.candidate1(z) :- r.inserted(x, y), s.known(y, z), !t.known(z).
     v1.refuted1(z) :- v1.candidate1(z), r.known(x_, y_), s.known(y_, z).
     v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
     v1.maintainable() :- !v1.depends().
@@ -90,7 +90,7 @@ def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, 
     positive = (names.at(case.inserted, names.INSERTED), *(after_update(atom, kind) for atom in case.after))
     if any(constraint.mandatory for constraint in applying):
         return []
-    absent = (*_absences(case, kind, given), names.at(case.head, names.NEXT))
+    absent = (*_absences(case, kind, given), _undecided(case, kind))
     body: tuple[Literal, ...] = (*positive, *(Negation(atom) for atom in absent if not fresh.intersection(atom.terms)))
     depends = Atom(names.of(view, names.DEPENDS), ())
     if not applying:
@@ -100,6 +100,15 @@ def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, 
     candidate, refuted = (Atom(f"{view}.{part}{number}", columns) for part in ("candidate", "refuted"))
     refutations = (Rule(refuted, (candidate, *constraint.premise())) for constraint in applying)
     return [Rule(candidate, body), *refutations, Rule(depends, (candidate, Negation(refuted)))]
+
+
+def _undecided(case: Case, kind: Kind) -> Atom:
+    """What must not be known, or the row is in the new view anyway: the row itself.
+
+    All facts of the case but the unknown ones hold after the update, one of them is inserted, and a row without projection is
+    there where all of its facts are. So where one fact alone is unknown, the row is there where that fact is.
+    """
+    return after_update(case.unknown[0], kind) if len(case.unknown) == 1 else names.at(case.head, names.NEXT)
 
 
 def _applying(case: Case, found: Sequence[Constraint]) -> list[Constraint]:

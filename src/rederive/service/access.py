@@ -137,9 +137,13 @@ def _own(token: Token, relation: Relation) -> dict[int, Value]:
 
 
 def discreet(token: Token, error: Exception) -> Exception:
-    """What a token may know of an error: not the row of somebody else that has the same key, nor a row that it cannot read."""
-    if isinstance(error, Violated) and (not can_read(token, error.view) or error.view in token.rows):
-        return Violated(error.view, ())
-    if isinstance(error, DuplicateKey) and error.relation in token.rows:
-        return Forbidden(f"a row with this key is in '{error.relation}' already")
-    return error
+    """What a token may know of an error: not the row of somebody else that has the same key, nor rows that it does not read."""
+    match error:
+        case DuplicateKey() if error.relation in token.rows:
+            return Forbidden(f"a row with this key is in '{error.relation}' already")
+        case Violated() if error.view in token.rows or not can_read(token, error.view):
+            hidden = Violated(error.view, ())
+            hidden.message = f"the transaction violates '{error.view}'"
+            return hidden
+        case _:
+            return error

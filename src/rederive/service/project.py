@@ -13,7 +13,9 @@ from typing import Final
 
 import rederive
 from rederive.errors import DataError, MalformedInput, MissingFile, ProjectError
+from rederive.lang import compile_program
 from rederive.monitor.database import Database
+from rederive.monitor.house import House, housed_text
 from rederive.monitor.questions import positions
 from rederive.service.asking import declared
 from rederive.service.project_file import Table, project_from
@@ -75,7 +77,9 @@ def open_project(project: Project) -> Database:
     They are applied when the store is new, and again when their texts have changed; in between, the definitions that the store
     has are those that stand, with whatever was defined, replaced or dropped since.
     """
-    texts = [(program, _text(program)) for program in project.programs]
+    texts = written = [(program, _text(program)) for program in project.programs]
+    if project.warehouse is not None:
+        texts = [_housed(written)]
     db = rederive.open(
         project.store,
         strategy=project.strategy,
@@ -88,6 +92,9 @@ def open_project(project: Project) -> Database:
     )
     try:
         _apply(db, texts, project.store / APPLIED)
+        if project.warehouse is not None:
+            whole, place = _joined(written)
+            db.house = House(db, whole, place, net=project.warehouse.net)
         _check_tokens(project, db)
     except BaseException:
         db.close()
@@ -95,17 +102,37 @@ def open_project(project: Project) -> Database:
     return db
 
 
+def _housed(texts: list[tuple[Path, str]]) -> tuple[Path, str]:
+    """The program that keeps the views of a warehouse, in place of the one that is written."""
+    if sql := [program for program, _ in texts if program.suffix == ".sql"]:
+        raise ProjectError("a warehouse's relations are declared in Datalog, with .remote", hint="see docs/selfmaint.md").at(
+            str(sql[0])
+        )
+    return texts[0][0], housed_text(compile_program(*_joined(texts)))
+
+
+def _joined(texts: list[tuple[Path, str]]) -> tuple[str, str]:
+    """Several files as one text, and what to call it."""
+    return "\n".join(text for _, text in texts), ", ".join(str(program) for program, _ in texts)
+
+
 def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
     wanted = sha256(repr([(program.name, text) for program, text in texts]).encode()).hexdigest()
     if db.program.relations and applied.is_file() and applied.read_text() == wanted:
         return
     if db.program.relations:
-        db.ensure("\n".join(text for _, text in texts), str(texts[0][0]) if len(texts) == 1 else "the programs together")
+        for suffix in dict.fromkeys(program.suffix for program, _ in texts):
+            _ensure(db, [(program, text) for program, text in texts if program.suffix == suffix])
     else:
         for program, text in texts:
             define = db.sql if program.suffix == ".sql" else db.define
             define(text, str(program))
     applied.write_text(wanted)
+
+
+def _ensure(db: Database, texts: list[tuple[Path, str]]) -> None:
+    """The files of one language together hold all that stands in it."""
+    db.ensure(*_joined(texts))
 
 
 def _check_tokens(project: Project, db: Database) -> None:
@@ -170,9 +197,9 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # origins = ["https://example.org"]   # pages of other hosts that may ask
 
 # [budgets]
-# memory = 1024                # MiB for views kept by strategy auto
+# memory = 8192                # MiB for views kept by strategy auto
 # rounds = 100000              # stops recursions that make new values
-# tuples = 100000000
+# tuples = 5000000
 
 # [bounds]
 # body = 8388608               # bytes of a request
@@ -180,6 +207,10 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # subscriptions = 10000
 # queue = 256                  # events that wait for a client before they are coalesced
 # heartbeat = 15               # seconds between progress marks
+
+# [warehouse]                  # .remote relations stay where they are; .stored views are kept here
+# net = false                  # true: the sources report net changes only
+# retry = 10                   # seconds between tries for views that wait for a source
 
 # [webhooks]
 # hosts = ["hooks.example.com"]   # where rules may post to

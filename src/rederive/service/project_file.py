@@ -11,7 +11,7 @@ from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.errors import ProjectError, nearest
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
 from rederive.monitor.rules.webhook import Webhooks
-from rederive.service.settings import Address, Bounds, Project, Token
+from rederive.service.settings import Address, Bounds, Project, Token, Warehouse
 
 _MEBIBYTE: Final = 2**20
 _SHORTEST: Final = 16
@@ -93,10 +93,23 @@ def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> 
         table.texts("origins"),
         _bounds(table.table("bounds")),
         _tokens(table, environment),
-        _webhooks(table.table("webhooks"), environment),
+        warehouse=_warehouse(table),
+        webhooks=_webhooks(table.table("webhooks"), environment),
     )
     table.done()
     return project
+
+
+def _warehouse(table: Table) -> Warehouse | None:
+    """Where the table is there, even empty, remote relations are left where they are."""
+    if table.take("warehouse", dict, "a table") is None:
+        return None
+    given, default = table.table("warehouse"), Warehouse()
+    found = Warehouse(
+        given.take("net", bool, "true or false", default.net), given.number("retry", default.retry, 0.05, (int, float))
+    )
+    given.done()
+    return found
 
 
 def _budgets(table: Table) -> Budgets:

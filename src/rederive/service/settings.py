@@ -55,6 +55,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Warehouse:
+    """`net`: the sources report net changes only. `retry`: seconds between tries to bring up to date the views that wait."""
+
+    net: bool = False
+    retry: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """A folder with a `rederive.toml`: its programs in order, where its data is, and how it is served."""
 
@@ -71,4 +79,5 @@ class Project:
     origins: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
     tokens: tuple[Token, ...] = ()
+    warehouse: Warehouse | None = None
     webhooks: Webhooks | None = None

@@ -7,7 +7,7 @@ version hears of every later one, and of none before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,10 +15,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final, TypeVar
 
-from rederive.errors import Busy, Closed, RederiveError, RuleError
+from rederive.engines.base import Question
+from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
 from rederive.monitor.changes import Result
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
+from rederive.monitor.house import House
 from rederive.service.follow import Follower
 from rederive.service.hub import Version
 
@@ -105,6 +107,11 @@ class Writer:
         return self._thread.is_alive() and not self._ended
 
     @property
+    def house(self) -> House | None:
+        """The warehouse, where the database keeps one's views."""
+        return self._db.house
+
+    @property
     def waiting(self) -> int:
         """How many jobs nobody has begun."""
         return self._queue.qsize()
@@ -187,8 +194,9 @@ class Writer:
         try:
             found = job.run(self._db, self._follower)
             if job.redefines:
-                done.versions = [self._follower.version(result) for result in found]
-                done.versions.append(Version(self._db.version, {}, self._follower.ended()))
+                ended = self._follower.ended()
+                done.versions = [_without(self._follower.version(result), ended) for result in found]
+                done.versions.append(Version(self._db.version, {}, ended))
             done.found.append((job, found, None))
         except BaseException as error:
             done.found.append((job, None, error))
@@ -221,3 +229,9 @@ class Writer:
         self.work.groups += bool(fresh)
         self.work.refused += sum(outcome.error is not None for outcome in outcomes)
         self.work.seconds += sum(result.seconds for result in fresh)
+
+
+def _without(version: Version, ended: Mapping[Question, RederiveError]) -> Version:
+    """A version without the changes of parts whose columns are others now: its rows are of both kinds."""
+    changes = {part: delta for part, delta in version.changes.items() if not isinstance(ended.get(part), Mismatch)}
+    return Version(version.number, changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
@@ -176,6 +176,20 @@ class ResidentEngine:
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         self.meter.touched = 0
+        try:
+            return self._rows(relation, bindings)
+        finally:
+            self.installed.queries.forget()
+
+    def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        self.meter.touched = 0
+        try:
+            for relation in relations:
+                yield self._rows(relation, {})
+        finally:
+            self.installed.queries.forget()
+
+    def _rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         declared = self.program.relations[relation]
         wanted = {}
         for column, value in sorted(bindings.items()):
@@ -183,11 +197,8 @@ class ResidentEngine:
             if code is None:
                 return []
             wanted[column] = code
-        try:
-            found = self._matching(self.installed.queries.source(relation, Variant.OLD), wanted)
-            return self.codes.decode_rows(declared.types, found if declared.columns else (() for _ in found))
-        finally:
-            self.installed.queries.forget()
+        found = self._matching(self.installed.queries.source(relation, Variant.OLD), wanted)
+        return self.codes.decode_rows(declared.types, found if declared.columns else (() for _ in found))
 
     @staticmethod
     def _matching(source: Readable, wanted: Mapping[int, Code]) -> Iterable[CodedRow]:

@@ -17,10 +17,11 @@ from rederive.ir.terms import Row
 class DataRows(Bulk):
     """The rows of a data frame, whose columns are in the relation's order."""
 
-    def __init__(self, data: DataFrame, types: Types, number: int | None = None) -> None:
+    def __init__(self, data: DataFrame, types: Types, number: int | None = None, settled_by: object = None) -> None:
         self.data = data.toDF(*columns(types)) if types else data.select(lit(True).alias("c0"))
         self.types = types
         self._number = number
+        self.settled_by = settled_by  # whoever ran the query: its rows are distinct, and stay as they are
 
     def __len__(self) -> int:
         if self._number is None:

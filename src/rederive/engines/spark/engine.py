@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -40,20 +40,23 @@ class FrameRows:
 
     def parts(self) -> list[Collection[Row]]:
         """The rows where they are."""
-        return [bulk(frame) for frame in self.frames]
+        return [bulk(frame, self.jobs) for frame in self.frames]
 
 
 class SparkEngine:
     """See `engines.base.Engine`. Runs in a session of its own on the context of the one given.
 
-    Without `decompose`, recursion is run in rounds also where it falls apart by a column.
+    Without `decompose`, recursion is run in rounds also where it falls apart by a column. `scratch`: a folder that all workers of
+    a cluster see, for rows on their way; without it, a transaction fails where a worker is lost.
     """
 
     name = "spark"
     why = "it was asked for"
 
-    def __init__(self, spark: SparkSession, limits: Limits | None = None, *, decompose: bool = True) -> None:
-        self.jobs = Jobs(spark, decompose=decompose)
+    def __init__(
+        self, spark: SparkSession, limits: Limits | None = None, *, decompose: bool = True, scratch: str | None = None
+    ) -> None:
+        self.jobs = Jobs(spark, decompose=decompose, scratch=scratch)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         nothing = MaintenanceProgram(Program({}, ()), (), ())
@@ -126,7 +129,10 @@ class SparkEngine:
         around = (self.program.relations, self.installed.kept, self.jobs)
         if not any(isinstance(operation.rows, Bulk) for operation in operations):
             return net_rows(operations, *around)
-        return {name: Delta(bulk(came), bulk(gone)) for name, (gone, came) in net_bulk(operations, *around).items()}
+        return {
+            name: Delta(bulk(came, self.jobs), bulk(gone, self.jobs))
+            for name, (gone, came) in net_bulk(operations, *around).items()
+        }
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         self.jobs.touched = 0
@@ -170,6 +176,10 @@ class SparkEngine:
         finally:
             self._end()
 
+    def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        for relation in relations:
+            yield self.rows(relation, {})
+
     def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         rows = frozenset(prefixes)
         types, width = self.program.relations[relation].types, len(next(iter(rows), ()))
@@ -177,7 +187,7 @@ class SparkEngine:
 
     def extent(self, relation: str) -> Collection[Row]:
         found = self.installed.extent(relation)
-        return bulk(self.jobs.frame_of(found)) if found is not None else ()
+        return bulk(self.jobs.frame_of(found), self.jobs) if found is not None else ()
 
     def size(self, relation: str) -> int:
         try:
@@ -194,9 +204,9 @@ class SparkEngine:
         return self.jobs.touched
 
 
-def bulk(frame: Frame) -> tuple[Row, ...] | Bulk:
+def bulk(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:
     """The rows of a frame as others take them: as such where they are in the driver."""
-    return tuple(frame.rows) if isinstance(frame, Local) else DataRows(frame.data, frame.types, frame.count)
+    return tuple(frame.rows) if isinstance(frame, Local) else DataRows(frame.data, frame.types, frame.count, settled_by=jobs)
 
 
 def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:

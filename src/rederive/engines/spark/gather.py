@@ -118,6 +118,13 @@ def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
     return jobs.materialise(jobs.without(f"(SELECT DISTINCT {chosen} FROM ({text}))", wanted.types, wanted.known), wanted.types)
 
 
+def viewed(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
+    """The distinct rows of derivations, where they need not be kept: a part of the query that reads them."""
+    if len(derivations) > 1 or any(one.fails or one.rows is not None for one in derivations):
+        return gather(derivations, types, jobs)
+    return jobs.viewed(derivations[0].text, types)
+
+
 def failed(message: str, rule: Rule) -> EvaluationError:
     """A functor's error in the words of the program: its rule and where that stands."""
     place = f"the rule {rule.span}: {rule.span.text}" if rule.span else show_rule(rule)

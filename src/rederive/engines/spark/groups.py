@@ -7,15 +7,19 @@ affected groups.
 
 from __future__ import annotations
 
+from rederive.analysis.derivations import derived_once
 from rederive.engines.resident.functors import RANGES
-from rederive.engines.spark.folds import SUM, check_sums, exactly_native, folded, value_type
+from rederive.engines.spark.folds import SUM, check_sums, exactly_native, folded, too_large, value_type
+from rederive.engines.spark.gather import viewed
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
 from rederive.engines.spark.relations import Relations
+from rederive.engines.spark.rules import derivation
 from rederive.engines.spark.sources import Frame, Local, Source, Types, listed
 from rederive.engines.spark.types import column, columns, sql_type
-from rederive.ir.rules import Aggregate, Function, Variant
-from rederive.ir.terms import NUMBER, Kind, Type
+from rederive.ir.rules import Aggregate, Function, Rule, Variant
+from rederive.ir.terms import NUMBER, Kind, Row, Type
+from rederive.maintain.program import in_state
 
 TOTAL = Type(Kind.DECIMAL, 38, 0)
 
@@ -27,7 +31,7 @@ def beside(name: str) -> str:
 
 def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> None:
     """The first evaluation."""
-    source = _source(aggregate, relations, Variant.OLD)
+    source = _source(aggregate, relations, Variant.OLD, jobs)
     types = relations.types(aggregate.relation)
     if source.empty:
         kept.write(aggregate.relation, Local(types, frozenset()))
@@ -75,13 +79,24 @@ def _replace(aggregate: Aggregate, relations: Relations, before: Frame, after: F
     relations.found(aggregate.relation, Variant.INS).put([jobs.minus(after, [before])])
 
 
-def _source(aggregate: Aggregate, relations: Relations, state: Variant) -> Source:
-    """The rows to fold; where they are not kept, all of them are derived."""
+def _source(aggregate: Aggregate, relations: Relations, state: Variant, jobs: Jobs) -> Source:
+    """The rows to fold. Where they are not kept, all of them are derived: by one query, if each has one derivation."""
     found = relations.state(aggregate.source, state)
     if isinstance(found, Source):
         return found
+    if derived_once(relations.component(aggregate.source), relations.program):
+        return _query(aggregate.source, relations, state, jobs)
     found.ask((), Local((), frozenset({()})))
     return found.source()
+
+
+def _query(name: str, relations: Relations, state: Variant, jobs: Jobs) -> Source:
+    (rule,) = relations.component(name).definitions
+    assert isinstance(rule, Rule)
+    there = Rule(rule.head, in_state(rule.body, state), rule.span)
+    one = derivation(there, None, None, relations.of, jobs, relations.program.relations)
+    types = relations.types(name)
+    return viewed([one], types, jobs) if one is not None else Local(types, frozenset())
 
 
 def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[str, int]]:
@@ -106,7 +121,7 @@ def _of_groups(source: Source, groups: Frame, positions: range | tuple[int, ...]
 
 def _again(aggregate: Aggregate, relations: Relations, touched: Frame, jobs: Jobs) -> Frame:
     """Fold the affected groups in the new state."""
-    source = _source(aggregate, relations, Variant.NEW)
+    source = _source(aggregate, relations, Variant.NEW, jobs)
     if source.empty:
         return Local(relations.types(aggregate.relation), frozenset())
     return folded(aggregate, relations.program, _of_groups(source, touched, aggregate.group), jobs)
@@ -157,8 +172,11 @@ def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) ->
     name, types = aggregate.relation, relations.types(aggregate.relation)
     all_types = _totals_types(types)
     moved = jobs.materialise(_totals(aggregate, _changes(aggregate, relations)), all_types)
+    known_totals = kept.source(beside(name))
+    if isinstance(moved, Local) and isinstance(known_totals, Local):
+        return _move_here(aggregate, relations, known_totals, moved)
     width = len(aggregate.group)
-    before = jobs.materialise(_of_groups(kept.source(beside(name)), moved, range(width)), all_types)
+    before = jobs.materialise(_of_groups(known_totals, moved, range(width)), all_types)
     groups = columns(types)[:-1]
     number, known, total = (column(width + i) for i in range(3))
     both = union_all(before, moved)
@@ -169,6 +187,40 @@ def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) ->
     rows = [_rows(aggregate, relations, totals, jobs) for totals in (before, after)]
     _replace(aggregate, relations, rows[0], rows[1], jobs)
     return {beside(name): (before, after)}
+
+
+def _move_here(aggregate: Aggregate, relations: Relations, totals: Local, moved: Local) -> dict[str, tuple[Source, Source]]:
+    """The same where all of it is in the driver."""
+    name, width = aggregate.relation, len(aggregate.group)
+    known = {row[:width]: row for row in totals.rows}
+    pairs = [(known.get(row[:width]), row) for row in moved.rows]
+    before = frozenset(old for old, _ in pairs if old is not None)
+    after = frozenset(row for old, change in pairs if (row := _added(old, change, width))[width])
+    rows = [frozenset(_result(aggregate, relations, row) for row in side) for side in (before, after)]
+    types = relations.types(name)
+    relations.found(name, Variant.DEL).put([Local(types, rows[0] - rows[1])])
+    relations.found(name, Variant.INS).put([Local(types, rows[1] - rows[0])])
+    return {beside(name): (Local(totals.types, before), Local(totals.types, after))}
+
+
+def _added(old: Row | None, change: Row, width: int) -> Row:
+    if old is None:
+        return change
+    return (*change[:width], *(a + b for a, b in zip(old[width:], change[width:], strict=True)))  # type: ignore[operator]
+
+
+def _result(aggregate: Aggregate, relations: Relations, total: Row) -> Row:
+    """The view's row of a group's totals."""
+    *group, _, known, found = total
+    if aggregate.function is Function.COUNT:
+        return (*group, known)
+    value = value_type(aggregate, relations.program)
+    assert value is not None
+    low, high = RANGES[value.kind]
+    units = int(found)  # type: ignore[arg-type]
+    if not low <= units <= high:
+        raise too_large(aggregate, value)
+    return (*group, units if known else None)
 
 
 def _rows(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> Frame:

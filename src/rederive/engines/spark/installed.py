@@ -13,12 +13,12 @@ from rederive.engines.spark import counts, groups
 from rederive.engines.spark.demand import answers
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
-from rederive.engines.spark.net import check_keys
+from rederive.engines.spark.net import check_keys, identity
 from rederive.engines.spark.relations import Lazy, Relations
 from rederive.engines.spark.sections import Sections
 from rederive.engines.spark.sources import Frame, Local, Source, listed
 from rederive.engines.spark.types import column, literal
-from rederive.ir.rules import Variant
+from rederive.ir.rules import Relation, Variant
 from rederive.ir.terms import Row
 from rederive.maintain.program import DERIVED, MaintenanceProgram, State
 
@@ -85,15 +85,22 @@ class Installed:
         for name in self.program.bases:
             relation = self.program.relations[name]
             if name not in self.kept:
-                self.kept.write(name, Local(relation.types, frozenset()))
+                self.kept.write(name, Local(relation.types, frozenset()), _by(relation))
             if name in initial:
-                came = self.jobs.minus(initial[name], [self.kept.source(name)])
-                self.kept.apply({name: (Local(relation.types, frozenset()), came)})
-                check_keys(relation, self.kept.source(name), came, self.jobs)
+                self._load(relation, initial[name])
         for section in self.maintenance.sections:
             if any(name not in self.kept for name in section.component.relations):
                 self.sections.fill(section)
         self.relations.forget()
+
+    def _load(self, relation: Relation, rows: Frame) -> None:
+        there = self.kept.source(relation.name)
+        came = self.jobs.minus(rows, [there])
+        if there.empty:
+            self.kept.write(relation.name, came, _by(relation))
+        else:
+            self.kept.apply({relation.name: (Local(relation.types, frozenset()), came)})
+        check_keys(relation, self.kept.source(relation.name), came, self.jobs)
 
     # A transaction
 
@@ -164,3 +171,8 @@ class Installed:
     def derived_sizes(self) -> dict[str, int]:
         """How many rows of each view were derived, in both states together."""
         return self.relations.derived_sizes()
+
+
+def _by(relation: Relation) -> int | None:
+    """The column that rows of a base relation are ordered by: the first of those that identify one."""
+    return identity(relation)[0] if relation.arity else None

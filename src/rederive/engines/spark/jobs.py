@@ -8,6 +8,7 @@ from itertools import count
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
+from uuid import uuid4
 from weakref import finalize
 
 import pyarrow as pa
@@ -16,13 +17,26 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sources import NULL_SAFE, Distributed, Frame, Local, Source, Types, Union, listed, same, union
-from rederive.engines.spark.types import columns, from_arrow, from_spark, schema, to_arrow
+from rederive.engines.spark.sources import (
+    BROADCAST_ROWS,
+    NULL_SAFE,
+    Distributed,
+    Frame,
+    Local,
+    Source,
+    Types,
+    Union,
+    listed,
+    same,
+    union,
+)
+from rederive.engines.spark.types import column, columns, from_arrow, from_spark, schema, to_arrow
 from rederive.ir.rules import Program
-from rederive.ir.terms import Row
+from rederive.ir.terms import Row, Type, Value
 
 SMALL = 2_000  # rows that are kept in the driver
 _HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
+_BLOCK = 8 << 20  # bytes of a file that are read or skipped together
 _BY_FILE = 100_000  # rows from which on Spark reads a file sooner than it takes them from the driver
 
 _SETTINGS = {
@@ -43,7 +57,7 @@ _SETTINGS = {
 class Jobs:
     """A session of our own on the given one's context: its configuration and its temporary views stay as they were."""
 
-    def __init__(self, spark: SparkSession, *, decompose: bool = True) -> None:
+    def __init__(self, spark: SparkSession, *, decompose: bool = True, scratch: str | None = None) -> None:
         self.session = spark.newSession()
         self.decompose = decompose
         for key, value in _SETTINGS.items():
@@ -55,8 +69,10 @@ class Jobs:
         self.touched = 0
         self._numbers = count(1)
         self._named: set[str] = set()
+        self.local = (spark.sparkContext.master or "").startswith("local")
         self._folder = mkdtemp(prefix="rederive-")
         finalize(self, rmtree, self._folder, ignore_errors=True)
+        self._shared = self._folder if self.local else f"{scratch}/{uuid4().hex}" if scratch is not None else None
         self._what = ""
 
     def admit(self, program: Program) -> None:
@@ -88,6 +104,10 @@ class Jobs:
         self._named.add(name)
         return Distributed(types, name, data, rows)
 
+    def viewed(self, text: str, types: Types) -> Distributed:
+        """The rows of a query, run when they are read; how many there are is not known, so they count as many."""
+        return self.named(self.session.sql(text), types, BROADCAST_ROWS + 1)
+
     def forget(self, keep: Iterable[str]) -> None:
         """Drop all names but these."""
         for name in self._named.difference(keep):
@@ -104,8 +124,7 @@ class Jobs:
     def distribute(self, rows: Iterable[Row], types: Types) -> Distributed:
         """Rows of the driver handed to Spark; many go by way of a file, where the workers see this process's files."""
         table = to_arrow(rows, types)
-        local = (self.session.sparkContext.master or "").startswith("local")
-        if not local or table.num_rows < _BY_FILE:
+        if not self.local or table.num_rows < _BY_FILE:
             return self.named(self.session.createDataFrame(table, schema=schema(types)), types, table.num_rows)
         path = f"{self._folder}/{next(self._numbers)}.parquet"
         pyarrow.parquet.write_table(table, path)
@@ -113,9 +132,11 @@ class Jobs:
 
     def given(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows as they are handed in: as such, or in a data frame of any session."""
-        if isinstance(rows, DataRows):
-            return self.settled(self._ours(rows.data, types).distinct(), types)
-        return self.frame(rows, types)
+        if not isinstance(rows, DataRows):
+            return self.frame(rows, types)
+        if rows.settled_by is self:
+            return self.named(rows.data, types, len(rows))
+        return self.settled(self._ours(rows.data, types).distinct(), types)
 
     def _ours(self, data: DataFrame, types: Types) -> DataFrame:
         """The same data in our session."""
@@ -124,6 +145,18 @@ class Jobs:
         dataset = session._jvm.org.apache.spark.sql.classic.Dataset
         ours = DataFrame(dataset.ofRows(session._jsparkSession, data._jdf.logicalPlan()), session)
         return ours.toDF(*columns(types)) if types else ours.selectExpr("TRUE AS c0")
+
+    def stored(self, frame: Frame, by: int) -> Frame:
+        """Rows that stay, where they are many in files, ordered by a column: reading a range of it does not read the rest."""
+        if not isinstance(frame, Distributed) or len(frame) < _BY_FILE or not frame.types or self._shared is None:
+            return frame
+        ordered = frame.data.repartitionByRange(4 * self.parts, column(by)).sortWithinPartitions(column(by))
+        return self.named(self._in_files(ordered, frame.types), frame.types, len(frame))
+
+    def _in_files(self, data: DataFrame, types: Types) -> DataFrame:
+        path = f"{self._shared}/{next(self._numbers)}.parquet"
+        data.write.option("parquet.block.size", _BLOCK).parquet(path)
+        return self.session.read.schema(schema(types)).parquet(path)
 
     def frame_of(self, source: Source) -> Frame:
         """The rows of a source at hand."""
@@ -152,6 +185,13 @@ class Jobs:
                 return source.data.toArrow()  # the data outlives its name
             case _:
                 return self.session.sql(f"SELECT {listed(source.types)} FROM {source.text()}").toArrow()
+
+    def bounds(self, frames: Sequence[Frame], by: int, type: Type) -> list[tuple[Value, Value]]:
+        """The least and the greatest value of a column in each of some frames that have rows."""
+        value = column(by)
+        asked = [f"SELECT {i} AS i, min({value}) AS lo, max({value}) AS hi FROM {f.text()}" for i, f in enumerate(frames)]
+        found = {row[0]: row[1:] for row in self.few(" UNION ALL ".join(asked))} if frames else {}
+        return [(low, high) for low, high in from_spark((found[i] for i in range(len(frames))), (type, type))]
 
     def size(self, source: Source) -> int:
         match source:
@@ -223,8 +263,12 @@ class Jobs:
         return self.settled(self.session.sql(text), frame.types)
 
     def settled(self, data: DataFrame, types: Types) -> Frame:
-        """Run a query once: its rows come to the driver where they are few, and are else kept by Spark without their lineage."""
-        kept = data.localCheckpoint(eager=False)
+        """Run a query once: its rows come to the driver where they are few, and are else kept by Spark without their lineage.
+
+        On a cluster they are kept in files, if there is a place for them that all workers see: so a lost worker loses nothing.
+        """
+        files = not self.local and self._shared is not None and types
+        kept = self._in_files(data, types) if files else data.localCheckpoint(eager=False)
         number = kept.count()
         self.touched += number
         if number <= SMALL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.engines.spark.jobs import SMALL, Jobs
@@ -13,11 +13,15 @@ COMPACTED_FROM = 0.1  # of a relation's rows: from so many changes on they are w
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows as they were once, and what changed since: a small change does not touch the rows."""
+    """Rows as they were once, and what changed since: a small change does not touch the rows.
+
+    `by`: the column that files of them are ordered by, where they are kept so.
+    """
 
     rows: Frame
     gone: tuple[Frame, ...] = ()
     came: tuple[Frame, ...] = ()
+    by: int | None = None
 
     def source(self, equal: str) -> Source:
         return overlay(self.rows, union(self.rows.types, self.gone), self.came, equal)
@@ -44,9 +48,9 @@ class Kept:
     def __contains__(self, name: str) -> bool:
         return name in self.held
 
-    def write(self, name: str, rows: Frame) -> None:
+    def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
-        self.held[name] = Held(rows)
+        self.held[name] = Held(self.jobs.stored(rows, by) if by is not None else rows, by=by)
 
     def apply(self, changes: Mapping[str, tuple[Source, Source]]) -> None:
         """Take out and put in rows of several relations, all or none: what goes is there, what comes is not."""
@@ -55,17 +59,28 @@ class Kept:
     def _moved(self, held: Held, gone: Source, came: Source) -> Held:
         match held, gone, came:
             case Held(Local(types, rows), (), ()), Local(), Local():
-                return Held(self.jobs.frame((rows - gone.rows) | came.rows, types))
+                return Held(self.jobs.frame((rows - gone.rows) | came.rows, types), by=held.by)
             case _:
                 return self._compacted(self._beside(held, self.jobs.frame_of(gone), self.jobs.frame_of(came)))
 
     def _beside(self, held: Held, gone: Frame, came: Frame) -> Held:
         """A row that came and goes again, or went and comes again, is as it was."""
-        left = [self.jobs.minus(frame, [came]) for frame in held.gone]
-        stayed = [self.jobs.minus(frame, [gone]) for frame in held.came]
-        left.append(self.jobs.minus(gone, held.came))
-        stayed.append(self.jobs.minus(came, held.gone))
-        return Held(held.rows, self._gathered(left), self._gathered(stayed))
+        left = self._either(held.gone, [came], gone, held.came)
+        stayed = self._either(held.came, [gone], came, held.gone)
+        return Held(held.rows, left, stayed, held.by)
+
+    def _either(
+        self, ones: Sequence[Frame], less: Sequence[Frame], other: Frame, others_less: Sequence[Frame]
+    ) -> tuple[Frame, ...]:
+        """The rows of some frames, less others, and those of one more, less others again; all that is in Spark as one frame."""
+        if all(isinstance(frame, Local) for frame in (*ones, other)):
+            return self._gathered([*(self.jobs.minus(frame, less) for frame in ones), self.jobs.minus(other, others_less)])
+        types, before = other.types, union(other.types, ones)
+        if before.empty and all(frame.empty for frame in others_less):
+            return (other,)
+        parts = [(source, known) for source, known in ((before, less), (other, others_less)) if not source.empty]
+        texts = (self.jobs.without(source.text(), types, known) for source, known in parts)
+        return self._gathered([self.jobs.materialise(" UNION ALL ".join(f"({text})" for text in texts), types)])
 
     def _gathered(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
         """The rows in the driver as one frame, and the others as they are."""
@@ -81,7 +96,8 @@ class Kept:
         if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
             return held
         types = held.rows.types
-        return Held(self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source(self.jobs.equal).text()}", types))
+        rows = self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source(self.jobs.equal).text()}", types)
+        return Held(self.jobs.stored(rows, held.by) if held.by is not None else rows, by=held.by)
 
     def fork(self, names: Iterable[str]) -> Kept:
         """A copy to build on, with these relations only; whoever made it takes its place when it stands."""

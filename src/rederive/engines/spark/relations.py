@@ -109,6 +109,9 @@ class Relations:
         self._lazy: dict[tuple[str, Variant], Lazy] = {}
         self._components = {name: component for component in components(program) for name in component.relations}
 
+    def component(self, name: str) -> Component:
+        return self._components[name]
+
     def types(self, name: str) -> Types:
         return self.program.relations[name].types
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from rederive.analysis.bindings import join_order
 from rederive.analysis.types import variable_types
 from rederive.engines.spark.gather import Derivation, gather
+from rederive.engines.spark.here import all_here, derived_here
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.relations import Bound, Lazy
 from rederive.engines.spark.select import Select
@@ -22,6 +23,7 @@ def derivation(
     """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing."""
     select = Select(jobs.functions, variable_types(rule, relations), jobs.equal)
     rest = list(rule.body)
+    read: list[tuple[Atom, Source]] = []
     if driver is not None:
         atom = rest.pop(driver)
         assert isinstance(atom, Atom)
@@ -29,27 +31,40 @@ def derivation(
         if not isinstance(source, Source) or source.empty:
             return None
         select.join(atom, source)
+        read.append((atom, source))
     for step in join_order(rest, frozenset(select.columns)):
-        if not _joined(step.literal, step.bound, select, find, jobs, rule, relations):
+        if not _joined(step.literal, step.bound, select, find, jobs, rule, relations, read):
             return None
-    return Derivation(select.head(rule.head), rule, bool(select.errors), select.projected(rule.head.terms))
+    rows = select.projected(rule.head.terms)
+    if rows is None and not select.errors and (here := all_here(rule, read)) is not None:
+        rows = derived_here(rule, here, relations)
+    return Derivation(select.head(rule.head), rule, bool(select.errors), rows)
 
 
 def _joined(
-    literal: Literal, bound: Bound, select: Select, find: Find, jobs: Jobs, rule: Rule, relations: Mapping[str, Relation]
+    literal: Literal,
+    bound: Bound,
+    select: Select,
+    find: Find,
+    jobs: Jobs,
+    rule: Rule,
+    relations: Mapping[str, Relation],
+    read: list[tuple[Atom, Source]],
 ) -> bool:
-    """Add a literal to the query; False where nothing can be left of it."""
+    """Add a literal to the query, and what it reads to `read`; False where nothing can be left of it."""
     match literal:
         case Comparison():
             select.compare(literal)
         case Negation(atom):
             source = _rows(find(atom), atom, tuple(range(len(atom.terms))), select, jobs, rule, relations)
             select.exclude(atom, source)
+            read += [(atom, source)] if not source.empty else []
         case Atom():
             source = _rows(find(literal), literal, bound, select, jobs, rule, relations)
             if source.empty:
                 return False
             select.join(literal, source)
+            read.append((literal, source))
     return True
 
 

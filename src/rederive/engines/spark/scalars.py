@@ -23,7 +23,8 @@ _COMPARED = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "
 def in_sql(term: Term, columns: Mapping[str, str]) -> str | None:
     """The term in Spark's own words, where it can neither fail nor mean something else there.
 
-    >>> in_sql(Call("is null", (Variable("x"),), gives=Type(Kind.BOOLEAN)), {"x": "a0.c1"})
+    >>> from rederive.ir.terms import BOOLEAN
+    >>> in_sql(Call("is null", (Variable("x"),), gives=BOOLEAN), {"x": "a0.c1"})
     '(a0.c1 IS NULL)'
     """
     match term:

@@ -14,7 +14,7 @@ from rederive.engines.spark.decomposed import SENT_ROWS, closed, read_beside, re
 from rederive.engines.spark.fixpoint import Filter, Fixpoint, Target
 from rederive.engines.spark.fixpoint import Variant as Growth
 from rederive.engines.spark.folds import folded
-from rederive.engines.spark.gather import Derivation, Wanted, gather_all
+from rederive.engines.spark.gather import Derivation, Wanted, gather_all, viewed
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
 from rederive.engines.spark.relations import Growing, Relations
@@ -111,8 +111,10 @@ class Sections:
 
     def _phase(self, section: Section, phase: Phase) -> None:
         match phase.semantics:
+            case Semantics.SET if section.once and not section.strategy.stored:
+                self._view(phase.rules)
             case Semantics.SET:
-                self._to_fixpoint(section.component, phase.name, phase.rules)
+                self._to_fixpoint(section.component, phase.name, phase.rules, once=section.once)
             case Semantics.FILTERED:
                 self._filtered(section.component, phase)
             case Semantics.BAG:
@@ -130,8 +132,17 @@ class Sections:
             case _:
                 assert_never(phase.semantics)
 
-    def _to_fixpoint(self, component: Component, what: str, rules: tuple[MaintenanceRule, ...]) -> None:
-        targets = {m.rule.head.name: self._target(m.rule.head, carried_column(component) or 0) for m in rules}
+    def _view(self, rules: tuple[MaintenanceRule, ...]) -> None:
+        """What rules derive, left to whoever reads it: each row has one derivation, so there is nothing to compare it with."""
+        relations, head = self.relations.program.relations, rules[0].rule.head
+        drivers = ((m.rule, driver) for m in rules for driver in m.drivers)
+        derived = (derivation(rule, driver, None, self.relations.of, self.jobs, relations) for rule, driver in drivers)
+        found = [one for one in derived if one is not None]
+        if found:
+            self.relations.found(head.relation, head.variant).add(viewed(found, self.relations.types(head.relation), self.jobs))
+
+    def _to_fixpoint(self, component: Component, what: str, rules: tuple[MaintenanceRule, ...], *, once: bool = False) -> None:
+        targets = {m.rule.head.name: self._target(m.rule.head, carried_column(component) or 0, once=once) for m in rules}
         seeds = self._connect(targets, rules)
         self._run(component, what, targets, seeds)
 
@@ -168,10 +179,13 @@ class Sections:
         found.ask(tuple(range(len(frame.types))), frame)
         return found.source()
 
-    def _target(self, head: Atom, by: int = 0) -> Target:
-        """Insertions must be new in the new state, where that is an overlay; everything else must be new in its own table."""
+    def _target(self, head: Atom, by: int = 0, *, once: bool = False) -> Target:
+        """Insertions must be new in the new state, where that is an overlay; everything else must be new in its own table.
+
+        A row that has one derivation is new when that is.
+        """
         target = Target(head.name, self.relations.found(head.relation, head.variant), by)
-        if head.variant is Variant.INS and head.relation in self.relations.states:
+        if head.variant is Variant.INS and head.relation in self.relations.states and not once:
             if isinstance(self.relations.state(head.relation, Variant.NEW), Source):
                 target.known = lambda: (self._new(head.relation),)
             else:

@@ -130,12 +130,19 @@ Source: TypeAlias = Local | Distributed | Union | Without
 
 def union(types: Types, parts: Iterable[Source]) -> Source:
     found = tuple(part for part in parts if not part.empty)
+    here = [part for part in found if isinstance(part, Local)]
+    if len(here) > 1:
+        together = Local(types, frozenset[Row]().union(*(part.rows for part in here)))
+        found = (together, *(part for part in found if not isinstance(part, Local)))
     return found[0] if len(found) == 1 else Union(types, found) if found else Local(types, frozenset())
 
 
 def overlay(old: Source, gone: Source, came: Sequence[Source], equal: str = NULL_SAFE) -> Source:
     """`new = (old - gone) + came`, as an access path."""
-    kept = old if gone.empty else Without(old, gone, equal)
+    if isinstance(old, Local) and isinstance(gone, Local):
+        kept: Source = Local(old.types, old.rows - gone.rows)
+    else:
+        kept = old if gone.empty else Without(old, gone, equal)
     return union(old.types, (kept, *came))
 
 

@@ -153,14 +153,6 @@ def _create(words: _Words, parsed: Parsed) -> CreateRule:
     return CreateRule(ActiveRule(name.lower(), condition, action, parsed.span, event=event, text=text, **options), replaces)
 
 
-def event_of(text: str, span: Span) -> Event:
-    """`INSERT OF quantity`, from a string of another language."""
-    kind, of, relation, *more = [*text.split(), "", "", ""]
-    if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
-        raise SyntaxProblem(f"'{text}' is no event", span, hint="write INSERT OF, DELETE OF or UPDATE OF a relation")
-    return Event(EventKind(kind.lower()), relation, span)
-
-
 def _event(words: _Words) -> Event:
     kind = EventKind(words.take(*_CHANGES).lower())
     words.take("OF")

@@ -11,7 +11,7 @@ from rederive.analysis.graph import check_stratified
 from rederive.errors import DataError, Redefined, SyntaxProblem, UnknownName, Unsupported
 from rederive.ir.rules import Atom, Program, Relation, Rule
 from rederive.ir.terms import Variable
-from rederive.lang.active import CONDITION, FIRING, ActiveRule, Call, Event, EventKind, Whole, Write, condition_name
+from rederive.lang.active import CONDITION, FIRING, ActiveRule, Call, Event, EventKind, Whole, Write, condition_name, event_table
 from rederive.lang.draft import Draft
 from rederive.lang.sql.changes import DataChange, data_change
 from rederive.lang.sql.context import Context
@@ -76,15 +76,6 @@ def _check_event(event: Event | None, program: Program) -> None:
     if event.kind is EventKind.UPDATE and not program.relations[table].key:
         hint = "without a key, an update is a row that leaves and another one that enters: use INSERT OF or DELETE OF"
         raise SyntaxProblem(f"'{event.relation}' has no key, so that no row of it is updated", event.span, hint=hint)
-
-
-def event_table(event: Event, program: Program) -> str:
-    """The base relation whose changes are the event."""
-    known = program.tables
-    found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
-    if not found:
-        raise UnknownName("table", event.relation, known, event.span)
-    return program.copies_of(found[0]) or found[0]
 
 
 def write_of(program: Program, rule: ActiveRule) -> DataChange:

@@ -42,7 +42,7 @@ def definition(parsed: Parsed) -> Definition:
         raise parsed.unsupported(what, None, "create the table, then INSERT INTO it" if kind == "TABLE" else None)
     name = _name(tree, parsed)
     replaces, unless_there = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
-    return Definition(parsed, name, kind == "VIEW", replaces, unless_there, _form(tree))
+    return Definition(parsed, name, kind == "VIEW", replaces, unless_there, f"{parsed.constraint or ''} {_form(tree)}".lstrip())
 
 
 def definition_at(text: str, name: str, line: int, column: int) -> Definition:

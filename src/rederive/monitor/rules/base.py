@@ -75,10 +75,10 @@ class RuleBase:
     def over(
         cls, program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
     ) -> RuleBase:
-        """These rules over a program. `stated` are those of its own text."""
+        """These rules over a program. `stated` are those of its own text. What compiles them is imported when there are some."""
         if not stated and not kept:
             return cls(program)
-        from rederive.monitor.rules.compiled import compiled  # parses SQL, which a program without rules may not need
+        from rederive.monitor.rules.compiled import compiled
 
         extended, standing = compiled(program, stated, kept, activity)
         return cls(extended, tuple(sorted(standing, key=lambda one: one.order)))

@@ -1,4 +1,4 @@
-"""Rules over a program: their conditions among its views, their changes of data checked, and no cycle of them by accident."""
+"""Rules as written over a program: their conditions become views of it, their changes of data are checked against it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from rederive.analysis.graph import needed
 from rederive.errors import Redefined
 from rederive.ir.rules import Program
-from rederive.lang.active import ActiveRule, Write, condition_name
-from rederive.lang.sql.condition import event_table, with_condition, write_of
+from rederive.lang.active import ActiveRule, Write, condition_name, event_table
+from rederive.lang.sql.condition import with_condition, write_of
 from rederive.monitor.rules.activity import Activity
 from rederive.monitor.rules.base import Standing
 from rederive.monitor.rules.cycles import check_cycles
@@ -17,14 +17,16 @@ from rederive.monitor.rules.cycles import check_cycles
 def compiled(
     program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
 ) -> tuple[Program, list[Standing]]:
-    """The program with the rules' conditions, and the rules over it; refused where one does not fit."""
+    """The program with the conditions of these rules, and the rules over it; refused where one does not fit."""
+    extended = program
     for i, rule in enumerate(rules := (*stated, *kept)):
         if any(other.name == rule.name for other in rules[:i]):
             raise Redefined(f"there is a rule '{rule.name}' already", rule.span, hint="CREATE OR REPLACE RULE replaces it")
-        program = with_condition(program, rule)
-    standing = [_standing(rule, program, activity.get(rule.name, Activity()), i < len(stated)) for i, rule in enumerate(rules)]
-    check_cycles(program, [(one.rule, one.write) for one in standing])
-    return program, standing
+        extended = with_condition(extended, rule)
+    active = [activity.get(rule.name, Activity()) for rule in rules]
+    standing = [_standing(rule, extended, active[i], i < len(stated)) for i, rule in enumerate(rules)]
+    check_cycles(extended, [(one.rule, one.write) for one in standing])
+    return extended, standing
 
 
 def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> Standing:

@@ -264,17 +264,17 @@ def _kept(one: Standing) -> KeptRule:
     return KeptRule(one.name, "" if one.stated else one.rule.text, one.activity.text())
 
 
+def _statement(text: str, name: str) -> RuleStatement:
+    from rederive.lang.sql.active import rule_statement
+    from rederive.lang.sql.parse import parse
+
+    return rule_statement(parse(text, f"<rule {name}>")[0])
+
+
 def _read(kept: KeptRule) -> ActiveRule:
     statement = _statement(kept.text, kept.name)
     assert isinstance(statement, CreateRule)
     return statement.rule
-
-
-def _statement(text: str, rule: str) -> RuleStatement:
-    from rederive.lang.sql.active import rule_statement
-    from rederive.lang.sql.parse import parse
-
-    return rule_statement(parse(text, f"<rule {rule}>")[0])
 
 
 def _typed(one: Standing, values: Sequence[Value]) -> Row:

@@ -77,9 +77,10 @@ def make_app(project: Project, database: Database) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.service = service = Service.start(project, database)
-        clock = asyncio.create_task(service.keep_time())
+        tasks = [asyncio.create_task(service.keep_time()), asyncio.create_task(service.keep_trying())]
         yield
-        clock.cancel()
+        for task in tasks:
+            task.cancel()
         await service.close()
 
     cors = Middleware(

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rederive.monitor.house import House
 from rederive.service.hub import Hub
 from rederive.service.writer import Writer
 
@@ -36,6 +37,23 @@ class _State(Collector):
         }
         yield from (GaugeMetricFamily(name, text, value=value) for name, (text, value) in gauges.items())
         yield from (CounterMetricFamily(name, text, value=value) for name, (text, value) in counters.items())
+        if (house := self._writer.house) is not None:
+            yield from _warehouse(house)
+
+
+def _warehouse(house: House) -> Iterable[Metric]:
+    tally = house.tally
+    maintained = CounterMetricFamily(
+        "rederive_warehouse_views", "Views of transactions, by how they were maintained", labels=("view", "how")
+    )
+    for (view, status), number in sorted(tally.maintained.items(), key=lambda item: (item[0][0], item[0][1].value)):
+        maintained.add_metric((view, status.name.lower()), number)
+    reads = CounterMetricFamily("rederive_warehouse_reads", "Reads of sources", labels=("relation",))
+    for relation, number in sorted(tally.reads.items()):
+        reads.add_metric((relation,), number)
+    yield from (maintained, reads)
+    yield CounterMetricFamily("rederive_warehouse_reads_avoided", "Reads of sources that were not needed", value=tally.avoided)
+    yield GaugeMetricFamily("rederive_warehouse_waiting", "Views that wait for a source", value=len(house.waiting))
 
 
 class Metrics:

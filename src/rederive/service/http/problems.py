@@ -70,6 +70,7 @@ STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
     (Conflict, 409),
     (Mismatch, 409),
     (LateLoad, 409),
+    (Violated, 409),
     (Expired, 410),
     (Closed, 503),
     (StoreError, 503),
@@ -119,5 +120,5 @@ def _encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byt
 
 def _violations(error: Violated) -> dict[str, Any]:
     """The rows that would have violated a constraint; of very many, the first."""
-    rows = [[to_json(value) for value in row] for row in error.rows[:MOST]]  # type: ignore[arg-type]
+    rows = [[to_json(value) for value in row] for row in error.rows[:MOST]]
     return {"view": error.view, "rows": rows, "more": max(0, len(error.rows) - MOST)}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from rederive.errors import Busy
 from rederive.monitor.database import Database
+from rederive.monitor.house import Retry
 from rederive.service.access import Access
 from rederive.service.http.metrics import Metrics
 from rederive.service.hub import Hub
@@ -49,6 +52,14 @@ class Service:
             if now >= beat:
                 self.hub.beat()
                 beat = now + self.project.bounds.heartbeat
+
+    async def keep_trying(self) -> None:
+        """Bring up to date, when their sources are back, the views of a warehouse that wait."""
+        while (house := self.writer.house) is not None and self.project.warehouse is not None:
+            await asyncio.sleep(self.project.warehouse.retry)
+            if house.waiting:
+                with suppress(Busy):
+                    await self.writer.commit(lambda _: [Retry(())])
 
     def end(self) -> None:
         """End all streams; they can resume when the service is back."""

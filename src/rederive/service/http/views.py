@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from starlette.requests import HTTPConnection, Request
@@ -37,22 +37,19 @@ def parameters(connection: HTTPConnection) -> Parameters:
 
 async def relations(service: Service, token: Token, request: Request) -> Response:
     """The base relations and views that the token reads."""
-    return await _listed(service, token, lambda program, name: True, "relations")
+    return await _listed(service, token, lambda program: program.relations, "relations")
 
 
 async def views(service: Service, token: Token, request: Request) -> Response:
     """The views that the token reads."""
-    return await _listed(service, token, lambda program, name: name not in program.tables, "views")
+    return await _listed(service, token, lambda program: set(program.views) - set(program.tables), "views")
 
 
-async def _listed(service: Service, token: Token, wanted: Any, name: str) -> Response:
+async def _listed(service: Service, token: Token, wanted: Callable[[Program], Container[str]], member: str) -> Response:
     version, program = await service.writer.ask(lambda db, _: (db.version, db.program))
-    shown = [
-        _described(program, relation)
-        for relation in program.relations.values()
-        if not relation.auxiliary and can_read(token, relation.name) and wanted(program, relation.name)
-    ]
-    return answered({"version": version, name: shown})
+    names = wanted(program)
+    readable = (r for r in program.relations.values() if not r.auxiliary and can_read(token, r.name))
+    return answered({"version": version, member: [_described(program, r) for r in readable if r.name in names]})
 
 
 def _described(program: Program, relation: Relation) -> dict[str, Any]:
@@ -132,7 +129,7 @@ async def _definition(service: Service, request: Request) -> bodies.Definition:
     return bodies.definition(await bodies.read(request, service.project.bounds.body))
 
 
-async def _redefined(service: Service, run: Any, status: int = 200) -> Response:
+async def _redefined(service: Service, run: Callable[[Database], Sequence[Result]], status: int = 200) -> Response:
     made = await service.writer.redefine(run)
     return answered({"version": made[-1].version if made else service.hub.version, "changed": _changed(made)}, status)
 

@@ -1,0 +1,98 @@
+"""Bulk changes on the Spark engine, of relations that are kept in files: against the same query on Spark, run again."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import rederive
+from rederive.engines.spark import jobs
+from rederive.errors import DuplicateKey
+
+BASES = """
+    .decl sale(id: number, item: number, amount: number) {key}
+    .decl item(item: number, category: symbol)
+    .decl banned(item: number)
+    .decl revenue(category: symbol, total: number, n: number)
+    revenue(c, t, n) :- item(_, c), t = sum a : {{ sale(_, i, a), item(i, c) }}, n = count : {{ sale(_, i, _), item(i, c) }}.
+    .decl allowed(id: number, amount: number)
+    allowed(n, a) :- sale(n, i, a), !banned(i).
+"""
+REVENUE = "SELECT category, sum(amount), count(*) FROM sale JOIN item USING (item) GROUP BY category"
+ALLOWED = "SELECT DISTINCT id, amount FROM sale LEFT ANTI JOIN banned USING (item)"
+SCHEMAS = {"sale": "id bigint, item bigint, amount bigint", "item": "item bigint, category string", "banned": "item bigint"}
+FACTS = 6_000
+
+
+@pytest.fixture(params=["", "key(id)"], ids=["no key", "a key"])
+def db(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
+    """Relations of a few thousand rows are kept as large ones are."""
+    monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
+    found = rederive.open(engine="spark", spark=spark, strategy="materialized")
+    found.define(BASES.format(key=request.param))
+    found.load("sale", facts(spark, 0, FACTS))
+    found.load("item", [(i, "abc"[i % 3]) for i in range(50)])
+    found.load("banned", [(7,), (8,)])
+    return found
+
+
+def facts(spark: SparkSession, start: int, end: int) -> DataFrame:
+    return spark.range(start, end).selectExpr("id", "id * 7 % 50 AS item", "id % 11 AS amount")
+
+
+def check(db: rederive.Database, spark: SparkSession) -> None:
+    """The views are what Spark makes of the base relations, by itself."""
+    for name, columns in SCHEMAS.items():
+        spark.createDataFrame(db.rows(name), columns).createOrReplaceTempView(name)
+    assert set(db.rows("revenue")) == {tuple(row) for row in spark.sql(REVENUE).collect()}
+    assert set(db.rows("allowed")) == {tuple(row) for row in spark.sql(ALLOWED).collect()}
+
+
+def test_a_range_is_replaced_and_a_range_is_added(db: rederive.Database, spark: SparkSession) -> None:
+    before = {view: set(db.rows(view)) for view in ("revenue", "allowed")}
+    gone = facts(spark, 1_000, 3_500)
+    came = facts(spark, FACTS, FACTS + 2_500).unionByName(facts(spark, 10, 20))  # some are there already
+    result = db.apply("sale", inserts=came, deletes=gone)
+    assert len(db.rows("sale")) == FACTS
+    check(db, spark)
+    for view, rows in before.items():
+        change = result.changes[view]
+        assert (rows - set(change.minus)) | set(change.plus) == set(db.rows(view))
+        assert rows.isdisjoint(change.plus)
+        assert rows.issuperset(change.minus)
+
+
+def test_scattered_changes_and_idle_ones(db: rederive.Database, spark: SparkSession) -> None:
+    gone = facts(spark, 0, 2 * FACTS).where("id % 2 = 1")  # half of them were never there
+    db.apply("sale", deletes=gone)
+    check(db, spark)
+    assert not db.apply("sale", deletes=gone).changes
+    db.apply("sale", inserts=facts(spark, 0, FACTS))
+    check(db, spark)
+
+
+def test_a_row_that_goes_and_comes_in_one_transaction_stays(db: rederive.Database, spark: SparkSession) -> None:
+    rows = facts(spark, 100, 3_000)
+    assert not db.apply("sale", inserts=rows, deletes=rows).changes
+
+
+def test_dimensions_change_as_well(db: rederive.Database, spark: SparkSession) -> None:
+    with db.transaction() as tx:
+        tx.delete("banned", [(7,)])
+        tx.insert("banned", [(9,)])
+        tx.delete("item", [(4, "b")])
+        tx.insert("sale", facts(spark, FACTS, FACTS + 3_000))
+    check(db, spark)
+
+
+def test_a_key_that_is_there_already_is_refused(db: rederive.Database, spark: SparkSession) -> None:
+    other = facts(spark, 0, 3_000).selectExpr("id", "item", "amount + 1 AS amount")
+    if not db.program.relations["sale"].key:
+        db.apply("sale", inserts=other)
+        check(db, spark)
+        return
+    with pytest.raises(DuplicateKey):
+        db.apply("sale", inserts=other)
+    assert len(db.rows("sale")) == FACTS
+    db.apply("sale", inserts=other, deletes=facts(spark, 0, 3_000))
+    check(db, spark)
