@@ -109,7 +109,7 @@ def run(subscribers: int, seconds: float, idle_subscribers: int) -> Iterator[Sec
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     yield _throughput(subscribers, seconds)
     yield _delivery(subscribers, seconds)
-    yield _held(idle_subscribers)
+    yield held(idle_subscribers)
 
 
 def _measured(made: Callable[[Server], Coroutine[None, None, Run]], most: int | None = None) -> Run:
@@ -153,7 +153,7 @@ def _checks(*runs: Run) -> tuple[Check, ...]:
     return tuple(Check(f"{len(run.told)} subscribers: every version, in order, by itself", run.whole) for run in runs)
 
 
-def _held(subscribers: int) -> Section:
+def held(subscribers: int) -> Section:
     with serving() as server:
         found = uvloop.run(idle(server, subscribers))
     figures = (
@@ -163,7 +163,7 @@ def _held(subscribers: int) -> Section:
     )
     note = f"Before they came, the process had {found.before / 1e6:.0f} MB."
     check = Check(f"a change reached {found.reached:,} of {subscribers:,}", found.reached == subscribers)
-    return Section("The service: idle subscribers", figures, (check,), (note,))
+    return Section("The service: idle subscribers", figures, (check,), (note,), "none")
 
 
 def _holds(size: float) -> Goal:
