@@ -43,14 +43,14 @@ def examples(percent: int) -> settings:
 class Session:
     """A database beside the oracle's idea of it. Every step checks that they agree."""
 
-    def __init__(self, text: str, strategy: str, limits: Limits | None = None, key: int = 0) -> None:
+    def __init__(self, text: str, strategy: str, limits: Limits | None = None, key: int = 0, **options: Any) -> None:
         self.key = key
         self.program: Program = compile_program(text)
         self.base = initial(self.program)
         self.rows = evaluate(self.program, self.base)
         self.version = 0
         self.announced: list[tuple[Any, ...]] = []
-        self.db = rederive.open(strategy=strategy, limits=limits)
+        self.db = rederive.open(strategy=strategy, limits=limits, **options)
         self.db.define(text)
         for view in self.program.monitored:
             self.db.subscribe(view, lambda c: self.announced.append((c.version, c.view, list(c.plus), list(c.minus))))
@@ -106,9 +106,10 @@ def loading(start: dict[str, list[Row]]) -> list[Change]:
     return [("insert", name, rows) for name, rows in start.items()]
 
 
-def play(strategy: str, scenario: Scenario) -> None:
+def play(strategy: str, scenario: Scenario, **options: Any) -> None:
+    """`options` are those of `rederive.open`."""
     sample, start, transactions = scenario
-    session = Session(sample.text, strategy)
+    session = Session(sample.text, strategy, **options)
     for change in [loading(start), *transactions]:
         session.commit(change)
 

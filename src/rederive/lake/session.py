@@ -33,7 +33,6 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 _OLDEST_JAVA: Final = 17
 
@@ -62,11 +61,13 @@ def settings(master: str | None = None, options: Mapping[str, str] | None = None
 
     Under spark-submit, the master and the jars are its own to choose.
     """
+    shown = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}  # Spark's own progress, where somebody sees it
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
-        return {**_SETTINGS, **(options or {})}
+        return {**_SETTINGS, **shown, **(options or {})}
     master = master or "local[*]"
     local = _local(master) if master.startswith("local[") else {}
-    return {"spark.master": master, "spark.jars": ",".join(map(str, _jars())), **_SETTINGS, **local, **(options or {})}
+    found = {"spark.master": master, "spark.jars": ",".join(map(str, _jars())), **_SETTINGS, **shown, **local}
+    return {**found, **(options or {})}
 
 
 def _local(master: str) -> dict[str, str]:

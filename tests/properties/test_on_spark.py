@@ -1,0 +1,46 @@
+"""The central law on the Spark engine: random programs and transactions, each rule as jobs of Spark, none run in the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from rederive.engines.spark import here
+from tests.properties.programs import scenarios
+from tests.properties.test_maintained_equals_recomputed import GENERAL, PLAIN, Scenario, play
+
+FEW = settings(max_examples=3, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(autouse=True)
+def jobs() -> Iterator[None]:
+    most, here.MOST = here.MOST, -1
+    yield
+    here.MOST = most
+
+
+@FEW
+@given(scenario=scenarios(), strategy=st.sampled_from(GENERAL))
+def test_a_few_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
+    play(strategy, scenario, engine="spark", spark=spark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", GENERAL)
+@MANY
+@given(scenario=scenarios())
+def test_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
+    play(strategy, scenario, engine="spark", spark=spark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", PLAIN)
+@MANY
+@given(scenario=scenarios(recursive=False))
+def test_programs_without_recursion(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
+    play(strategy, scenario, engine="spark", spark=spark)
