@@ -17,6 +17,7 @@ from rederive import Limits
 from rederive.cli.service import serve_project, start_project
 from rederive.errors import RederiveError
 from rederive.faults import VARIABLE
+from rederive.monitor.rules.webhook import Webhooks
 from rederive.service.project import read_project
 from rederive.service.settings import Bounds
 from tests.service.conftest import CLIENT
@@ -118,7 +119,9 @@ def test_what_the_first_project_shows_can_be_switched_on(project: Path) -> None:
     file = project / "rederive.toml"
     shown = re.sub(r"^# (?=\[|[a-z_]+ = )", "", file.read_text(), flags=re.MULTILINE)
     file.write_text(shown)
-    read = read_project(project, {"DASHBOARD_TOKEN": "sixteen characters"})
+    secret = "sixteen characters"
+    read = read_project(project, {"DASHBOARD_TOKEN": secret, "WEBHOOK_SECRET": secret})
+    assert read.webhooks == Webhooks(secret, ("hooks.example.com",))
     assert (read.bounds, read.budgets, read.tokens[0].read) == (Bounds(), Limits(), frozenset({"closure"}))
     assert (read.engine, read.strategy, read.lake) == ("resident", "auto", str(project / "lake"))
 
