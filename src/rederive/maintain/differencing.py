@@ -54,7 +54,7 @@ def differencing_once(component: Component, program: Program) -> Section:
     assert isinstance(rule, Rule)
     deletions = Phase("deletions", Semantics.SET, tuple(deletion_rules(rule)))
     insertions = Phase("insertions", Semantics.SET, tuple(insertion_rules(rule)))
-    net = Phase("net effect", Semantics.NET, net_rules(program, rule.head.relation))
+    net = Phase("net effect", Semantics.NET, net_rules(program, rule.head.relation, rederived=False))
     phases = (deletions, insertions) if shows_derivation(rule) else (deletions, insertions, net)
     reason = "read by sums and counts alone, and each row has one derivation: partial differentials are exact"
     return Section(component, Strategy.DIFFERENCING, reason, phases, (), once=True)

@@ -39,16 +39,17 @@ def materialized(component: Component, program: Program) -> Section:
     """Algorithm 1 for one component, in phases: deletions, rederivations, insertions, net effect."""
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     once = derived_once(component, program)
+    net = (m for name in component.relations for m in net_rules(program, name, rederived=not once))
     phases = (
         Phase("deletions", Semantics.SET, tuple(m for rule in rules for m in deletion_rules(rule))),
         Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules)),
         Phase("insertions", Semantics.SET, tuple(m for rule in rules for m in insertion_rules(rule))),
-        Phase("net effect", Semantics.NET, tuple(m for name in component.relations for m in net_rules(program, name))),
+        Phase("net effect", Semantics.NET, tuple(net)),
     )
-    states = tuple(State(name, Variant.DEL, (Variant.RED, Variant.INS)) for name in component.relations)
     if once:
-        reason = "the view is kept; each row has one derivation"
-        return Section(component, Strategy.MATERIALIZED, reason, (phases[0], *phases[2:]), states, once=True)
+        (name,), reason = component.relations, "the view is kept; each row has one derivation"
+        return Section(component, Strategy.MATERIALIZED, reason, (phases[0], *phases[2:]), (State(name),), once=True)
+    states = tuple(State(name, Variant.DEL, (Variant.RED, Variant.INS)) for name in component.relations)
     reason = "recursive: derivations cannot be counted" if component.recursive else "the view is kept"
     return Section(component, Strategy.MATERIALIZED, reason, phases, states)
 
@@ -86,9 +87,10 @@ def rederivation_rule(rule: Rule, component: Component) -> MaintenanceRule:
     return MaintenanceRule("R", Rule(rule.head.as_variant(Variant.RED), body, rule.span), (0, *(i + 1 for i in recursive)))
 
 
-def net_rules(program: Program, name: str) -> tuple[MaintenanceRule, ...]:
+def net_rules(program: Program, name: str, *, rederived: bool = True) -> tuple[MaintenanceRule, ...]:
     """(E1), (E2): without idle insertions and phantom deletions."""
     old, gone, red, came = (canonical(program.relations[name], v) for v in (Variant.OLD, Variant.DEL, Variant.RED, Variant.INS))
     plus = Rule(old.as_variant(Variant.PLUS), (came, Negation(old)))
-    minus = Rule(old.as_variant(Variant.MINUS), (gone, Negation(came), Negation(red)))
+    back = (Negation(came), Negation(red)) if rederived else (Negation(came),)
+    minus = Rule(old.as_variant(Variant.MINUS), (gone, *back))
     return (MaintenanceRule("E1", plus, (0,)), MaintenanceRule("E2", minus, (0,)))
