@@ -20,6 +20,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from rederive.engines.spark.sessions import unnoticed
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
@@ -126,7 +127,8 @@ class Lake:
     def create(self, area: Area, relation: Relation) -> None:
         """An empty table, unless the relation has one already; then that one must hold the same relation."""
         if self._table(self.path(area, relation.name)) is None:
-            empty = self._private.createDataFrame([], _schema(area, relation))
+            with unnoticed():
+                empty = self._private.createDataFrame([], _schema(area, relation))
             self._replace(area, relation, empty, None)
         else:
             self._checked(area, relation)

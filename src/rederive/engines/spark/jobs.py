@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
+from rederive.engines.spark.sessions import unnoticed
 from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -125,7 +126,8 @@ class Jobs:
         """Rows of the driver handed to Spark; many go by way of a file, where the workers see this process's files."""
         table = to_arrow(rows, types)
         if not self.local or table.num_rows < _BY_FILE:
-            return self.named(self.session.createDataFrame(table, schema=schema(types)), types, table.num_rows)
+            with unnoticed():
+                return self.named(self.session.createDataFrame(table, schema=schema(types)), types, table.num_rows)
         path = f"{self._folder}/{next(self._numbers)}.parquet"
         pyarrow.parquet.write_table(table, path)
         return self.named(self.session.read.schema(schema(types)).parquet(path), types, table.num_rows)

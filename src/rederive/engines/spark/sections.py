@@ -111,7 +111,7 @@ class Sections:
 
     def _phase(self, section: Section, phase: Phase) -> None:
         match phase.semantics:
-            case Semantics.SET if section.once and not section.strategy.stored:
+            case Semantics.SET if section.once and section.strategy is Strategy.DIFFERENCING:
                 self._view(phase.rules)
             case Semantics.SET:
                 self._to_fixpoint(section.component, phase.name, phase.rules, once=section.once)

@@ -238,7 +238,7 @@ PATHS: Final[Json] = {
 def described() -> Json:
     """
     >>> sorted(described()["paths"])[:2]
-    ['/v1/changes', '/v1/health']
+    ['/v1/changes', '/v1/firings']
     """
     return {
         "openapi": "3.1.0",
