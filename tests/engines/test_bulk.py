@@ -46,6 +46,8 @@ def check(db: rederive.Database, spark: SparkSession) -> None:
         spark.createDataFrame(db.rows(name), columns).createOrReplaceTempView(name)
     assert set(db.rows("revenue")) == {tuple(row) for row in spark.sql(REVENUE).collect()}
     assert set(db.rows("allowed")) == {tuple(row) for row in spark.sql(ALLOWED).collect()}
+    for name in SCHEMAS:
+        spark.catalog.dropTempView(name)
 
 
 def test_a_range_is_replaced_and_a_range_is_added(db: rederive.Database, spark: SparkSession) -> None:

@@ -97,7 +97,7 @@ def test_net_effect_drops_the_idle_and_the_phantom() -> None:
 
 
 def test_new_states() -> None:
-    program, _ = compiled("p(x, y) :- r(x, y).")
+    program, _ = compiled("p(x, y) :- r(x, y). p(x, y) :- r(y, x).")
     assert shown(state_rules(State("r"), program.relations["r"])) == [
         "N1 r^new(x, y) :- r(x, y), !r^del(x, y).",
         "N2 r^new(x, y) :- r^ins(x, y).",
@@ -107,6 +107,16 @@ def test_new_states() -> None:
         "N1 p^new(x, y) :- p(x, y), !p^del(x, y).",
         "N2 p^new(x, y) :- p^red(x, y).",
         "N3 p^new(x, y) :- p^ins(x, y).",
+    ]
+
+
+def test_a_row_that_has_one_derivation_is_never_put_back() -> None:
+    program, _ = compiled("p(x, y) :- r(x, y).")
+    maintenance = plan(program, ["p"], "materialized")
+    assert [phase.name for phase in maintenance.sections[0].phases] == ["deletions", "insertions", "net effect"]
+    assert shown(state_rules(maintenance.states["p"], program.relations["p"])) == [
+        "N1 p^new(x, y) :- p(x, y), !p^del(x, y).",
+        "N2 p^new(x, y) :- p^ins(x, y).",
     ]
 
 
