@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -297,7 +297,7 @@ def _appended(spark: SparkSession, root: Path) -> int:
     fields = "insert STRUCT<sale: ARRAY<ARRAY<BIGINT>>>"
     rows = spark.readStream.schema(fields).json(str(root / "in")).selectExpr("explode(insert.sale) AS r")
     table = rows.selectExpr("r[0] AS id", "r[1] AS item", "r[2] AS amount")
-    options: Callable[[str], str] = lambda name: str(root / name)  # noqa: E731
-    query = table.writeStream.format("delta").option("checkpointLocation", options("mark")).trigger(availableNow=True)
-    query.start(options("peer")).awaitTermination()
-    return spark.read.format("delta").load(options("peer")).count()
+    written = str(root / "peer")
+    query = table.writeStream.format("delta").option("checkpointLocation", str(root / "mark")).trigger(availableNow=True)
+    query.start(written).awaitTermination()
+    return spark.read.format("delta").load(written).count()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import doctest
 import json
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+import benchmarks
 import rederive
 from benchmarks import (
-    chart,
     closure,
     growth,
-    memory,
     modules,
     on_demand,
     peers,
@@ -28,22 +29,7 @@ from benchmarks import (
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
 from rederive.engines.base import Delta
 
-MODULES = (
-    chart,
-    closure,
-    growth,
-    memory,
-    modules,
-    on_demand,
-    peers,
-    report,
-    rounds,
-    rules,
-    selfmaint,
-    service,
-    service_load,
-    tradeoff,
-)
+MODULES = [import_module(f"benchmarks.{module.name}") for module in iter_modules(benchmarks.__path__) if module.name != "run"]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -43,21 +44,9 @@ class Client:
     def run(self, steps: int, fault: str | None = None, kill_after: float | None = None) -> int:
         """Apply steps until done or killed; the exit code."""
         first, last = self.acknowledged + 1, self.acknowledged + steps
-        command = [sys.executable, str(LOAD), str(self.folder), str(first), str(last), str(self.seed)]
-        environment = {**os.environ, **({VARIABLE: fault} if fault else {})}
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-        if kill_after is not None:
-            assert child.stdout is not None
-            child.stdout.readline()
-            time.sleep(kill_after)
-            child.kill()
-        out, err = outcome(child)
-        assert "Traceback" not in err, err
-        for line in out.splitlines():
-            word, number = line.split()
-            self.acknowledged = int(number) if word == "ack" else self.acknowledged
+        code, self.acknowledged = loaded([LOAD, self.folder, first, last, self.seed], self.acknowledged, fault, kill_after)
         self.check()
-        return child.returncode
+        return code
 
     def check(self) -> None:
         """The store against the oracle: it has what was acknowledged, and at most the one step that was on its way."""
@@ -85,6 +74,22 @@ class Client:
                 edges = edges | set(changed) if call == "insert" else edges - set(changed)
         extra = EXTRA if version % 20 >= 10 else ""
         return {name: rows for name, rows in evaluate(compile_program(PROGRAM + extra), {"e": edges}).items() if "." not in name}
+
+
+def loaded(command: Sequence[object], before: int, fault: str | None, kill_after: float | None) -> tuple[int, int]:
+    """Run a load until it is done or killed: its exit code, and the last step that it acknowledged."""
+    environment = {**os.environ, **({VARIABLE: fault} if fault else {})}
+    arguments = [sys.executable, *map(str, command)]
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    if kill_after is not None:
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(kill_after)
+        child.kill()
+    out, err = outcome(child)
+    assert "Traceback" not in err, err
+    told = [int(line.split()[1]) for line in out.splitlines() if line.startswith("ack")]
+    return child.returncode, told[-1] if told else before
 
 
 def outcome(child: subprocess.Popen[str]) -> tuple[str, str]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import rederive
-from rederive.faults import VARIABLE
 from rederive.ir.terms import Row
-from tests.monitor.test_kills import outcome
+from tests.monitor.test_kills import loaded
 from tests.sql.load import PROGRAM, defines, operations
 
 LOAD = Path(__file__).with_name("load.py")
@@ -34,17 +29,7 @@ def in_memory(seed: int, version: int) -> rederive.Database:
 
 def run(folder: Path, first: int, last: int, seed: int, fault: str | None = None, kill_after: float | None = None) -> int:
     """The last step that was acknowledged."""
-    environment = {**os.environ, **({VARIABLE: fault} if fault else {})}
-    command = [sys.executable, str(LOAD), str(folder), str(first), str(last), str(seed)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    if kill_after is not None:
-        assert child.stdout is not None
-        child.stdout.readline()
-        time.sleep(kill_after)
-        child.kill()
-    out, err = outcome(child)
-    assert "Traceback" not in err, err
-    acknowledged = max([int(line.split()[1]) for line in out.splitlines() if line.startswith("ack")], default=first - 1)
+    _, acknowledged = loaded([LOAD, folder, first, last, seed], first - 1, fault, kill_after)
     check(folder, seed, acknowledged)
     return acknowledged
 

@@ -70,9 +70,15 @@ def components(program: Program) -> tuple[Component, ...]:
     for group in strongly_connected(sources):
         names = tuple(sorted(group, key=order.__getitem__))
         recursive = len(names) > 1 or names[0] in sources[names[0]]
-        definitions = tuple(d for d in program.definitions if defines(d) in group)
-        found.append(Component(names, definitions, recursive))
+        found.append(Component(names, _definitions(program, names), recursive))
     return tuple(found)
+
+
+def _definitions(program: Program, names: tuple[str, ...]) -> tuple[Definition, ...]:
+    """In the order of the program; of one relation, without looking at the others."""
+    if len(names) == 1:
+        return program.definitions_of(names[0])
+    return tuple(definition for definition in program.definitions if defines(definition) in names)
 
 
 def inventing_rule(component: Component) -> Rule | None:

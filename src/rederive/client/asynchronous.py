@@ -21,13 +21,12 @@ class AsyncConnection:
     """A service, as a database to ask, to change and to follow; see `Connection` for what each call promises."""
 
     def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
-        with calls.needed():
-            import httpx
-        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        limits = httpx.Limits(max_connections=None)
-        self.url = calls.checked_url(url)
+        options = calls.http_options(url, token, timeout)
+        import httpx
+
+        self.url = options["base_url"]
         self.patience = patience
-        self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._http = httpx.AsyncClient(**options)
         self._errors = (httpx.TransportError,)
 
     async def apply(

@@ -64,6 +64,15 @@ class Response(Protocol):
     def content(self) -> bytes: ...
 
 
+def http_options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
+    """What a client of httpx is made with."""
+    with needed():
+        import httpx
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    limits = httpx.Limits(max_connections=None)
+    return {"base_url": checked_url(url), "headers": headers, "timeout": timeout, "limits": limits, "trust_env": False}
+
+
 def transaction(insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None) -> dict[str, Any]:
     """A transaction in the contract's format."""
     given = {"insert": insert, "delete": delete, "upsert": upsert}

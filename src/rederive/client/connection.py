@@ -24,13 +24,12 @@ class Connection:
     """
 
     def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
-        with calls.needed():
-            import httpx
-        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        limits = httpx.Limits(max_connections=None)
-        self.url = calls.checked_url(url)
+        options = calls.http_options(url, token, timeout)
+        import httpx
+
+        self.url = options["base_url"]
         self.patience = patience
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._http = httpx.Client(**options)
         self._errors = (httpx.TransportError,)
 
     def apply(

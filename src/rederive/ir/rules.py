@@ -232,20 +232,25 @@ class Program:
     remotes: tuple[Remote, ...] = ()
     stored: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    _defined: Mapping[str, tuple[Definition, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: dict[str, list[Definition]] = {}
+        for definition in self.definitions:
+            found.setdefault(defines(definition), []).append(definition)
+        object.__setattr__(self, "_defined", {name: tuple(definitions) for name, definitions in found.items()})
 
     @property
     def views(self) -> tuple[str, ...]:
         """Names of the defined relations, in the order of their declaration."""
-        defined = {defines(definition) for definition in self.definitions}
-        return tuple(name for name in self.relations if name in defined)
+        return tuple(name for name in self.relations if name in self._defined)
 
     def is_view(self, name: str) -> bool:
-        return any(defines(definition) == name for definition in self.definitions)
+        return name in self._defined
 
     @property
     def bases(self) -> tuple[str, ...]:
-        defined = {defines(definition) for definition in self.definitions}
-        return tuple(name for name in self.relations if name not in defined)
+        return tuple(name for name in self.relations if name not in self._defined)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -271,7 +276,7 @@ class Program:
         return tuple(dict.fromkeys((*chosen, *more)))
 
     def definitions_of(self, name: str) -> tuple[Definition, ...]:
-        return tuple(definition for definition in self.definitions if defines(definition) == name)
+        return self._defined.get(name, ())
 
 
 def defines(definition: Definition) -> str:

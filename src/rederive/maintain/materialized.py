@@ -39,19 +39,23 @@ def materialized(component: Component, program: Program) -> Section:
     """Algorithm 1 for one component, in phases: deletions, rederivations, insertions, net effect."""
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     once = derived_once(component, program)
+    put_back = Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules))
     net = (m for name in component.relations for m in net_rules(program, name, rederived=not once))
     phases = (
         Phase("deletions", Semantics.SET, tuple(m for rule in rules for m in deletion_rules(rule))),
-        Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules)),
+        *(() if once else (put_back,)),
         Phase("insertions", Semantics.SET, tuple(m for rule in rules for m in insertion_rules(rule))),
         Phase("net effect", Semantics.NET, tuple(net)),
     )
-    if once:
-        (name,), reason = component.relations, "the view is kept; each row has one derivation"
-        return Section(component, Strategy.MATERIALIZED, reason, (phases[0], *phases[2:]), (State(name),), once=True)
-    states = tuple(State(name, Variant.DEL, (Variant.RED, Variant.INS)) for name in component.relations)
-    reason = "recursive: derivations cannot be counted" if component.recursive else "the view is kept"
-    return Section(component, Strategy.MATERIALIZED, reason, phases, states)
+    came = (Variant.INS,) if once else (Variant.RED, Variant.INS)
+    states = tuple(State(name, Variant.DEL, came) for name in component.relations)
+    return Section(component, Strategy.MATERIALIZED, _reason(component, once), phases, states, once=once)
+
+
+def _reason(component: Component, once: bool) -> str:
+    if component.recursive:
+        return "recursive: derivations cannot be counted"
+    return "the view is kept; each row has one derivation" if once else "the view is kept"
 
 
 def deletion_rules(rule: Rule) -> Iterator[MaintenanceRule]:

@@ -30,7 +30,7 @@ def fill(component: Component, relations: Relations, kept: Kept, jobs: Jobs) -> 
     (name,) = component.relations
     types = relations.types(name)
     rules = [definition for definition in component.definitions if isinstance(definition, Rule)]
-    found = [derivation(rule, None, None, relations.of, jobs, relations.program.relations) for rule in rules]
+    found = [derivation(rule, None, None, relations.of, jobs, relations.program.relations, here=False) for rule in rules]
     there = [(one, 1) for one in found if one is not None]
     gather([one for one, _ in there if one.fails], types, jobs)  # raises their errors
     counted = _counted(there, types, jobs)
@@ -47,7 +47,7 @@ def change(
     found = []
     for m in rules:
         (driver,) = m.drivers
-        one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations)
+        one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations, here=False)
         if one is not None:
             found.append((one, 1 if m.rule.head.variant is Variant.ADD else -1))
     if any(one.fails for one, _ in found):

@@ -18,9 +18,19 @@ Find = Callable[[Atom], Source | Lazy]
 
 
 def derivation(
-    rule: Rule, driver: int | None, delta: Frame | None, find: Find, jobs: Jobs, relations: Mapping[str, Relation]
+    rule: Rule,
+    driver: int | None,
+    delta: Frame | None,
+    find: Find,
+    jobs: Jobs,
+    relations: Mapping[str, Relation],
+    *,
+    here: bool = True,
 ) -> Derivation | None:
-    """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing."""
+    """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing.
+
+    `here`: where all that it reads is in the driver, its rows come with it. They do not tell how often each is derived.
+    """
     select = Select(jobs.functions, variable_types(rule, relations), jobs.equal)
     rest = list(rule.body)
     read: list[tuple[Atom, Source]] = []
@@ -36,8 +46,9 @@ def derivation(
         if not _joined(step.literal, step.bound, select, find, jobs, rule, relations, read):
             return None
     rows = select.projected(rule.head.terms)
-    if rows is None and not select.errors and (here := all_here(rule, read)) is not None:
-        rows = derived_here(rule, here, relations)
+    local = all_here(rule, read) if here and rows is None and not select.errors else None
+    if local is not None:
+        rows = derived_here(rule, local, relations)
     return Derivation(select.head(rule.head), rule, bool(select.errors), rows)
 
 
