@@ -17,7 +17,8 @@ from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.installed import Installed
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
-from rederive.engines.spark.net import beginning, difference, net_bulk, net_rows
+from rederive.engines.spark.net import beginning, difference, net_rows
+from rederive.engines.spark.net_bulk import net_bulk
 from rederive.engines.spark.relations import Growing
 from rederive.engines.spark.sources import Frame, Local, Source
 from rederive.ir.rules import Program, Variant

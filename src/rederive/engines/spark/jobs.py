@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from shutil import rmtree
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from rederive.engines.base import Bulk
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
 from rederive.engines.spark.sessions import unnoticed
@@ -29,11 +30,12 @@ from rederive.engines.spark.sources import (
     Union,
     listed,
     same,
+    shown,
     union,
 )
 from rederive.engines.spark.types import column, columns, from_arrow, from_spark, schema, to_arrow
 from rederive.ir.rules import Program
-from rederive.ir.terms import Row, Type, Value
+from rederive.ir.terms import Row
 
 SMALL = 2_000  # rows that are kept in the driver
 _HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
@@ -140,6 +142,11 @@ class Jobs:
             return self.named(rows.data, types, len(rows))
         return self.settled(self._ours(rows.data, types).distinct(), types)
 
+    def handed(self, rows: Bulk, types: Types) -> Frame:
+        """The same as it is: not read yet, and one row may be there twice."""
+        assert isinstance(rows, DataRows)
+        return self.named(self._ours(rows.data, types), types, BROADCAST_ROWS + 1)
+
     def _ours(self, data: DataFrame, types: Types) -> DataFrame:
         """The same data in our session."""
         session = self.session
@@ -187,13 +194,6 @@ class Jobs:
                 return source.data.toArrow()  # the data outlives its name
             case _:
                 return self.session.sql(f"SELECT {listed(source.types)} FROM {source.text()}").toArrow()
-
-    def bounds(self, frames: Sequence[Frame], by: int, type: Type) -> list[tuple[Value, Value]]:
-        """The least and the greatest value of a column in each of some frames that have rows."""
-        value = column(by)
-        asked = [f"SELECT {i} AS i, min({value}) AS lo, max({value}) AS hi FROM {f.text()}" for i, f in enumerate(frames)]
-        found = {row[0]: row[1:] for row in self.few(" UNION ALL ".join(asked))} if frames else {}
-        return [(low, high) for low, high in from_spark((found[i] for i in range(len(frames))), (type, type))]
 
     def size(self, source: Source) -> int:
         match source:
@@ -265,14 +265,30 @@ class Jobs:
         return self.settled(self.session.sql(text), frame.types)
 
     def settled(self, data: DataFrame, types: Types) -> Frame:
-        """Run a query once: its rows come to the driver where they are few, and are else kept by Spark without their lineage.
-
-        On a cluster they are kept in files, if there is a place for them that all workers see: so a lost worker loses nothing.
-        """
-        files = not self.local and self._shared is not None and types
-        kept = self._in_files(data, types) if files else data.localCheckpoint(eager=False)
+        """Run a query once: its rows come to the driver where they are few, and are else kept by Spark without their lineage."""
+        kept = self.cut(data, types)
         number = kept.count()
         self.touched += number
         if number <= SMALL:
             return Local(types, frozenset(from_spark(kept.collect() if number else (), types)))
         return self.named(kept, types, number)
+
+    def by_sign(self, found: Distributed, numbers: Mapping[int, int]) -> tuple[Frame, Frame]:
+        """Rows by the column after their own: those that leave have -1 there, those that enter 1; `numbers`: how many."""
+        return self._side(found, -1, numbers.get(-1, 0)), self._side(found, 1, numbers.get(1, 0))
+
+    def _side(self, found: Distributed, sign: int, number: int) -> Frame:
+        types = shown(found.types)
+        text = f"SELECT {listed(types)} FROM {found.text()} WHERE {column(len(types))} = {sign}"
+        self.touched += number
+        if number <= SMALL:
+            return Local(found.types, frozenset(from_spark(self.few(text) if number else (), found.types)))
+        return self.named(self.session.sql(text), found.types, number)
+
+    def cut(self, data: DataFrame, types: Types) -> DataFrame:
+        """The same rows without their lineage: the query runs once, when they are first read.
+
+        On a cluster they are kept in files, if there is a place for them that all workers see: so a lost worker loses nothing.
+        """
+        files = not self.local and self._shared is not None and types
+        return self._in_files(data, types) if files else data.localCheckpoint(eager=False)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.engines.spark.jobs import SMALL, Jobs
-from rederive.engines.spark.sources import Distributed, Frame, Local, Source, listed, overlay, union
+from rederive.engines.spark.sources import Distributed, Frame, Local, Source, listed, overlay, shown, union
+from rederive.engines.spark.types import column
+from rederive.ir.terms import NUMBER
 
 COMPACTED_FROM = 0.1  # of a relation's rows: from so many changes on they are worked in
 
@@ -65,22 +67,26 @@ class Kept:
 
     def _beside(self, held: Held, gone: Frame, came: Frame) -> Held:
         """A row that came and goes again, or went and comes again, is as it was."""
-        left = self._either(held.gone, [came], gone, held.came)
-        stayed = self._either(held.came, [gone], came, held.gone)
+        frames = (*held.gone, *held.came, gone, came)
+        if not held.gone and not held.came:
+            left, stayed = self._gathered([gone]), self._gathered([came])
+        elif all(isinstance(frame, Local) for frame in frames):
+            left = self._gathered([*(self.jobs.minus(frame, [came]) for frame in held.gone), self.jobs.minus(gone, held.came)])
+            stayed = self._gathered([*(self.jobs.minus(frame, [gone]) for frame in held.came), self.jobs.minus(came, held.gone)])
+        else:
+            ways = [*((frame, -1) for frame in (*held.gone, gone)), *((frame, 1) for frame in (*held.came, came))]
+            left, stayed = map(self._gathered, ([frame] for frame in self._summed(ways)))
         return Held(held.rows, left, stayed, held.by)
 
-    def _either(
-        self, ones: Sequence[Frame], less: Sequence[Frame], other: Frame, others_less: Sequence[Frame]
-    ) -> tuple[Frame, ...]:
-        """The rows of some frames, less others, and those of one more, less others again; all that is in Spark as one frame."""
-        if all(isinstance(frame, Local) for frame in (*ones, other)):
-            return self._gathered([*(self.jobs.minus(frame, less) for frame in ones), self.jobs.minus(other, others_less)])
-        types, before = other.types, union(other.types, ones)
-        if before.empty and all(frame.empty for frame in others_less):
-            return (other,)
-        parts = [(source, known) for source, known in ((before, less), (other, others_less)) if not source.empty]
-        texts = (self.jobs.without(source.text(), types, known) for source, known in parts)
-        return self._gathered([self.jobs.materialise(" UNION ALL ".join(f"({text})" for text in texts), types)])
+    def _summed(self, ways: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
+        """Rows that leave and rows that enter, some of them in turn: those that are gone in the end, and those that are there."""
+        types = ways[0][0].types
+        chosen, sign = listed(shown(types)), column(len(shown(types)))
+        rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {f.text()}" for f, way in ways if not f.empty)
+        text = f"SELECT {chosen}, sum({sign}) AS {sign} FROM ({rows}) GROUP BY {chosen} HAVING sum({sign}) <> 0"
+        found = self.jobs.named(self.jobs.cut(self.jobs.session.sql(text), (*shown(types), NUMBER)), types, 0)
+        numbers = self.jobs.few(f"SELECT {sign}, count(*) FROM {found.text()} GROUP BY {sign}")
+        return self.jobs.by_sign(found, {row[0]: row[1] for row in numbers})
 
     def _gathered(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
         """The rows in the driver as one frame, and the others as they are."""

@@ -1,0 +1,98 @@
+"""The net effect of operations in data frames and in lists, in any order: against the resident engine's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rederive.engines.base import Action, Delta, Operation
+from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.spark import jobs
+from rederive.engines.spark.bulk import DataRows
+from rederive.engines.spark.engine import SparkEngine
+from rederive.errors import DuplicateKey
+from rederive.ir.terms import Row
+from rederive.lang import compile_program
+from rederive.maintain.choose import plan
+
+KEYED = ".decl r(k: number, v: symbol) key(k)"
+PLAIN = ".decl r(k: number, v: symbol)"
+BARE = ".decl r()"
+
+
+@pytest.fixture
+def spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows stay in Spark, as if they were many."""
+    monkeypatch.setattr(jobs, "SMALL", 2)
+
+
+def operations(chance: random.Random, *, keyed: bool) -> Iterator[tuple[Action, list[Row], bool]]:
+    """The rows of a data frame have no order: two of its upserts do not share a key."""
+    actions = [Action.INSERT, Action.DELETE, Action.UPSERT]
+    for _ in range(chance.randint(1, 4)):
+        action, framed = chance.choice(actions), chance.random() < 0.6
+        rows: list[Row] = [(chance.randint(0, 5), chance.choice("abc")) for _ in range(chance.randint(1, 8))]
+        if framed and keyed and action is Action.UPSERT:
+            rows = list({row[0]: row for row in rows}.values())
+        yield action, rows, framed
+
+
+def outcome(engine: ResidentEngine | SparkEngine, given: list[Operation]) -> dict[str, tuple[set[Row], set[Row]]] | str:
+    try:
+        return {name: _sides(delta) for name, delta in engine.net(given).items()}
+    except DuplicateKey:
+        return "refused"
+
+
+def _sides(delta: Delta) -> tuple[set[Row], set[Row]]:
+    return set(delta.plus), set(delta.minus)
+
+
+def installed(engine: ResidentEngine | SparkEngine, program: str, rows: list[Row]) -> ResidentEngine | SparkEngine:
+    engine.install(plan(compile_program(program), [], "materialized"), [], {"r": rows})
+    return engine
+
+
+@pytest.mark.usefixtures("spread")
+@pytest.mark.parametrize("program", [KEYED, PLAIN], ids=["a key", "no key"])
+def test_random_operations(spark: SparkSession, program: str) -> None:
+    chance = random.Random(program)
+    start: list[Row] = [(k, "b") for k in range(4)]
+    ours, witness = installed(SparkEngine(spark), program, start), installed(ResidentEngine(), program, start)
+    types = compile_program(program).relations["r"].types
+    refused = 0
+    for _ in range(12):
+        given = list(operations(chance, keyed=program == KEYED))
+        as_rows = [Operation(action, "r", tuple(rows)) for action, rows, _ in given]
+        framed = [
+            Operation(action, "r", DataRows(spark.createDataFrame(rows, "k bigint, v string"), types) if frame else tuple(rows))
+            for action, rows, frame in given
+        ]
+        framed += [Operation(Action.DELETE, "r", DataRows(spark.createDataFrame([], "k bigint, v string"), types))]
+        expected = outcome(witness, as_rows)
+        assert outcome(ours, framed) == expected, given
+        refused += expected == "refused"
+    assert refused < 12
+
+
+def test_a_relation_without_columns(spark: SparkSession) -> None:
+    engine = installed(SparkEngine(spark), BARE, [])
+    some = DataRows(spark.range(3), ())
+    none = DataRows(spark.range(0), ())
+    assert outcome(engine, [Operation(Action.INSERT, "r", some)]) == {"r": ({()}, set())}
+    assert outcome(engine, [Operation(Action.INSERT, "r", none)]) == {}
+    assert outcome(engine, [Operation(Action.INSERT, "r", some), Operation(Action.DELETE, "r", ((),))]) == {}
+
+
+def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -> None:
+    engine = installed(SparkEngine(spark), KEYED, [(1, "a")])
+    rows = DataRows(
+        spark.createDataFrame([(1, "b"), (1, "c")], "k bigint, v string"), compile_program(KEYED).relations["r"].types
+    )
+    for action in (Action.INSERT, Action.UPSERT):
+        with pytest.raises(DuplicateKey) as refused:
+            engine.net([Operation(action, "r", rows)])
+        assert "(1, " in refused.value.message
