@@ -22,6 +22,7 @@ from rederive.ir.terms import NUMBER, Kind, Row, Type
 from rederive.maintain.program import in_state
 
 TOTAL = Type(Kind.DECIMAL, 38, 0)
+Shared = dict[tuple[str, tuple[int, ...]], Frame]  # totals, by the rows and the groups that they are of
 
 
 def beside(name: str) -> str:
@@ -29,7 +30,7 @@ def beside(name: str) -> str:
     return f"{name}.totals"
 
 
-def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> None:
+def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, shared: Shared) -> None:
     """The first evaluation."""
     source = _source(aggregate, relations, Variant.OLD, jobs)
     types = relations.types(aggregate.relation)
@@ -42,15 +43,17 @@ def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> 
     if not _moved_by_rows(aggregate, relations):
         kept.write(aggregate.relation, folded(aggregate, relations.program, rows, jobs))
         return
-    totals = jobs.materialise(_totals(aggregate, [(rows, 1)]), _totals_types(types))
+    totals = _totals(aggregate, [(rows, 1)], relations, jobs, shared)
     kept.write(beside(aggregate.relation), totals)
     kept.write(aggregate.relation, jobs.materialise(_results(aggregate, relations, totals, jobs), types))
 
 
-def change(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> dict[str, tuple[Source, Source]]:
+def change(
+    aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, shared: Shared
+) -> dict[str, tuple[Source, Source]]:
     """The exact change of the view, and of what is kept beside it."""
     if _moved_by_rows(aggregate, relations):
-        return _move(aggregate, relations, kept, jobs)
+        return _move(aggregate, relations, kept, jobs, shared)
     touched = _touched(aggregate, relations, jobs)
     old = _of_groups(kept.source(aggregate.relation), touched, range(len(aggregate.group)))
     before = jobs.materialise(old, relations.types(aggregate.relation))
@@ -139,16 +142,40 @@ def _totals_types(types: Types) -> Types:
     return (*types[:-1], NUMBER, NUMBER, TOTAL)
 
 
-def _totals(aggregate: Aggregate, rows: list[tuple[str, int]]) -> str:
-    """For each group of the rows: how many there are and have a value, and their sum; each row counted so many times."""
-    summed = aggregate.function is Function.SUM
+def _totals(aggregate: Aggregate, rows: list[tuple[str, int]], relations: Relations, jobs: Jobs, shared: Shared) -> Frame:
+    """For each group of the rows: how many there are and have a value, and their sum; each row counted so many times.
+
+    Aggregates of the same rows and groups are summed in one query, which the first of them runs.
+    """
+    alike = [
+        other
+        for other in relations.program.definitions
+        if isinstance(other, Aggregate)
+        and (other.source, other.group) == (aggregate.source, aggregate.group)
+        and _moved_by_rows(other, relations)
+    ]
+    groups = relations.types(aggregate.relation)[:-1]
+    place = aggregate.source, aggregate.group
+    if place not in shared:
+        types = (*groups, NUMBER, *(type for _ in alike for type in (NUMBER, TOTAL)))
+        shared[place] = jobs.materialise(_summed(alike, rows), types)
+    width = len(groups)
+    own = width + 1 + 2 * alike.index(aggregate)
+    return jobs.chosen(shared[place], [*range(width + 1), own, own + 1])
+
+
+def _summed(alike: list[Aggregate], rows: list[tuple[str, int]]) -> str:
+    """The groups of some aggregates, their number of rows, and for each aggregate the number of values and their sum."""
+    group = alike[0].group
     parts = (f"SELECT *, {times}L AS times FROM ({text})" for text, times in rows)
-    groups = [f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)]
-    number, known, total = (column(len(groups) + i) for i in range(3))
-    value = f"coalesce(sum(CAST({column(aggregate.value or 0)} AS {SUM}) * times), 0)" if summed else "0"
-    values = f"CASE WHEN {column(aggregate.value)} IS NULL THEN 0L ELSE times END" if aggregate.value is not None else "times"
-    by = f"GROUP BY {', '.join(column(c) for c in aggregate.group)}" if aggregate.group else "HAVING count(*) > 0"
-    chosen = [*groups, f"sum(times) AS {number}", f"sum({values}) AS {known}", f"CAST({value} AS {SUM}) AS {total}"]
+    sums = ["sum(times)"]
+    for aggregate in alike:
+        value = column(aggregate.value) if aggregate.value is not None else None
+        sums.append(f"sum(CASE WHEN {value} IS NULL THEN 0L ELSE times END)" if value else "sum(times)")
+        summed = f"coalesce(sum(CAST({value or column(0)} AS {SUM}) * times), 0)"
+        sums.append(f"CAST({summed if aggregate.function is Function.SUM else 0} AS {SUM})")
+    chosen = (f"{term} AS {column(i)}" for i, term in enumerate((*(column(c) for c in group), *sums)))
+    by = f"GROUP BY {', '.join(column(c) for c in group)}" if group else "HAVING count(*) > 0"
     return f"SELECT {', '.join(chosen)} FROM ({' UNION ALL '.join(parts)}) {by}"
 
 
@@ -167,11 +194,11 @@ def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jo
     return f"SELECT {', '.join([*groups, result])} FROM {totals.text()} WHERE {number} > 0"
 
 
-def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs) -> dict[str, tuple[Source, Source]]:
+def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, shared: Shared) -> dict[str, tuple[Source, Source]]:
     """Totals of the affected groups before and after, and the view's rows that follow from them."""
     name, types = aggregate.relation, relations.types(aggregate.relation)
     all_types = _totals_types(types)
-    moved = jobs.materialise(_totals(aggregate, _changes(aggregate, relations)), all_types)
+    moved = _totals(aggregate, _changes(aggregate, relations), relations, jobs, shared)
     known_totals = kept.source(beside(name))
     if isinstance(moved, Local) and isinstance(known_totals, Local):
         return _move_here(aggregate, relations, known_totals, moved)

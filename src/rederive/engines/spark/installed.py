@@ -91,7 +91,7 @@ class Installed:
         for section in self.maintenance.sections:
             if any(name not in self.kept for name in section.component.relations):
                 self.sections.fill(section)
-        self.relations.forget()
+        self.sections.forget()
 
     def _load(self, relation: Relation, rows: Frame) -> None:
         there = self.kept.source(relation.name)
@@ -120,9 +120,8 @@ class Installed:
         self.kept.apply({**moved, **self.sections.beside})
 
     def forget(self) -> None:
-        self.relations.forget()
+        self.sections.forget()
         self.queries.forget()
-        self.sections.beside.clear()
 
     # Questions
 

@@ -273,6 +273,14 @@ class Jobs:
             return Local(types, frozenset(from_spark(kept.collect() if number else (), types)))
         return self.named(kept, types, number)
 
+    def chosen(self, frame: Frame, positions: Sequence[int]) -> Frame:
+        """Some columns of a frame, by which its rows still differ."""
+        types = tuple(frame.types[i] for i in positions)
+        if isinstance(frame, Local):
+            return Local(types, frozenset(tuple(row[i] for i in positions) for row in frame.rows))
+        values = ", ".join(f"{column(p)} AS {column(i)}" for i, p in enumerate(positions))
+        return self.named(self.session.sql(f"SELECT {values} FROM {frame.text()}"), types, len(frame))
+
     def by_sign(self, found: Distributed, numbers: Mapping[int, int]) -> tuple[Frame, Frame]:
         """Rows by the column after their own: those that leave have -1 there, those that enter 1; `numbers`: how many."""
         return self._side(found, -1, numbers.get(-1, 0)), self._side(found, 1, numbers.get(1, 0))

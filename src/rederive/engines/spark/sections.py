@@ -27,13 +27,21 @@ from rederive.maintain.recompute import evaluation
 
 @dataclass(slots=True)
 class Sections:
-    """Runs sections over relations. `beside` gathers the changes of what strategies keep beside their views."""
+    """Runs sections over relations. `beside` gathers the changes of what strategies keep beside their views; `shared` holds what
+    several aggregates are moved by."""
 
     relations: Relations
     kept: Kept
     jobs: Jobs
     limits: Limits
     beside: dict[str, tuple[Source, Source]] = field(default_factory=dict)
+    shared: groups.Shared = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Drop all that a transaction found."""
+        self.relations.forget()
+        self.beside.clear()
+        self.shared.clear()
 
     # The first evaluation
 
@@ -44,7 +52,7 @@ class Sections:
         aggregate = aggregate_of(section.component)
         with self.jobs.described(f"{', '.join(section.component.relations)}: first evaluation"):
             if aggregate is not None:
-                groups.fill(aggregate, self.relations, self.kept, self.jobs)
+                groups.fill(aggregate, self.relations, self.kept, self.jobs, self.shared)
             elif section.strategy is Strategy.COUNTING:
                 counts.fill(section.component, self.relations, self.kept, self.jobs)
             else:
@@ -272,7 +280,7 @@ class Sections:
                     table.add(folded(aggregate, self.relations.program, rows, self.jobs))
             self._difference(aggregate.relation)
         elif section.strategy.stored:
-            self.beside.update(groups.change(aggregate, self.relations, self.kept, self.jobs))
+            self.beside.update(groups.change(aggregate, self.relations, self.kept, self.jobs, self.shared))
         else:
             groups.compare(aggregate, self.relations, self.jobs)
 
