@@ -98,3 +98,31 @@ def test_a_key_that_is_there_already_is_refused(db: rederive.Database, spark: Sp
     assert len(db.rows("sale")) == FACTS
     db.apply("sale", inserts=other, deletes=facts(spark, 0, 3_000))
     check(db, spark)
+
+
+def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows that a change can join with are looked for in the files, by the values that it has."""
+    monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
+    db = rederive.open(engine="spark", spark=spark, strategy="materialized")
+    db.define("""
+        .decl sale(id: number, item: number, amount: number)  .decl picked(id: number)
+        .decl shown(id: number, amount: number)  shown(n, a) :- picked(n), sale(n, _, a).
+    """)
+    db.load("sale", facts(spark, 0, FACTS))
+    db.load("picked", [(-1,)])
+    texts: list[str] = []
+    session: SparkSession = db.engine.jobs.session  # type: ignore[attr-defined]
+    asked = session.sql
+
+    def noted(text: str) -> DataFrame:
+        texts.append(text)
+        return asked(text)
+
+    monkeypatch.setattr(session, "sql", noted)
+    with db.transaction() as tx:
+        tx.insert("picked", [(7,), (70,)])
+    assert set(tx.result.changes["shown"].plus) == {(7, 7), (70, 4)}
+    plans = [asked(text)._jdf.queryExecution().toString() for text in texts if "rederive_" in text]
+    scans = [line for plan in plans for line in plan.splitlines() if "PushedFilters" in line]
+    assert scans
+    assert all("In(c0, [7,70])" in scan or "In(c0, [70,7])" in scan for scan in scans)

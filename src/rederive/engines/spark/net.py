@@ -10,7 +10,7 @@ from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Table
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
-from rederive.engines.spark.sources import Frame, Local, Source, listed, same
+from rederive.engines.spark.sources import Frame, Local, Source, listed, pushed, same
 from rederive.engines.spark.types import column, columns, from_spark
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
@@ -36,8 +36,9 @@ def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: J
     if isinstance(source, Local):
         return list(source.rows)
     given = jobs.frame(rows, relation.types)
-    on = [column(i) for i in relation.key] or columns(relation.types)
-    matching = " AND ".join(f"s.{c} <=> f.{c}" for c in on)
+    by = identity(relation)  # of a relation without columns, the row is in the driver
+    near = pushed(f"s.{column(by[0])}", {row[by[0]] for row in rows}, relation.types[by[0]])
+    matching = " AND ".join((*(f"s.{column(i)} <=> f.{column(i)}" for i in by), *near))
     text = f"SELECT /*+ BROADCAST(f) */ s.* FROM {source.text()} s LEFT SEMI JOIN {given.text()} f ON {matching}"
     return from_spark(jobs.few(text), relation.types)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rederive.engines.spark.functions import Expression, Functions
-from rederive.engines.spark.sources import Local, Source
+from rederive.engines.spark.sources import PUSHED, Local, Source, pushed
 from rederive.engines.spark.types import column, literal
 from rederive.ir.rules import Atom, Comparison, Operator
 from rederive.ir.terms import Constant, Row, Simple, Type, Value, Variable
@@ -14,7 +14,8 @@ from rederive.ir.terms import Constant, Row, Simple, Type, Value, Variable
 
 @dataclass(slots=True)
 class Select:
-    """The literals of a body so far. `columns`: where each variable's value is; `computed`: those that are expressions."""
+    """The literals of a body so far. `columns`: where each variable's value is; `computed`: those that are expressions; `among`:
+    the few values that a variable can have, where rows in the driver tell them."""
 
     functions: Functions
     types: Mapping[str, Type]
@@ -23,6 +24,7 @@ class Select:
     where: list[str] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
     computed: set[str] = field(default_factory=set)
+    among: dict[str, frozenset[Value]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     small: list[str] = field(default_factory=list)
     aliases: int = 0
@@ -32,7 +34,7 @@ class Select:
         """`r(x, y)`: a join on the columns that are bound."""
         self._settle()
         self.alone = (atom, source) if isinstance(source, Local) and not self.items else None
-        alias, conditions = self._matching(atom)
+        alias, conditions = self._matching(atom, source)
         if source.small and self.items:
             self.small.append(alias)
         if not self.items:
@@ -45,6 +47,8 @@ class Select:
         for i, term in enumerate(atom.terms):
             if isinstance(term, Variable):
                 self.columns.setdefault(term.name, f"{alias}.{column(i)}")
+                if isinstance(source, Local) and len(source) <= PUSHED:
+                    self.among.setdefault(term.name, frozenset(row[i] for row in source.rows))
 
     def exclude(self, atom: Atom, source: Source) -> None:
         """`!r(x, y)`: an anti-join; all its variables are bound."""
@@ -53,7 +57,7 @@ class Select:
         self._settle()
         self._start()
         self.alone = None
-        alias, conditions = self._matching(atom)
+        alias, conditions = self._matching(atom, source)
         if source.small:
             self.small.append(alias)
         self.items.append(f"LEFT ANTI JOIN {source.text()} {alias} ON {' AND '.join(conditions) or 'TRUE'}")
@@ -109,8 +113,11 @@ class Select:
         start = f" FROM {' '.join(self.items)}" if self.items else ""
         return f"SELECT{hint} {', '.join(values)}{start}{where}"
 
-    def _matching(self, atom: Atom) -> tuple[str, list[str]]:
-        """A new alias for an atom, and the conditions under which its rows fit what is bound."""
+    def _matching(self, atom: Atom, source: Source) -> tuple[str, list[str]]:
+        """A new alias for an atom, and the conditions under which its rows fit what is bound.
+
+        Where only few values can fit, a scan of many rows is told them: of files it reads only what can have one.
+        """
         alias = f"a{self.aliases}"
         self.aliases += 1
         here: dict[str, str] = {}
@@ -119,6 +126,8 @@ class Select:
             value = f"{alias}.{column(i)}"
             if isinstance(term, Constant) or term.name in self.columns:
                 conditions.append(f"{value} {self.equal} {self._value(term)}")
+                if isinstance(term, Variable) and not isinstance(source, Local):
+                    conditions += pushed(value, self.among.get(term.name, frozenset()), source.types[i])
             elif term.name in here:
                 conditions.append(f"{value} {self.equal} {here[term.name]}")
             else:

@@ -6,17 +6,18 @@ enough to be sent to every worker; and its `text`, an item of a FROM clause with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
 from rederive.engines.spark.types import columns, literal, sql_type
-from rederive.ir.terms import BOOLEAN, Row, Type
+from rederive.ir.terms import BOOLEAN, Row, Type, Value
 
 Types = tuple[Type, ...]
 BROADCAST_ROWS = 200_000
+PUSHED = 200  # values, at most, that a scan is told to look for
 NULL_SAFE = "<=>"  # where no column holds NULL, `=` means the same, and lets Spark join rows where they are
 
 
@@ -157,3 +158,10 @@ def listed(types: Types) -> str:
 def same(types: Types, one: str, other: str, equal: str = NULL_SAFE) -> str:
     """The condition under which two aliases stand for the same row; NULL is identical to NULL."""
     return " AND ".join(f"{one}.{c} {equal} {other}.{c}" for c in columns(types))
+
+
+def pushed(value: str, among: Collection[Value], type: Type) -> list[str]:
+    """The condition that a column has one of a few values. Files are read only where they can have one."""
+    if not among or len(among) > PUSHED or None in among:
+        return []
+    return [f"{value} IN ({', '.join(literal(one, type) for one in among)})"]
