@@ -1,30 +1,53 @@
-"""The choice of the engine: resident while everything fits the memory it may take, Spark from then on."""
+"""The choice of the engine for each transaction: by the memory that the rows take, by where they are, and by the work to do.
+
+What fits stays in the process, where a small transaction takes milliseconds. A large one goes to Spark where that is faster,
+the way there included. Small ones that follow on Spark add up what they lose there; when that is as much as the way back costs,
+the rows go back. So no more than twice the time is lost that a choice with foresight would have saved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rederive.analysis.cost import Estimate
-from rederive.engines.base import Confirm, Delta, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.base import Action, Bulk, Confirm, Delta, Engine, Operation, Propagation, Question, Trace
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
 
 BYTES_PER_ROW = 100  # of a base relation in memory, about: its values, their codes, its indexes
+LARGE = 10_000  # rows of a transaction, from which on its work is estimated
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the engines are, about: which of them is faster must come out right where it matters."""
+
+    resident: float = 500_000  # tuples a second
+    spark: float = 250_000  # tuples a second, on each core
+    jobs: float = 3.0  # seconds that a transaction takes on Spark, however small
+    moved: float = 200_000  # rows a second, from one engine to the other
 
 
 class AutoEngine:
-    """See `engines.base.Engine`. Starts in memory; moves to what `spark` makes when the base relations outgrow the budget."""
+    """See `engines.base.Engine`. Starts in memory, and moves to what `spark` makes and back."""
 
-    def __init__(self, limits: Limits, spark: Callable[[], Engine]) -> None:
+    def __init__(
+        self, limits: Limits, spark: Callable[[], Engine], cores: Callable[[], int] = lambda: 1, pace: Pace | None = None
+    ) -> None:
         self.limits = limits
+        self.pace = pace or Pace()
         self.traces: list[Trace] = []
         self._spark = spark
+        self._cores = cores
         self._current: Engine = ResidentEngine(limits)
         self._current.traces = self.traces
         self._installed: tuple[MaintenanceProgram, Sequence[str], Sequence[Question]] | None = None
         self._rows = 0
+        self._lost = 0.0  # seconds on Spark that would not have been spent in the process
+        self._because = ""
 
     @property
     def name(self) -> str:
@@ -33,8 +56,12 @@ class AutoEngine:
     @property
     def why(self) -> str:
         """Why this engine runs."""
+        return f"{self._memory}{self._because}"
+
+    @property
+    def _memory(self) -> str:
+        fits = "fit" if self._fit(self._rows) else "do not fit"
         need, most = self._rows * BYTES_PER_ROW, self.limits.memory
-        fits = "fit" if self.name == ResidentEngine.name else "do not fit"
         return f"{self._rows:,} base rows, about {_size(need)}, {fits} the {_size(most)} of memory that they may take"
 
     def install(
@@ -62,6 +89,7 @@ class AutoEngine:
         return touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        self._choose(operations)
         return self._current.net(operations)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
@@ -107,17 +135,61 @@ class AutoEngine:
         bases = self._installed[0].program.bases if self._installed is not None else ()
         self._rows = sum(map(self._current.size, bases))
 
+    # The choice
+
+    def _fit(self, rows: float) -> bool:
+        return rows * BYTES_PER_ROW <= self.limits.memory
+
+    @property
+    def _resident(self) -> bool:
+        return self.name == ResidentEngine.name
+
     def _make_room(self, more: int) -> None:
         """Move everything to Spark if so many more rows do not fit."""
-        if self.name != ResidentEngine.name or (self._rows + more) * BYTES_PER_ROW <= self.limits.memory:
+        if self._resident and not self._fit(self._rows + more):
+            self._move(self._spark(), "")
+
+    def _choose(self, operations: Sequence[Operation]) -> None:
+        """Move everything to where these operations, or those of late, take less time."""
+        if self._resident:
+            self._leave_if_large(operations)
+        elif self._fit(2 * self._rows):  # well below the limit: it does not go to and fro there
+            self._return_if_small(operations)
+
+    def _leave_if_large(self, operations: Sequence[Operation]) -> None:
+        if sum(len(operation.rows) for operation in operations) < LARGE:
             return
-        spark = self._spark()
-        spark.traces = self.traces
+        tuples = self._work(operations)
+        here = tuples / self.pace.resident
+        there = self.pace.jobs + self._rows / self.pace.moved + tuples / (self.pace.spark * self._cores())
+        if there < here:
+            took = f"{here:,.0f} s there, and take {there:,.0f} s here"
+            self._move(self._spark(), f", but a transaction of {tuples:,.0f} tuples would have taken about {took}")
+
+    def _return_if_small(self, operations: Sequence[Operation]) -> None:
+        if any(isinstance(operation.rows, Bulk) for operation in operations):
+            return
+        rows = sum(len(operation.rows) for operation in operations)
+        self._lost += max(self.pace.jobs - rows / self.pace.resident, 0.0)
+        if self._lost > self._rows / self.pace.moved:
+            self._move(ResidentEngine(self.limits), ", where small transactions take less time")
+
+    def _work(self, operations: Sequence[Operation]) -> float:
+        """Tuples that operations will touch, about: their own, and those of the views that read them."""
+        changed: dict[str, tuple[int, int]] = {}
+        for name, action, rows in ((o.relation, o.action, len(o.rows)) for o in operations):
+            gone, came = changed.get(name, (0, 0))
+            changed[name] = (gone + rows, came) if action is Action.DELETE else (gone, came + rows)
+        views = (min(estimate.incremental(changed), estimate.whole) for estimate in self._current.estimates().values())
+        return sum(gone + came for gone, came in changed.values()) + sum(views)
+
+    def _move(self, engine: Engine, because: str) -> None:
+        engine.traces = self.traces
         if self._installed is not None:
             maintenance, monitored, bound = self._installed
             rows = {name: self._current.rows(name, {}) for name in maintenance.program.bases}
-            spark.install(maintenance, monitored, rows, bound=bound)
-        self._current = spark
+            engine.install(maintenance, monitored, rows, bound=bound)
+        self._current, self._lost, self._because = engine, 0.0, because
 
 
 def counted(rows: Iterable[Row]) -> Collection[Row]:

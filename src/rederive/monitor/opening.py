@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,13 +31,16 @@ def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, la
         scratch = f"{_absolute(str(lake))}/_scratch" if lake is not None else None
         return SparkEngine(spark or spark_session(), limits, scratch=scratch)
 
+    def cores() -> int:
+        return spark.sparkContext.defaultParallelism if spark is not None else cpu_count() or 1
+
     match name:
         case "resident":
             return ResidentEngine(limits)
         case "spark":
             return on_spark()
         case "auto":
-            return AutoEngine(limits or Limits(), on_spark)
+            return AutoEngine(limits or Limits(), on_spark, cores)
         case _:
             raise UnknownOption("engine", name, ENGINES)
 

@@ -1,0 +1,79 @@
+"""The choice of the engine by work: a large transaction goes to Spark, small ones bring the rows back; the answers stay exact."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+import rederive
+from rederive.engines import auto
+from rederive.engines.auto import AutoEngine, Pace
+from rederive.engines.spark.engine import SparkEngine
+from tests.oracle import evaluate
+
+PROGRAM = """
+    .decl e(x: number, y: number)  .decl two(x: number, y: number)
+    two(x, z) :- e(x, y), e(y, z).
+"""
+START = [(i, i + 1) for i in range(20)]
+LARGE = 50
+EAGER = Pace(resident=1.0, spark=1e9, jobs=5.0, moved=1e9)
+
+
+@pytest.fixture(autouse=True)
+def _fewer_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "LARGE", LARGE)
+
+
+def database(spark: SparkSession, pace: Pace, memory: int = 2**30) -> rederive.Database:
+    limits = rederive.Limits(memory=memory)
+    db = rederive.Database(AutoEngine(limits, lambda: SparkEngine(spark, limits), lambda: 2, pace), "auto")
+    db.define(PROGRAM)
+    db.load("e", START)
+    return db
+
+
+def change(db: rederive.Database, *, insert: list[tuple[int, int]]) -> rederive.Result:
+    """One transaction, whose change is that of the oracle."""
+    before = evaluate(db.program, {"e": set(db.rows("e"))})["two"]
+    with db.transaction() as tx:
+        tx.insert("e", insert)
+    after = evaluate(db.program, {"e": set(db.rows("e"))})["two"]
+    assert set(tx.result.changes["two"].plus) == after - before
+    assert set(db.rows("two")) == after
+    return tx.result
+
+
+def many(start: int) -> list[tuple[int, int]]:
+    return [(start + 2 * i, start + 2 * i + 1) for i in range(LARGE)]
+
+
+def test_a_large_transaction_goes_to_spark_and_small_ones_come_back(spark: SparkSession) -> None:
+    db = database(spark, EAGER)
+    assert change(db, insert=[(20, 21)]).engine == "resident"
+    large = change(db, insert=[*many(1_000), (21, 22)])
+    assert large.engine == "spark"
+    assert "would have taken" in large.why
+    back = change(db, insert=[(22, 23)])  # it loses five seconds on Spark, and the way takes none
+    assert back.engine == "resident"
+    assert "small transactions" in back.why
+
+
+def test_the_way_is_not_taken_for_nothing(spark: SparkSession) -> None:
+    """What small transactions lose on Spark adds up until it is worth the way back: here, from the third on."""
+    db = database(spark, Pace(resident=1.0, spark=1e9, jobs=5.0, moved=8.0))  # 71 rows: 9 seconds
+    assert change(db, insert=[*many(1_000), (20, 21)]).engine == "spark"
+    engines = [change(db, insert=[(n, n + 1)]).engine for n in (21, 22, 23)]
+    assert engines == ["spark", "spark", "resident"]
+
+
+@pytest.mark.parametrize("pace", [Pace(), Pace(resident=1.0, spark=0.5)], ids=["as measured", "Spark is no faster"])
+def test_a_transaction_stays_where_it_is_faster(spark: SparkSession, pace: Pace) -> None:
+    db = database(spark, pace)
+    assert change(db, insert=[*many(1_000), (20, 21)]).engine == "resident"
+
+
+def test_what_barely_fits_does_not_come_back(spark: SparkSession) -> None:
+    db = database(spark, EAGER, memory=100 * 100)
+    assert change(db, insert=[*many(1_000), (20, 21)]).engine == "spark"
+    assert change(db, insert=[(21, 22)]).engine == "spark"
