@@ -35,11 +35,6 @@ def derived_once(component: Component, program: Program) -> bool:
     return all(known.issuperset(_variables(atom)) for atom in atoms)
 
 
-def shows_derivation(rule: Rule) -> bool:
-    """Whether the head has all variables of the body's atoms: then no two derivations, in whatever states, give the same row."""
-    return all(_variables(rule.head).issuperset(_variables(literal)) for literal in rule.body if isinstance(literal, Atom))
-
-
 def _variables(atom: Atom) -> frozenset[str]:
     return frozenset(term.name for term in atom.terms if isinstance(term, Variable))
 

@@ -5,6 +5,8 @@ Text and JSON mean what they mean in `lang.values`, whatever the session's time 
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F
@@ -29,17 +31,17 @@ _FIRST, _LAST = "0001-01-01", "9999-12-31"
 
 
 class Converted(NamedTuple):
-    """A value of the column's type, and the reason why there is none; NULL has neither."""
+    """A value of the column's type, and the reason why there is none; NULL has neither. No `problem`: every value is one."""
 
     value: SparkColumn
-    problem: SparkColumn
+    problem: SparkColumn | None = None
 
 
 def from_text(text: SparkColumn, column: Column) -> Converted:
     """The value that a field of text stands for."""
     value = _parsed(text, column.type)
     if column.type.kind is Kind.SYMBOL:
-        return Converted(text, F.lit(None).cast("string"))
+        return Converted(text)
     matching = text.rlike(_pattern(column.type))
     value = F.when(matching, value)
     return _checked(value, column, text.isNotNull() & value.isNull(), text)
@@ -83,7 +85,7 @@ def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) 
             hint="convert the column in the source, or declare another type",
         )
     widened = _utc(value) if isinstance(found, spark_types.TimestampType) else value.cast(spark_type(column.type))
-    return _checked(widened, column, F.lit(False), value)
+    return _checked(widened, column, None, value)
 
 
 def _fits(found: spark_types.DataType, type: Type) -> bool:
@@ -116,8 +118,13 @@ def _digits(found: spark_types.DataType) -> tuple[int, int]:
     return _DIGITS[type(found)], 0  # type: ignore[index]
 
 
-def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn, shown: SparkColumn) -> Converted:
-    refused = unreadable | F.coalesce(~_in_range(value, column), F.lit(False))
+def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn | None, shown: SparkColumn) -> Converted:
+    fits = _in_range(value, column)
+    beyond = F.coalesce(~fits, F.lit(False)) if fits is not None else None
+    tests = [test for test in (unreadable, beyond) if test is not None]
+    if not tests:
+        return Converted(value)
+    refused = reduce(or_, tests)
     reason = F.concat(
         F.lit(f"column '{column.name}': '"), F.substring(shown.cast("string"), 1, 60), F.lit(f"' is not a {_shown(column)}")
     )
@@ -128,8 +135,8 @@ def _shown(column: Column) -> str:
     return f"{column.type} of {column.bits} bits" if column.bits < 64 else str(column.type)
 
 
-def _in_range(value: SparkColumn, column: Column) -> SparkColumn:
-    """Whether a value of Spark's type is one of the column's: Spark's floats, dates and decimals reach further."""
+def _in_range(value: SparkColumn, column: Column) -> SparkColumn | None:
+    """Whether a value of Spark's type is one of the column's, where not all are: Spark's floats, dates and others go on."""
     match column.type.kind:
         case Kind.NUMBER if column.bits < 64:
             return value.between(F.lit(-(2 ** (column.bits - 1))), F.lit(2 ** (column.bits - 1) - 1))
@@ -142,7 +149,7 @@ def _in_range(value: SparkColumn, column: Column) -> SparkColumn:
         case Kind.TIMESTAMP:
             return value.between(F.lit(_FIRST).cast("timestamp_ntz"), F.lit(f"{_LAST} 23:59:59.999999").cast("timestamp_ntz"))
         case _:
-            return F.lit(True)
+            return None
 
 
 def from_json(document: SparkColumn, column: Column) -> Converted:

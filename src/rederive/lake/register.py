@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import NullType
 
 from rederive.engines.spark.bulk import DataRows
 from rederive.errors import (
@@ -66,9 +69,8 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
     """
     try:
         converted = _OPENERS[source.format](spark, source, relation)
-        _check_values(converted, relation)
-        rows = _values(converted, relation)
-        _check_nulls(rows, relation, nulls)
+        _check(converted, relation, relation.key if nulls else _required(relation))
+        rows = _values(converted, relation).distinct()
         _check_key(rows, relation)
     except RederiveError as error:
         raise error if error.place else error.at(source.location) from None
@@ -78,12 +80,10 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
 
 
 def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
-    """The rows of a data frame, as a set, its columns taken by name and checked."""
+    """The rows of a data frame, its columns taken by name and checked; one may be there twice."""
     converted = typed(frame, relation)
-    _check_values(converted, relation)
-    rows = _values(converted, relation)
-    _check_nulls(rows, relation, nulls=False)
-    return DataRows(rows, relation.types)
+    _check(converted, relation, _required(relation))
+    return DataRows(_values(converted, relation), relation.types)
 
 
 def first_line(error: Exception) -> str:
@@ -194,35 +194,39 @@ def _check_names(names: Sequence[str], relation: Relation) -> None:
 def _pairs(frame: DataFrame, converted: Sequence[Converted], ahead: int = 0, beside: Sequence[str] = ()) -> DataFrame:
     """`v0, v1, ...` and the first problem. The `ahead` first pairs are no columns."""
     values = [value.alias(f"v{i}") for i, (value, _) in enumerate(converted[ahead:])]
-    problems = [problem for _, problem in converted] or [F.lit(None)]
-    return frame.select(*values, F.coalesce(*problems, F.lit(None).cast("string")).alias("problem"), *beside)
+    problems = [problem for _, problem in converted if problem is not None]
+    problem = F.coalesce(*problems, F.lit(None).cast("string")) if problems else F.lit(None)
+    return frame.select(*values, problem.alias("problem"), *beside)
 
 
 # Checking
 
 
-def _check_values(converted: DataFrame, relation: Relation) -> None:
-    problems = converted.where(F.col("problem").isNotNull()).select("problem").limit(1).collect()
-    if problems:
-        reason = problems[0]["problem"]
-        shape = reason.startswith(("not a JSON", "unknown column"))
-        raise (MalformedInput if shape else IllTypedRow)(f"relation '{relation.name}': {reason}")
+def _required(relation: Relation) -> list[int]:
+    return [i for i, column in enumerate(relation.columns) if not column.nullable]
+
+
+def _check(converted: DataFrame, relation: Relation, required: Sequence[int]) -> None:
+    """Refuse what is no value, and NULL in the columns that need one. What Spark rules out is not looked for."""
+    fields = {field.name: field for field in converted.schema.fields}
+    lacking = {f"v{i}": i for i in required if fields[f"v{i}"].nullable}
+    watched = [] if isinstance(fields["problem"].dataType, NullType) else [F.col("problem").isNotNull()]
+    watched += [F.col(name).isNull() for name in lacking]
+    found = converted.where(reduce(or_, watched)).limit(1).collect() if watched else []
+    for row in found:
+        if row["problem"] is not None:
+            shape = row["problem"].startswith(("not a JSON", "unknown column"))
+            raise (MalformedInput if shape else IllTypedRow)(f"relation '{relation.name}': {row['problem']}")
+        i = next(i for name, i in lacking.items() if row[name] is None)
+        what = "which belongs to its key" if i in relation.key else "which must not be NULL"
+        raise NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[i].name}', {what}")
 
 
 def _values(converted: DataFrame, relation: Relation) -> DataFrame:
     if not relation.columns:
-        return converted.select(F.lit(True).alias(PRESENT)).distinct()
+        return converted.select(F.lit(True).alias(PRESENT))
     fields = schema_of(relation).fields
-    return converted.select(*(F.col(f"v{i}").alias(f.name, metadata=f.metadata) for i, f in enumerate(fields))).distinct()
-
-
-def _check_nulls(rows: DataFrame, relation: Relation, nulls: bool) -> None:
-    needed = relation.key if nulls else [i for i, column in enumerate(relation.columns) if not column.nullable]
-    for i in needed:
-        name, stored = relation.columns[i].name, column_names(relation)[i]
-        if not rows.where(F.col(_quoted(stored)).isNull()).isEmpty():
-            what = "which belongs to its key" if i in relation.key else "which must not be NULL"
-            raise NullInKey(f"relation '{relation.name}': a row has no value in column '{name}', {what}")
+    return converted.select(*(F.col(f"v{i}").alias(f.name, metadata=f.metadata) for i, f in enumerate(fields)))
 
 
 def _check_key(rows: DataFrame, relation: Relation) -> None:

@@ -73,7 +73,7 @@ def plan(
     def section(component: Component) -> Section:
         asked = frozenset[Sign]().union(*(signs.get(name, BOTH) for name in component.relations))
         if passing.issuperset(component.relations):
-            return differencing_once(component, program)
+            return differencing_once(component)
         if strategy == AUTO and set(unkept).intersection(component.relations):
             return replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
         if component.relations in differenced:

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rederive.analysis.derivations import shows_derivation
 from rederive.analysis.graph import Component
 from rederive.errors import StrategyError
-from rederive.ir.rules import Negation, Program, Rule, Variant
+from rederive.ir.rules import Negation, Rule, Variant
 from rederive.maintain.filtration import ALL, filtration
-from rederive.maintain.materialized import deletion_rules, insertion_rules, net_rules
+from rederive.maintain.materialized import deletion_rules, insertion_rules
 from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
 
 
@@ -48,16 +47,15 @@ def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nerv
     )
 
 
-def differencing_once(component: Component, program: Program) -> Section:
-    """The differentials of a view whose rows have one derivation each, and their net effect. Nothing is kept or asked for."""
+def differencing_once(component: Component) -> Section:
+    """The differentials of a view whose rows have one derivation each, and that is only summed and counted: a row that leaves and
+    enters again counts for nothing. Nothing is kept or asked for."""
     (rule,) = component.definitions
     assert isinstance(rule, Rule)
     deletions = Phase("deletions", Semantics.SET, tuple(deletion_rules(rule)))
     insertions = Phase("insertions", Semantics.SET, tuple(insertion_rules(rule)))
-    net = Phase("net effect", Semantics.NET, net_rules(program, rule.head.relation, rederived=False))
-    phases = (deletions, insertions) if shows_derivation(rule) else (deletions, insertions, net)
     reason = "read by sums and counts alone, and each row has one derivation: partial differentials are exact"
-    return Section(component, Strategy.DIFFERENCING, reason, phases, (), once=True)
+    return Section(component, Strategy.DIFFERENCING, reason, (deletions, insertions), (), once=True)
 
 
 def _guarded(m: MaintenanceRule) -> MaintenanceRule:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Self
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, count, lit, sum_distinct, xxhash64
 
 from rederive.engines.base import Bulk
-from rederive.engines.spark.sources import Types
+from rederive.engines.spark.sources import Distributed, Types
 from rederive.engines.spark.types import columns, from_arrow
 from rederive.ir.terms import Row
 
@@ -17,11 +18,19 @@ from rederive.ir.terms import Row
 class DataRows(Bulk):
     """The rows of a data frame, whose columns are in the relation's order."""
 
-    def __init__(self, data: DataFrame, types: Types, number: int | None = None, settled_by: object = None) -> None:
+    def __init__(self, data: DataFrame, types: Types) -> None:
         self.data = data.toDF(*columns(types)) if types else data.select(lit(True).alias("c0"))
         self.types = types
-        self._number = number
-        self.settled_by = settled_by  # whoever ran the query: its rows are distinct, and stay as they are
+        self.settled: Distributed | None = None
+        self.settled_by: object = None
+        self._number: int | None = None
+
+    @classmethod
+    def of(cls, frame: Distributed, settled_by: object) -> Self:
+        """What a query of somebody's found: distinct rows that stay as they are."""
+        found = cls(frame.data, frame.types)
+        found.settled, found.settled_by, found._number = frame, settled_by, len(frame)
+        return found
 
     def __len__(self) -> int:
         if self._number is None:

@@ -191,6 +191,8 @@ class SparkEngine:
         return bulk(self.jobs.frame_of(found), self.jobs) if found is not None else ()
 
     def size(self, relation: str) -> int:
+        if relation in self.installed.kept:
+            return self.installed.kept.size(relation)
         try:
             found = self.installed.extent(relation)
             return self.jobs.size(found) if found is not None else 0
@@ -207,7 +209,7 @@ class SparkEngine:
 
 def bulk(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:
     """The rows of a frame as others take them: as such where they are in the driver."""
-    return tuple(frame.rows) if isinstance(frame, Local) else DataRows(frame.data, frame.types, frame.count, settled_by=jobs)
+    return tuple(frame.rows) if isinstance(frame, Local) else DataRows.of(frame, jobs)
 
 
 def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:

@@ -23,6 +23,7 @@ from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
     Distributed,
+    Ends,
     Frame,
     Local,
     Source,
@@ -100,12 +101,12 @@ class Jobs:
             self._what = before
             self.session.sparkContext.setJobDescription(before or None)  # type: ignore[arg-type]
 
-    def named(self, data: DataFrame, types: Types, rows: int) -> Distributed:
+    def named(self, data: DataFrame, types: Types, rows: int, ends: Ends | None = None) -> Distributed:
         """Give data a name that queries can use."""
         name = f"rederive_{next(self._numbers)}"
         data.createOrReplaceTempView(name)
         self._named.add(name)
-        return Distributed(types, name, data, rows)
+        return Distributed(types, name, data, rows, ends)
 
     def viewed(self, text: str, types: Types) -> Distributed:
         """The rows of a query, run when they are read; how many there are is not known, so they count as many."""
@@ -138,8 +139,8 @@ class Jobs:
         """Rows as they are handed in: as such, or in a data frame of any session."""
         if not isinstance(rows, DataRows):
             return self.frame(rows, types)
-        if rows.settled_by is self:
-            return self.named(rows.data, types, len(rows))
+        if rows.settled is not None and rows.settled_by is self:
+            return self.named(rows.data, types, len(rows), rows.settled.ends)
         return self.settled(self._ours(rows.data, types).distinct(), types)
 
     def handed(self, rows: Bulk, types: Types) -> Frame:
@@ -267,11 +268,16 @@ class Jobs:
     def settled(self, data: DataFrame, types: Types) -> Frame:
         """Run a query once: its rows come to the driver where they are few, and are else kept by Spark without their lineage."""
         kept = self.cut(data, types)
-        number = kept.count()
+        number = self._number(kept)
         self.touched += number
         if number <= SMALL:
             return Local(types, frozenset(from_spark(kept.collect() if number else (), types)))
         return self.named(kept, types, number)
+
+    @staticmethod
+    def _number(data: DataFrame) -> int:
+        """How many rows there are; counted where they are, which `count` would plan a query and a shuffle for."""
+        return int(data._jdf.queryExecution().toRdd().count())
 
     def chosen(self, frame: Frame, positions: Sequence[int]) -> Frame:
         """Some columns of a frame, by which its rows still differ."""
@@ -281,17 +287,19 @@ class Jobs:
         values = ", ".join(f"{column(p)} AS {column(i)}" for i, p in enumerate(positions))
         return self.named(self.session.sql(f"SELECT {values} FROM {frame.text()}"), types, len(frame))
 
-    def by_sign(self, found: Distributed, numbers: Mapping[int, int]) -> tuple[Frame, Frame]:
+    def by_sign(
+        self, found: Distributed, numbers: Mapping[int, int], ends: tuple[Ends | None, Ends | None] = (None, None)
+    ) -> tuple[Frame, Frame]:
         """Rows by the column after their own: those that leave have -1 there, those that enter 1; `numbers`: how many."""
-        return self._side(found, -1, numbers.get(-1, 0)), self._side(found, 1, numbers.get(1, 0))
+        return self._side(found, -1, numbers.get(-1, 0), ends[0]), self._side(found, 1, numbers.get(1, 0), ends[1])
 
-    def _side(self, found: Distributed, sign: int, number: int) -> Frame:
+    def _side(self, found: Distributed, sign: int, number: int, ends: Ends | None) -> Frame:
         types = shown(found.types)
         text = f"SELECT {listed(types)} FROM {found.text()} WHERE {column(len(types))} = {sign}"
         self.touched += number
         if number <= SMALL:
             return Local(found.types, frozenset(from_spark(self.few(text) if number else (), found.types)))
-        return self.named(self.session.sql(text), found.types, number)
+        return self.named(self.session.sql(text), found.types, number, ends)
 
     def cut(self, data: DataFrame, types: Types) -> DataFrame:
         """The same rows without their lineage: the query runs once, when they are first read.

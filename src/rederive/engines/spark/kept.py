@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rederive.engines.spark.jobs import SMALL, Jobs
 from rederive.engines.spark.sources import Distributed, Frame, Local, Source, listed, overlay, shown, union
 from rederive.engines.spark.types import column
 from rederive.ir.terms import NUMBER
 
+MOST_PENDING = 16  # changes that are not summed up; whoever needs them summed does it sooner
 COMPACTED_FROM = 0.1  # of a relation's rows: from so many changes on they are worked in
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows as they were once, and what changed since: a small change does not touch the rows.
+    """Rows as they were once, and what changed since: a change does not touch the rows.
 
-    `by`: the column that files of them are ordered by, where they are kept so.
+    `pending`: changes after those, the oldest first, as rows that left and rows that entered. `by`: the column that files of the
+    rows are ordered by, where they are kept so.
     """
 
     rows: Frame
     gone: tuple[Frame, ...] = ()
     came: tuple[Frame, ...] = ()
+    pending: tuple[tuple[Frame, Frame], ...] = ()
     by: int | None = None
 
-    def source(self, equal: str) -> Source:
-        return overlay(self.rows, union(self.rows.types, self.gone), self.came, equal)
+    @property
+    def signed(self) -> list[tuple[Frame, int]]:
+        """All changes: how often each row of a frame counts. The sum for a row and the rows themselves is 1 if it is there."""
+        gone = (*self.gone, *(gone for gone, _ in self.pending))
+        came = (*self.came, *(came for _, came in self.pending))
+        return [(f, -1) for f in gone if not f.empty] + [(f, 1) for f in came if not f.empty]
 
     @property
     def changes(self) -> int:
-        return sum(map(len, (*self.gone, *self.came)))
+        return sum(len(frame) for frame, _ in self.signed)
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        return (self.rows, *self.gone, *self.came)
+        return (self.rows, *(frame for frame, _ in self.signed))
 
 
 class Kept:
@@ -45,7 +52,12 @@ class Kept:
         self.held = dict(held or {})
 
     def source(self, name: str) -> Source:
-        return self.held[name].source(self.jobs.equal)
+        held = self.held[name] = self._summed(self.held[name])
+        return overlay(held.rows, union(held.rows.types, held.gone), held.came, self.jobs.equal)
+
+    def size(self, name: str) -> int:
+        """How many rows there are, without a look at them."""
+        return len(self.held[name].rows) + sum(sign * len(frame) for frame, sign in self.held[name].signed)
 
     def __contains__(self, name: str) -> bool:
         return name in self.held
@@ -60,29 +72,33 @@ class Kept:
 
     def _moved(self, held: Held, gone: Source, came: Source) -> Held:
         match held, gone, came:
-            case Held(Local(types, rows), (), ()), Local(), Local():
+            case Held(Local(types, rows), (), (), ()), Local(), Local():
                 return Held(self.jobs.frame((rows - gone.rows) | came.rows, types), by=held.by)
             case _:
-                return self._compacted(self._beside(held, self.jobs.frame_of(gone), self.jobs.frame_of(came)))
+                added = replace(held, pending=(*held.pending, (self.jobs.frame_of(gone), self.jobs.frame_of(came))))
+                return self._compacted(added)
 
-    def _beside(self, held: Held, gone: Frame, came: Frame) -> Held:
-        """A row that came and goes again, or went and comes again, is as it was."""
-        frames = (*held.gone, *held.came, gone, came)
-        if not held.gone and not held.came:
-            left, stayed = self._gathered([gone]), self._gathered([came])
-        elif all(isinstance(frame, Local) for frame in frames):
-            left = self._gathered([*(self.jobs.minus(frame, [came]) for frame in held.gone), self.jobs.minus(gone, held.came)])
-            stayed = self._gathered([*(self.jobs.minus(frame, [gone]) for frame in held.came), self.jobs.minus(came, held.gone)])
+    def _summed(self, held: Held) -> Held:
+        """Work the pending changes into those before. A row that came and goes again, or went and comes again, is as it was."""
+        if not held.pending:
+            return held
+        if all(isinstance(frame, Local) for frame, _ in held.signed):
+            left, entered = held.gone, held.came
+            for gone, came in held.pending:
+                before = left
+                left = self._gathered([*(self.jobs.minus(f, [came]) for f in left), self.jobs.minus(gone, entered)])
+                entered = self._gathered([*(self.jobs.minus(f, [gone]) for f in entered), self.jobs.minus(came, before)])
+        elif len(held.pending) == 1 and not held.gone and not held.came:
+            left, entered = map(self._gathered, ([frame] for frame in held.pending[0]))
         else:
-            ways = [*((frame, -1) for frame in (*held.gone, gone)), *((frame, 1) for frame in (*held.came, came))]
-            left, stayed = map(self._gathered, ([frame] for frame in self._summed(ways)))
-        return Held(held.rows, left, stayed, held.by)
+            left, entered = map(self._gathered, ([frame] for frame in self._by_sum(held.signed)))
+        return Held(held.rows, left, entered, by=held.by)
 
-    def _summed(self, ways: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
-        """Rows that leave and rows that enter, some of them in turn: those that are gone in the end, and those that are there."""
-        types = ways[0][0].types
+    def _by_sum(self, signed: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
+        """The rows that are gone in the end, and those that are there."""
+        types = signed[0][0].types
         chosen, sign = listed(shown(types)), column(len(shown(types)))
-        rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {f.text()}" for f, way in ways if not f.empty)
+        rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {frame.text()}" for frame, way in signed)
         text = f"SELECT {chosen}, sum({sign}) AS {sign} FROM ({rows}) GROUP BY {chosen} HAVING sum({sign}) <> 0"
         found = self.jobs.named(self.jobs.cut(self.jobs.session.sql(text), (*shown(types), NUMBER)), types, 0)
         numbers = self.jobs.few(f"SELECT {sign}, count(*) FROM {found.text()} GROUP BY {sign}")
@@ -99,10 +115,13 @@ class Kept:
 
     def _compacted(self, held: Held) -> Held:
         """Work the changes in where they are many."""
+        if len(held.pending) > MOST_PENDING:
+            held = self._summed(held)
         if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
             return held
-        types = held.rows.types
-        rows = self.jobs.materialise(f"SELECT {listed(types)} FROM {held.source(self.jobs.equal).text()}", types)
+        held, types = self._summed(held), held.rows.types
+        source = overlay(held.rows, union(types, held.gone), held.came, self.jobs.equal)
+        rows = self.jobs.materialise(f"SELECT {listed(types)} FROM {source.text()}", types)
         return Held(self.jobs.stored(rows, held.by) if held.by is not None else rows, by=held.by)
 
     def fork(self, names: Iterable[str]) -> Kept:

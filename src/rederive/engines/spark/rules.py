@@ -74,7 +74,7 @@ def _joined(
             source = _rows(find(literal), literal, bound, select, jobs, rule, relations)
             if source.empty:
                 return False
-            select.join(literal, source)
+            select.join(literal, source, relations[literal.relation].key)
             read.append((literal, source))
     return True
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from rederive.engines.spark.functions import Expression, Functions
-from rederive.engines.spark.sources import PUSHED, Local, Source, pushed
+from rederive.engines.spark.sources import BROADCAST_ROWS, PUSHED, Distributed, Local, Source, pushed
 from rederive.engines.spark.types import column, literal
 from rederive.ir.rules import Atom, Comparison, Operator
 from rederive.ir.terms import Constant, Row, Simple, Type, Value, Variable
@@ -14,8 +15,11 @@ from rederive.ir.terms import Constant, Row, Simple, Type, Value, Variable
 
 @dataclass(slots=True)
 class Select:
-    """The literals of a body so far. `columns`: where each variable's value is; `computed`: those that are expressions; `among`:
-    the few values that a variable can have, where rows in the driver tell them."""
+    """The literals of a body so far.
+
+    `columns`: where each variable's value is; `computed`: those that are expressions; `among`: the few values that a variable can
+    have, where rows in the driver tell them; `rows`: how many rows there are so far, at most.
+    """
 
     functions: Functions
     types: Mapping[str, Type]
@@ -29,13 +33,20 @@ class Select:
     small: list[str] = field(default_factory=list)
     aliases: int = 0
     alone: tuple[Atom, Local] | None = None
+    rows: float = inf
 
-    def join(self, atom: Atom, source: Source) -> None:
-        """`r(x, y)`: a join on the columns that are bound."""
+    def join(self, atom: Atom, source: Source, key: Collection[int] = ()) -> None:
+        """`r(x, y)`: a join on the columns that are bound. By the key of `r`, no row finds more than one."""
         self._settle()
+        size = len(source) if isinstance(source, Local | Distributed) else inf
+        sent = bool(self.items) and self.rows <= BROADCAST_ROWS and 2 * self.rows < size
+        if sent:
+            self._wrap()
+        found = self.rows if key and self._bound(atom).issuperset(key) else inf
+        self.rows = found if self.items else size
         self.alone = (atom, source) if isinstance(source, Local) and not self.items else None
         alias, conditions = self._matching(atom, source)
-        if source.small and self.items:
+        if source.small and self.items and not sent:
             self.small.append(alias)
         if not self.items:
             self.items.append(f"{source.text()} {alias}")
@@ -140,10 +151,21 @@ class Select:
             self.items.append(f"(SELECT TRUE AS c0) a{self.aliases}")
             self.aliases += 1
 
+    def _bound(self, atom: Atom) -> set[int]:
+        """The columns of an atom whose values are known."""
+        return {i for i, term in enumerate(atom.terms) if isinstance(term, Constant) or term.name in self.columns}
+
     def _settle(self) -> None:
         """Make computed values columns of a subquery, so that joins compare columns alone."""
-        if not self.computed:
-            return
+        if self.computed:
+            self._subquery()
+
+    def _wrap(self) -> None:
+        """Make what is joined so far a subquery, which is sent to where the rows of the next relation are."""
+        self.small.append(self._subquery())
+
+    def _subquery(self) -> str:
+        """Everything so far as one item, under an alias."""
         names = list(self.columns)
         alias = f"s{self.aliases}"
         self.aliases += 1
@@ -153,6 +175,7 @@ class Select:
         self.items, self.where, self.small = [f"({inner}) {alias}"], [], []
         self.columns = {name: f"{alias}.{column(i)}" for i, name in enumerate(names)}
         self.computed, self.errors = set(), [f"{alias}.e"] if failing else []
+        return alias
 
     def _fails(self, expression: Expression) -> None:
         self.errors += expression.errors

@@ -16,6 +16,7 @@ from rederive.engines.spark.types import columns, literal, sql_type
 from rederive.ir.terms import BOOLEAN, Row, Type, Value
 
 Types = tuple[Type, ...]
+Ends = tuple[Value, Value]
 BROADCAST_ROWS = 200_000
 PUSHED = 200  # values, at most, that a scan is told to look for
 NULL_SAFE = "<=>"  # where no column holds NULL, `=` means the same, and lets Spark join rows where they are
@@ -51,12 +52,16 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Distributed:
-    """Rows in Spark, under the name of a temporary view."""
+    """Rows in Spark, under the name of a temporary view.
+
+    `ends`: values between which the first column of their identity is, where that is known.
+    """
 
     types: Types
     name: str
     data: DataFrame
     count: int
+    ends: Ends | None = None
 
     @property
     def empty(self) -> bool:
