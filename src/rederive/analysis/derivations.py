@@ -26,8 +26,11 @@ def derived_once(component: Component, program: Program) -> bool:
     if component.recursive or len(component.definitions) != 1:
         return False
     (rule,) = component.definitions
-    if not isinstance(rule, Rule):
-        return False
+    return isinstance(rule, Rule) and derives_once(rule, program)
+
+
+def derives_once(rule: Rule, program: Program) -> bool:
+    """Whether each row of the head is derived by one binding of the variables at most."""
     atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
     known = _variables(rule.head)
     while grown := [a for a in atoms if not known.issuperset(_variables(a)) and known.issuperset(_identity(a, program))]:

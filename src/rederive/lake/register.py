@@ -209,15 +209,15 @@ def _required(relation: Relation) -> list[int]:
 def _check(converted: DataFrame, relation: Relation, required: Sequence[int]) -> None:
     """Refuse what is no value, and NULL in the columns that need one. What Spark rules out is not looked for."""
     fields = {field.name: field for field in converted.schema.fields}
-    lacking = {f"v{i}": i for i in required if fields[f"v{i}"].nullable}
-    watched = [] if isinstance(fields["problem"].dataType, NullType) else [F.col("problem").isNotNull()]
-    watched += [F.col(name).isNull() for name in lacking]
-    found = converted.where(reduce(or_, watched)).limit(1).collect() if watched else []
-    for row in found:
-        if row["problem"] is not None:
-            shape = row["problem"].startswith(("not a JSON", "unknown column"))
-            raise (MalformedInput if shape else IllTypedRow)(f"relation '{relation.name}': {row['problem']}")
-        i = next(i for name, i in lacking.items() if row[name] is None)
+    lacking = [i for i in required if fields[f"v{i}"].nullable]
+    nulls = [F.col(f"v{i}").isNull() for i in lacking]
+    watched = [*nulls, *([] if isinstance(fields["problem"].dataType, NullType) else [F.col("problem").isNotNull()])]
+    wrong = converted.where(reduce(or_, watched)).select("problem", *nulls).limit(1).collect() if watched else []
+    for problem, *null in wrong:
+        if problem is not None:
+            shape = problem.startswith(("not a JSON", "unknown column"))
+            raise (MalformedInput if shape else IllTypedRow)(f"relation '{relation.name}': {problem}")
+        i = lacking[null.index(True)]
         what = "which belongs to its key" if i in relation.key else "which must not be NULL"
         raise NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[i].name}', {what}")
 

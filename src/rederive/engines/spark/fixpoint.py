@@ -8,7 +8,7 @@ from math import inf
 
 from rederive.engines.resident.fixpoint import Limits, endless
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
-from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.jobs import Jobs, sparse
 from rederive.engines.spark.relations import Growing
 from rederive.engines.spark.rules import Find, derivation
 from rederive.engines.spark.sources import Distributed, Frame, Local, Source
@@ -88,16 +88,17 @@ class Fixpoint:
     def _wanted(self, target: Target, fresh: Mapping[str, Frame]) -> Wanted:
         """What the rules derive from what is fresh."""
         found: list[Derivation] = []
-        large, stays = False, True
+        large, stays, starts = False, True, 0
         for variant in target.variants:
             delta = fresh.get(variant.grows)
             if delta is not None:
                 one = derivation(variant.rule, variant.driver, delta, self.find, self.jobs, self.relations)
                 found += [one] if one is not None else []
                 large = large or isinstance(delta, Distributed)
+                starts += len(delta)
                 stays = stays and isinstance(delta, Distributed) and target.carries(variant)
         known = (*target.table.known, *target.known())
-        return Wanted(target.table.types, found, large, known, None if stays else target.by)
+        return Wanted(target.table.types, found, large, known, None if stays else target.by, sparse(starts, known))
 
     def _taken(self, candidates: Mapping[str, Frame]) -> dict[str, Frame]:
         """Take in what is new: the candidates that are accepted."""

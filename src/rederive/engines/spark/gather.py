@@ -29,7 +29,8 @@ class Derivation:
 class Wanted:
     """The derivations of one relation, of which those in `known` are not wanted.
 
-    `large`: many rows are expected, which stay in Spark. `by`: the column to partition them by, where they are not yet.
+    `large`: many rows are expected, which stay in Spark; `sparse`: few beside those known. `by`: the column to partition them by,
+    where they are not yet.
     """
 
     types: Types
@@ -37,6 +38,7 @@ class Wanted:
     large: bool = False
     known: Sequence[Source] = ()
     by: int | None = None
+    sparse: bool = False
 
     @property
     def asked(self) -> list[Derivation]:
@@ -115,7 +117,10 @@ def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
     text = " UNION ALL ".join(f"SELECT {chosen} FROM ({derivation.text})" for derivation in wanted.derivations)
     if wanted.by is not None and wanted.types:
         text = f"SELECT /*+ REPARTITION({jobs.parts}, {column(wanted.by)}) */ {chosen} FROM ({text})"
-    return jobs.materialise(jobs.without(f"(SELECT DISTINCT {chosen} FROM ({text}))", wanted.types, wanted.known), wanted.types)
+    distinct = f"SELECT DISTINCT {chosen} FROM ({text})"
+    if wanted.sparse:
+        return jobs.minus(jobs.materialise(distinct, wanted.types), wanted.known)
+    return jobs.materialise(jobs.without(f"({distinct})", wanted.types, wanted.known), wanted.types)
 
 
 def viewed(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:

@@ -38,6 +38,7 @@ from rederive.engines.spark.types import column, columns, from_arrow, from_spark
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 
+FEW = 8  # times as many rows that are known make others few
 SMALL = 2_000  # rows that are kept in the driver
 _HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
 _BLOCK = 8 << 20  # bytes of a file that are read or skipped together
@@ -158,10 +159,22 @@ class Jobs:
 
     def stored(self, frame: Frame, by: int) -> Frame:
         """Rows that stay, where they are many in files, ordered by a column: reading a range of it does not read the rest."""
-        if not isinstance(frame, Distributed) or len(frame) < _BY_FILE or not frame.types or self._shared is None:
+        if not isinstance(frame, Distributed) or not self._by_file(frame.types, len(frame)):
             return frame
-        ordered = frame.data.repartitionByRange(4 * self.parts, column(by)).sortWithinPartitions(column(by))
-        return self.named(self._in_files(ordered, frame.types), frame.types, len(frame))
+        return self._ordered(frame.data, frame.types, len(frame), by)
+
+    def rewritten(self, text: str, types: Types, number: int, by: int | None) -> Frame:
+        """The rows of a query, to stay; `number`: how many there are."""
+        if by is None or not self._by_file(types, number):
+            return self.materialise(text, types)
+        return self._ordered(self.session.sql(text), types, number, by)
+
+    def _by_file(self, types: Types, number: int) -> bool:
+        return bool(types) and number >= _BY_FILE and self._shared is not None
+
+    def _ordered(self, data: DataFrame, types: Types, number: int, by: int) -> Distributed:
+        ordered = data.repartitionByRange(4 * self.parts, column(by)).sortWithinPartitions(column(by))
+        return self.named(self._in_files(ordered, types), types, number)
 
     def _in_files(self, data: DataFrame, types: Types) -> DataFrame:
         path = f"{self._shared}/{next(self._numbers)}.parquet"
@@ -214,7 +227,8 @@ class Jobs:
         """The rows of a frame that are in none of the sources. A small frame asks a large source for its own rows only."""
         there = [source for source in known if not source.empty]
         if isinstance(frame, Distributed):
-            return self.settled(self.session.sql(self.without(frame.text(), frame.types, there)), frame.types) if there else frame
+            query = self._without_found if sparse(len(frame), there) else self.without
+            return self.settled(self.session.sql(query(frame.text(), frame.types, there)), frame.types) if there else frame
         here = frozenset[Row]().union(*(source.rows for source in there if isinstance(source, Local)))
         left = Local(frame.types, frame.rows - here)
         elsewhere = union(frame.types, (source for source in there if not isinstance(source, Local)))
@@ -229,6 +243,14 @@ class Jobs:
         joins = (f" LEFT ANTI JOIN {p.text()} {alias} ON {self.same(types, 'f', alias)}" for alias, p in aliased.items())
         hint = f"/*+ {', '.join(hints)} */ " if hints else ""
         return f"SELECT {hint}f.* FROM {rows} f{''.join(joins)}"
+
+    def _without_found(self, rows: str, types: Types, known: Sequence[Source]) -> str:
+        """The same for rows that are few beside what is known: they are sent there, and no table of all that is built."""
+        parts = (part for source in known for part in (source.parts if isinstance(source, Union) else (source,)))
+        on = self.same(types, "k", "f")
+        found = (f"SELECT /*+ BROADCAST(f) */ k.* FROM {part.text()} k LEFT SEMI JOIN {rows} f ON {on}" for part in parts)
+        there = " UNION ALL ".join(found)
+        return f"SELECT /*+ BROADCAST(t) */ f.* FROM {rows} f LEFT ANTI JOIN ({there}) t ON {self.same(types, 'f', 't')}"
 
     def _looked_up(self, alias: str, part: Source) -> str | None:
         """How rows are looked up in a source: sent to every worker if it is small, by a hash table if that surely fits."""
@@ -308,3 +330,8 @@ class Jobs:
         """
         files = not self.local and self._shared is not None and types
         return self._in_files(data, types) if files else data.localCheckpoint(eager=False)
+
+
+def sparse(rows: int, known: Iterable[Source]) -> bool:
+    """Whether rows are so few beside what is known that they are better sent there."""
+    return rows <= BROADCAST_ROWS and FEW * rows < sum(len(one) for one in known if isinstance(one, Distributed))

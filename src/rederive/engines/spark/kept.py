@@ -11,7 +11,7 @@ from rederive.engines.spark.types import column
 from rederive.ir.terms import NUMBER
 
 MOST_PENDING = 16  # changes that are not summed up; whoever needs them summed does it sooner
-COMPACTED_FROM = 0.1  # of a relation's rows: from so many changes on they are worked in
+COMPACTED_FROM = 0.3  # of a relation's rows: from so many changes on they are worked in
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class Held:
         return sum(len(frame) for frame, _ in self.signed)
 
     @property
+    def size(self) -> int:
+        """How many rows there are, without a look at them."""
+        return len(self.rows) + sum(sign * len(frame) for frame, sign in self.signed)
+
+    @property
     def frames(self) -> tuple[Frame, ...]:
         return (self.rows, *(frame for frame, _ in self.signed))
 
@@ -56,8 +61,7 @@ class Kept:
         return overlay(held.rows, union(held.rows.types, held.gone), held.came, self.jobs.equal)
 
     def size(self, name: str) -> int:
-        """How many rows there are, without a look at them."""
-        return len(self.held[name].rows) + sum(sign * len(frame) for frame, sign in self.held[name].signed)
+        return self.held[name].size
 
     def __contains__(self, name: str) -> bool:
         return name in self.held
@@ -119,10 +123,9 @@ class Kept:
             held = self._summed(held)
         if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
             return held
-        held, types = self._summed(held), held.rows.types
+        number, held, types = held.size, self._summed(held), held.rows.types
         source = overlay(held.rows, union(types, held.gone), held.came, self.jobs.equal)
-        rows = self.jobs.materialise(f"SELECT {listed(types)} FROM {source.text()}", types)
-        return Held(self.jobs.stored(rows, held.by) if held.by is not None else rows, by=held.by)
+        return Held(self.jobs.rewritten(f"SELECT {listed(types)} FROM {source.text()}", types, number, held.by), by=held.by)
 
     def fork(self, names: Iterable[str]) -> Kept:
         """A copy to build on, with these relations only; whoever made it takes its place when it stands."""

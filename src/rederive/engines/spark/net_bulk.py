@@ -13,7 +13,7 @@ from rederive.engines.base import Action, Bulk, Operation
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Held, Kept
 from rederive.engines.spark.net import duplicate, identity
-from rederive.engines.spark.sources import NULL_SAFE, Distributed, Ends, Frame, Local, listed, shown
+from rederive.engines.spark.sources import Distributed, Ends, Frame, Local, listed, shown
 from rederive.engines.spark.types import column, columns, from_spark, literal
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER, Row
@@ -129,7 +129,8 @@ def _near(wishes: _Wishes, relation: Relation, held: Held, jobs: Jobs) -> str:
     rows = " UNION ALL ".join(f"SELECT {chosen}, {was} AS was FROM {f.text()}{within}" for f, was in parts if not f.empty)
     if _dense(wishes, relation):
         return rows
-    on = " AND ".join(f"s.{c} {jobs.equal} f.{c}" for c in _identity(relation))
+    equal = "=" if relation.key else jobs.equal
+    on = " AND ".join(f"s.{c} {equal} f.{c}" for c in _identity(relation))
     hint = "/*+ BROADCAST(f) */ " if len(wishes.rows) <= _SENT_ROWS else ""
     return f"SELECT {hint}s.* FROM ({rows}) s LEFT SEMI JOIN {wishes.rows.text()} f ON {on}"
 
@@ -160,7 +161,7 @@ def _within(wishes: _Wishes, relation: Relation, jobs: Jobs) -> str:
     value, type = column(by), relation.types[by]
     known = ((low, high) for low, high in wishes.ends.values() if low is not None and high is not None)
     tests = [f"{value} BETWEEN {literal(low, type)} AND {literal(high, type)}" for low, high in known]
-    tests += [f"{value} IS NULL"] if jobs.equal == NULL_SAFE or not tests else []
+    tests += [f"{value} IS NULL"] if relation.columns[by].nullable or not tests else []
     return f" WHERE {' OR '.join(tests)}"
 
 

@@ -31,7 +31,7 @@ def derivation(
 
     `here`: where all that it reads is in the driver, its rows come with it. They do not tell how often each is derived.
     """
-    select = Select(jobs.functions, variable_types(rule, relations), jobs.equal)
+    select = Select(jobs.functions, variable_types(rule, relations))
     rest = list(rule.body)
     read: list[tuple[Atom, Source]] = []
     if driver is not None:
@@ -40,7 +40,7 @@ def derivation(
         source = delta if delta is not None else find(atom)
         if not isinstance(source, Source) or source.empty:
             return None
-        select.join(atom, source)
+        select.join(atom, source, relations[atom.relation])
         read.append((atom, source))
     for step in join_order(rest, frozenset(select.columns)):
         if not _joined(step.literal, step.bound, select, find, jobs, rule, relations, read):
@@ -68,13 +68,13 @@ def _joined(
             select.compare(literal)
         case Negation(atom):
             source = _rows(find(atom), atom, tuple(range(len(atom.terms))), select, jobs, rule, relations)
-            select.exclude(atom, source)
+            select.exclude(atom, source, relations[atom.relation])
             read += [(atom, source)] if not source.empty else []
         case Atom():
             source = _rows(find(literal), literal, bound, select, jobs, rule, relations)
             if source.empty:
                 return False
-            select.join(literal, source, relations[literal.relation].key)
+            select.join(literal, source, relations[literal.relation])
             read.append((literal, source))
     return True
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from rederive.analysis.decompose import carried_column
+from rederive.analysis.derivations import derives_once
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.engines.resident.fixpoint import Limits
 from rederive.engines.spark import counts, groups
@@ -87,8 +88,10 @@ class Sections:
         relations = self.relations.program.relations
         found = [derivation(rule, None, None, self.relations.of, self.jobs, relations) for rule in rules]
         large = any(self._starts_large(rule, None) for rule in rules)
-        wanted = Wanted(self.relations.types(name), [one for one in found if one is not None], large)
-        return gather_all({name: wanted}, self.jobs)[name]
+        there, types = [one for one in found if one is not None], self.relations.types(name)
+        if large and len(there) == 1 and derives_once(there[0].rule, self.relations.program):
+            return viewed(there, types, self.jobs)
+        return gather_all({name: Wanted(types, there, large)}, self.jobs)[name]
 
     def _whole(self, table: Growing) -> Frame:
         """Everything found as one frame."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from rederive.engines.spark.functions import Expression, Functions
-from rederive.engines.spark.sources import BROADCAST_ROWS, PUSHED, Distributed, Local, Source, pushed
+from rederive.engines.spark.sources import BROADCAST_ROWS, NULL_SAFE, PUSHED, Distributed, Local, Source, pushed
 from rederive.engines.spark.types import column, literal
-from rederive.ir.rules import Atom, Comparison, Operator
+from rederive.ir.rules import Atom, Comparison, Operator, Relation
 from rederive.ir.terms import Constant, Row, Simple, Type, Value, Variable
 
 
@@ -23,7 +23,6 @@ class Select:
 
     functions: Functions
     types: Mapping[str, Type]
-    equal: str
     items: list[str] = field(default_factory=list)
     where: list[str] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
@@ -35,17 +34,17 @@ class Select:
     alone: tuple[Atom, Local] | None = None
     rows: float = inf
 
-    def join(self, atom: Atom, source: Source, key: Collection[int] = ()) -> None:
+    def join(self, atom: Atom, source: Source, relation: Relation) -> None:
         """`r(x, y)`: a join on the columns that are bound. By the key of `r`, no row finds more than one."""
         self._settle()
         size = len(source) if isinstance(source, Local | Distributed) else inf
         sent = bool(self.items) and self.rows <= BROADCAST_ROWS and 2 * self.rows < size
         if sent:
             self._wrap()
-        found = self.rows if key and self._bound(atom).issuperset(key) else inf
+        found = self.rows if relation.key and self._bound(atom).issuperset(relation.key) else inf
         self.rows = found if self.items else size
         self.alone = (atom, source) if isinstance(source, Local) and not self.items else None
-        alias, conditions = self._matching(atom, source)
+        alias, conditions = self._matching(atom, source, relation)
         if source.small and self.items and not sent:
             self.small.append(alias)
         if not self.items:
@@ -61,14 +60,14 @@ class Select:
                 if isinstance(source, Local) and len(source) <= PUSHED:
                     self.among.setdefault(term.name, frozenset(row[i] for row in source.rows))
 
-    def exclude(self, atom: Atom, source: Source) -> None:
+    def exclude(self, atom: Atom, source: Source, relation: Relation) -> None:
         """`!r(x, y)`: an anti-join; all its variables are bound."""
         if source.empty:
             return
         self._settle()
         self._start()
         self.alone = None
-        alias, conditions = self._matching(atom, source)
+        alias, conditions = self._matching(atom, source, relation)
         if source.small:
             self.small.append(alias)
         self.items.append(f"LEFT ANTI JOIN {source.text()} {alias} ON {' AND '.join(conditions) or 'TRUE'}")
@@ -124,10 +123,11 @@ class Select:
         start = f" FROM {' '.join(self.items)}" if self.items else ""
         return f"SELECT{hint} {', '.join(values)}{start}{where}"
 
-    def _matching(self, atom: Atom, source: Source) -> tuple[str, list[str]]:
+    def _matching(self, atom: Atom, source: Source, relation: Relation) -> tuple[str, list[str]]:
         """A new alias for an atom, and the conditions under which its rows fit what is bound.
 
-        Where only few values can fit, a scan of many rows is told them: of files it reads only what can have one.
+        NULL is identical to NULL; where one side cannot be NULL, `=` says the same, and Spark joins faster. Where only few values
+        can fit, a scan of many rows is told them: of files it reads only what can have one.
         """
         alias = f"a{self.aliases}"
         self.aliases += 1
@@ -135,12 +135,13 @@ class Select:
         conditions = []
         for i, term in enumerate(atom.terms):
             value = f"{alias}.{column(i)}"
+            equal = NULL_SAFE if relation.columns[i].nullable else "="
             if isinstance(term, Constant) or term.name in self.columns:
-                conditions.append(f"{value} {self.equal} {self._value(term)}")
+                conditions.append(f"{value} {equal} {self._value(term)}")
                 if isinstance(term, Variable) and not isinstance(source, Local):
                     conditions += pushed(value, self.among.get(term.name, frozenset()), source.types[i])
             elif term.name in here:
-                conditions.append(f"{value} {self.equal} {here[term.name]}")
+                conditions.append(f"{value} {equal} {here[term.name]}")
             else:
                 here[term.name] = value
         return alias, conditions
@@ -162,7 +163,8 @@ class Select:
 
     def _wrap(self) -> None:
         """Make what is joined so far a subquery, which is sent to where the rows of the next relation are."""
-        self.small.append(self._subquery())
+        alias = self._subquery()
+        self.small.append(alias)
 
     def _subquery(self) -> str:
         """Everything so far as one item, under an alias."""
