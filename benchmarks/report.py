@@ -174,12 +174,12 @@ def _verdict(check: Check) -> str:
     return "yes" if check.ok else "NO"
 
 
-def markdown(machine: Machine, sections: Iterable[Section]) -> str:
-    """The whole report as a page of documentation."""
+def markdown(name: str, machine: Machine, sections: Iterable[Section]) -> str:
+    """The report of one benchmark as a page of documentation."""
     lines = [
-        "# Benchmarks",
+        f"# Benchmark {name}",
         "",
-        "Written by `.venv/bin/python benchmarks/run.py --write`; the peer's figures are from the same run.",
+        f"Written by `.venv/bin/python benchmarks/run.py {name} --write`; the peer's figures are from the same run.",
         "",
         f"{machine}",
         "",

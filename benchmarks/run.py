@@ -69,7 +69,7 @@ def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"Which: {', '.join(BENCHMARKS)}. All, if none is named.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure as JSON.")] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Write docs/benchmarks.md, when all are run, and docs/tradeoff.md with its picture.")
+        bool, typer.Option("--write", help="Write a page of docs/benchmarks for each, and docs/tradeoff.md with its picture.")
     ] = False,
     edges: Annotated[int, typer.Option(min=2, help="Random edges of the Debian graph to change.")] = 500,
     growth_edges: Annotated[int, typer.Option(min=2, help="Random edges of each growth graph to change.")] = 300,
@@ -97,12 +97,13 @@ def main(
     )
     console, machine = Console(), Machine.this()
     console.print(f"{machine}\n", highlight=False, soft_wrap=True)
-    sections = [section for name in chosen for section in measured(name, options, console)]
+    found = {name: list(measured(name, options, console)) for name in chosen}
+    sections = [section for one in found.values() for section in one]
     if json_file is not None:
         json_file.write_text(json.dumps(data(machine, sections), indent=2) + "\n", encoding="utf-8")
-    if write and set(chosen) == set(BENCHMARKS):  # a page of some of them would lose the others
-        DOCS.mkdir(exist_ok=True)
-        (DOCS / "benchmarks.md").write_text(markdown(machine, sections), encoding="utf-8")
+    for name, one in found.items() if write else ():
+        (DOCS / "benchmarks").mkdir(parents=True, exist_ok=True)
+        (DOCS / "benchmarks" / f"{name}.md").write_text(markdown(name, machine, one), encoding="utf-8")
     finish(sections, console)
 
 

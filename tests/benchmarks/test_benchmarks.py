@@ -197,7 +197,7 @@ def test_forms_of_a_report() -> None:
         ("a note",),
     )
     machine = Machine("today", "a processor", 2, 4e9, "Linux", (("python", "3.11"),))
-    page = report.markdown(machine, [section])
+    page = report.markdown("one", machine, [section])
     assert "| fast | 1 ms | 1 s | 1,000x faster | 1,000x: met |" in page
     assert "| small | 2 MB | 1 MB | 2x larger | < 1 MB: missed |" in page
     figures = json.loads(json.dumps(report.data(machine, [section])))["sections"][0]["figures"]
