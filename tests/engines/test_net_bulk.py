@@ -96,3 +96,31 @@ def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -
         with pytest.raises(DuplicateKey) as refused:
             engine.net([Operation(action, "r", rows)])
         assert "(1, " in refused.value.message
+
+
+@pytest.mark.usefixtures("spread")
+@pytest.mark.parametrize("program", [KEYED, PLAIN], ids=["a key", "no key"])
+def test_changes_upon_changes(spark: SparkSession, program: str) -> None:
+    """What was changed before and is not worked in yet, near and far from what changes now."""
+    types = compile_program(program).relations["r"].types
+    ours, witness = installed(SparkEngine(spark), program, []), installed(ResidentEngine(), program, [])
+
+    def framed(*rows: Row) -> DataRows:
+        return DataRows(spark.createDataFrame(list(rows), "k bigint, v string"), types)
+
+    low: list[Row] = [(k, "a") for k in range(6)]
+    high: list[Row] = [(k, "a") for k in range(100, 106)]
+    steps: list[tuple[Action, list[Row]]] = [
+        (Action.INSERT, low),
+        (Action.INSERT, high),
+        (Action.DELETE, low[:4]),
+        (Action.INSERT, low[1:3]),
+        (Action.DELETE, [*low, *high[3:]]),
+        (Action.UPSERT if program == KEYED else Action.INSERT, [(k, "b") for k in (2, 3, 4, 102, 200)]),
+    ]
+    for action, rows in steps:
+        for engine, given in ((ours, framed(*rows)), (witness, tuple(rows))):
+            engine.propagate(engine.net([Operation(action, "r", given)]))
+            engine.commit()
+        assert ours.size("r") == witness.size("r")
+    assert sorted(ours.rows("r", {})) == sorted(witness.rows("r", {}))

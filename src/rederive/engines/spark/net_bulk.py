@@ -35,9 +35,10 @@ class _Wishes:
     ends: Mapping[bool, Ends]
     upserts: bool
 
-    @property
-    def around(self) -> tuple[Ends | None, Ends | None]:
-        """Values between which the rows that leave are, and those that enter."""
+    def around(self, relation: Relation) -> tuple[Ends | None, Ends | None]:
+        """Values between which the rows that leave are, and those that enter; NULL is between none."""
+        if not relation.arity or relation.columns[identity(relation)[0]].nullable:
+            return None, None
         return None if self.upserts else self.ends.get(False), self.ends.get(True)
 
 
@@ -100,7 +101,7 @@ def _effect(wishes: _Wishes, relation: Relation, held: Held, jobs: Jobs) -> tupl
     told = {row[0]: row[1:] for row in jobs.few(f"SELECT {sign}, count(*), max({rivals}) FROM {found.text()} GROUP BY {sign}")}
     if any(most > 1 for _, most in told.values()):
         _refuse(relation, found, jobs)
-    return jobs.by_sign(found, {way: number for way, (number, _) in told.items()}, wishes.around)
+    return jobs.by_sign(found, {way: number for way, (number, _) in told.items()}, wishes.around(relation))
 
 
 def _compared(wishes: _Wishes, relation: Relation, held: Held, jobs: Jobs) -> str:
@@ -108,11 +109,11 @@ def _compared(wishes: _Wishes, relation: Relation, held: Held, jobs: Jobs) -> st
     chosen, wish, upsert = listed(shown(relation.types)), *_beside(relation)
     key = ", ".join(column(i) for i in relation.key)
     rows = f"SELECT {chosen}, {wish}, {upsert}, 0 AS was FROM {wishes.rows.text()}"
-    if not held.rows.empty or held.changes:
-        rows += f" UNION ALL SELECT {chosen}, -1L, 0L, was FROM ({_near(wishes, relation, held, jobs)})"
+    if near := _near(wishes, relation, held, jobs):
+        rows += f" UNION ALL SELECT {chosen}, -1L, 0L, was FROM ({near})"
     last = f"max({wish}) AS {wish}, max({upsert}) AS {upsert}, sum(was) AS was"
     each = f"SELECT {chosen}, {last} FROM ({_by_identity(rows, relation, jobs)}) GROUP BY {chosen}"
-    upserted = f"max({upsert}) OVER (PARTITION BY {key})" if key else "0L"
+    upserted = f"max({upsert}) OVER (PARTITION BY {key})" if key and wishes.upserts else "0L"
     stays = f"CASE WHEN {wish} DIV 2 < upserted THEN 0 WHEN {wish} < 0 THEN was ELSE {wish} % 2 END"
     states = f"SELECT {chosen}, was, {stays} AS stays FROM (SELECT *, {upserted} AS upserted FROM ({each}))"
     rivals = f"sum(stays) OVER (PARTITION BY {key})" if key else "1"
@@ -123,11 +124,12 @@ def _compared(wishes: _Wishes, relation: Relation, held: Held, jobs: Jobs) -> st
 def _near(wishes: _Wishes, relation: Relation, held: Held, jobs: Jobs) -> str:
     """The rows of a relation that are wished for or share a key with one of these, and their changes: `was` is 1 or -1.
 
-    Where the range of the wishes holds few others, all of it is taken."""
-    chosen, within = listed(shown(relation.types)), _within(wishes, relation, jobs)
-    parts = [(held.rows, 1), *((frame, was) for frame, was in held.signed if _meets(wishes, frame))]
-    rows = " UNION ALL ".join(f"SELECT {chosen}, {was} AS was FROM {f.text()}{within}" for f, was in parts if not f.empty)
-    if _dense(wishes, relation):
+    Where the range of the wishes holds few others, all of it is taken. Nothing, where there are none.
+    """
+    chosen, within = listed(shown(relation.types)), _within(wishes, relation)
+    parts = [(frame, was) for frame, was in ((held.rows, 1), *held.signed) if not frame.empty and _meets(wishes, frame)]
+    rows = " UNION ALL ".join(f"SELECT {chosen}, {was} AS was FROM {frame.text()}{within}" for frame, was in parts)
+    if not parts or _dense(wishes, relation):
         return rows
     equal = "=" if relation.key else jobs.equal
     on = " AND ".join(f"s.{c} {equal} f.{c}" for c in _identity(relation))
@@ -154,7 +156,7 @@ def _dense(wishes: _Wishes, relation: Relation) -> bool:
     return most <= _DENSE * len(wishes.rows)
 
 
-def _within(wishes: _Wishes, relation: Relation, jobs: Jobs) -> str:
+def _within(wishes: _Wishes, relation: Relation) -> str:
     if not relation.arity:
         return ""
     by = identity(relation)[0]
