@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 import rederive
+from rederive.engines.spark.sessions import unnoticed
 
 
 def test_the_users_session_stays_the_active_one(spark: SparkSession) -> None:
@@ -16,3 +17,14 @@ def test_the_users_session_stays_the_active_one(spark: SparkSession) -> None:
     assert len(db.rows("odd")) == 1_500
     assert SparkSession.getActiveSession() is spark
     assert spark.conf.getAll == before
+
+
+def test_where_none_is_active_none_becomes_so(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    spark._jvm.SparkSession.clearActiveSession()
+    try:
+        with unnoticed():
+            spark.newSession().createDataFrame([(1,)], "x bigint")
+        assert SparkSession.getActiveSession() is None
+    finally:
+        spark.createDataFrame([(1,)], "x bigint")

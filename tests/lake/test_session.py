@@ -39,6 +39,7 @@ def test_importing_rederive_starts_nothing() -> None:
 
 
 def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([(1,)], "x bigint")  # the session that a user works in is the active one
     spark.range(1).write.format("delta").save(str(tmp_path / "any"))  # Delta adds two settings of its own at its first use
     before = spark.conf.getAll
     assert spark_session(spark) is spark

@@ -10,6 +10,7 @@ import pyarrow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rederive.lake.delta import retried
+from rederive.lake.types import frame_of
 from rederive.pipeline.items import Rejected
 
 if TYPE_CHECKING:
@@ -37,6 +38,6 @@ def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected
     """Add what a batch brought. The table remembers the last batch of each stream: a repetition adds nothing."""
     rows = [(stream, batch, r.error.place, r.raw, r.error.code, r.error.message, datetime.now(UTC)) for r in rejected]
     columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
-    frame = spark.createDataFrame(pyarrow.table(columns, _ARROW), SCHEMA)
+    frame = frame_of(spark, pyarrow.table(columns, _ARROW), SCHEMA)
     once = {"txnAppId": stream, "txnVersion": str(batch)}
     retried(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 
@@ -15,7 +16,9 @@ def unnoticed() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is not None:
-            SparkSession._activeSession = before
-            assert before._jvm is not None
-            before._jvm.SparkSession.setActiveSession(before._jsparkSession)
+        SparkSession._activeSession = before
+        sessions = getattr(SparkContext._jvm, "SparkSession", None)
+        if sessions is not None and before is not None:
+            sessions.setActiveSession(before._jsparkSession)
+        elif sessions is not None:
+            sessions.clearActiveSession()
