@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
@@ -80,10 +80,16 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
 
 
 def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
-    """The rows of a data frame, its columns taken by name and checked; one may be there twice."""
+    """The rows of a data frame, its columns taken by name and checked; one may be there twice.
+
+    Where no value can be wrong, but one may be missing, whoever reads the rows looks for that.
+    """
     converted = typed(frame, relation)
-    _check(converted, relation, _required(relation))
-    return DataRows(_values(converted, relation), relation.types)
+    check = partial(_check, converted, relation, _required(relation))
+    if _may_be_wrong(converted):
+        check()
+        return DataRows(_values(converted, relation), relation.types)
+    return DataRows(_values(converted, relation), relation.types, check)
 
 
 def first_line(error: Exception) -> str:
@@ -211,7 +217,7 @@ def _check(converted: DataFrame, relation: Relation, required: Sequence[int]) ->
     fields = {field.name: field for field in converted.schema.fields}
     lacking = [i for i in required if fields[f"v{i}"].nullable]
     nulls = [F.col(f"v{i}").isNull() for i in lacking]
-    watched = [*nulls, *([] if isinstance(fields["problem"].dataType, NullType) else [F.col("problem").isNotNull()])]
+    watched = [*nulls, *([F.col("problem").isNotNull()] if _may_be_wrong(converted) else [])]
     wrong = converted.where(reduce(or_, watched)).select("problem", *nulls).limit(1).collect() if watched else []
     for problem, *null in wrong:
         if problem is not None:
@@ -220,6 +226,11 @@ def _check(converted: DataFrame, relation: Relation, required: Sequence[int]) ->
         i = lacking[null.index(True)]
         what = "which belongs to its key" if i in relation.key else "which must not be NULL"
         raise NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[i].name}', {what}")
+
+
+def _may_be_wrong(converted: DataFrame) -> bool:
+    """Whether a value of another type is on its way to the relation's; NULL aside."""
+    return not isinstance(converted.schema["problem"].dataType, NullType)
 
 
 def _values(converted: DataFrame, relation: Relation) -> DataFrame:

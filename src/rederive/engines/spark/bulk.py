@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Self
 
@@ -16,11 +16,16 @@ from rederive.ir.terms import Row
 
 
 class DataRows(Bulk):
-    """The rows of a data frame, whose columns are in the relation's order."""
+    """The rows of a data frame, whose columns are in the relation's order.
 
-    def __init__(self, data: DataFrame, types: Types) -> None:
-        self.data = data.toDF(*columns(types)) if types else data.select(lit(True).alias("c0"))
+    `check` refuses rows with NULL where the relation must have a value. It is a query: whoever looks for such rows in one of its
+    own takes the data as `unchecked`, and checks only where there are some.
+    """
+
+    def __init__(self, data: DataFrame, types: Types, check: Callable[[], None] | None = None) -> None:
+        self.unchecked = data.toDF(*columns(types)) if types else data.select(lit(True).alias("c0"))
         self.types = types
+        self._check = check
         self.settled: Distributed | None = None
         self.settled_by: object = None
         self._number: int | None = None
@@ -31,6 +36,17 @@ class DataRows(Bulk):
         found = cls(frame.data, frame.types)
         found.settled, found.settled_by, found._number = frame, settled_by, len(frame)
         return found
+
+    @property
+    def data(self) -> DataFrame:
+        self.check()
+        return self.unchecked
+
+    def check(self) -> None:
+        """Refuse NULL where there must be a value; this is looked for once."""
+        if self._check is not None:
+            self._check()
+            self._check = None
 
     def __len__(self) -> int:
         if self._number is None:

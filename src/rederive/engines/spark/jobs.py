@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
+from math import inf
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
@@ -145,9 +146,9 @@ class Jobs:
         return self.settled(self._ours(rows.data, types).distinct(), types)
 
     def handed(self, rows: Bulk, types: Types) -> Frame:
-        """The same as it is: not read yet, and one row may be there twice."""
+        """The same as it is: not read yet nor checked, and one row may be there twice."""
         assert isinstance(rows, DataRows)
-        return self.named(self._ours(rows.data, types), types, BROADCAST_ROWS + 1)
+        return self.named(self._ours(rows.unchecked, types), types, BROADCAST_ROWS + 1)
 
     def _ours(self, data: DataFrame, types: Types) -> DataFrame:
         """The same data in our session."""
@@ -236,9 +237,7 @@ class Jobs:
 
     def without(self, rows: str, types: Types, known: Sequence[Source]) -> str:
         """A query for those of some rows that none of the sources has. What is partitioned the same way stays where it is."""
-        whole = union(types, known)
-        parts = whole.parts if isinstance(whole, Union) and not whole.small else (whole,)  # a union is partitioned anew
-        aliased = {f"k{i}": part for i, part in enumerate(parts) if not part.empty}
+        aliased = {f"k{i}": part for i, part in enumerate(_by_place(types, known))}
         hints = [hint for alias, part in aliased.items() if (hint := self._looked_up(alias, part))]
         joins = (f" LEFT ANTI JOIN {p.text()} {alias} ON {self.same(types, 'f', alias)}" for alias, p in aliased.items())
         hint = f"/*+ {', '.join(hints)} */ " if hints else ""
@@ -246,8 +245,7 @@ class Jobs:
 
     def _without_found(self, rows: str, types: Types, known: Sequence[Source]) -> str:
         """The same for rows that are few beside what is known: they are sent there, and no table of all that is built."""
-        parts = (part for source in known for part in (source.parts if isinstance(source, Union) else (source,)))
-        on = self.same(types, "k", "f")
+        on, parts = self.same(types, "k", "f"), _by_place(types, known)
         found = (f"SELECT /*+ BROADCAST(f) */ k.* FROM {part.text()} k LEFT SEMI JOIN {rows} f ON {on}" for part in parts)
         there = " UNION ALL ".join(found)
         return f"SELECT /*+ BROADCAST(t) */ f.* FROM {rows} f LEFT ANTI JOIN ({there}) t ON {self.same(types, 'f', 't')}"
@@ -256,7 +254,10 @@ class Jobs:
         """How rows are looked up in a source: sent to every worker if it is small, by a hash table if that surely fits."""
         if part.small and not isinstance(part, Distributed):
             return f"BROADCAST({alias})"
-        fits = isinstance(part, Distributed) and len(part) <= _HASHED_ROWS * self.parts
+        rows = sum(
+            len(one) if isinstance(one, Distributed) else inf for one in (part.parts if isinstance(part, Union) else (part,))
+        )
+        fits = rows <= _HASHED_ROWS * self.parts
         return f"SHUFFLE_HASH({alias})" if fits else None
 
     def common(self, few: Local, source: Source) -> Local:
@@ -330,6 +331,18 @@ class Jobs:
         """
         files = not self.local and self._shared is not None and types
         return self._in_files(data, types) if files else data.localCheckpoint(eager=False)
+
+
+def _by_place(types: Types, known: Iterable[Source]) -> list[Source]:
+    """Sources put together by where they are. What Spark keeps is one: if all is partitioned alike, it stays where it is."""
+    whole = union(types, known)
+    if whole.small or not isinstance(whole, Union):
+        return [] if whole.empty else [whole]
+    parts = [part for source in whole.parts for part in (source.parts if isinstance(source, Union) else (source,))]
+    there = union(types, (part for part in parts if isinstance(part, Distributed)))
+    here = union(types, (part for part in parts if isinstance(part, Local)))
+    rest = (part for part in parts if not isinstance(part, Distributed | Local))
+    return [source for source in (there, here, *rest) if not source.empty]
 
 
 def sparse(rows: int, known: Iterable[Source]) -> bool:

@@ -11,6 +11,7 @@ from rederive.analysis.derivations import derives_once
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.engines.resident.fixpoint import Limits
 from rederive.engines.spark import counts, groups
+from rederive.engines.spark.coded import over_codes
 from rederive.engines.spark.decomposed import SENT_ROWS, closed, read_beside, recursive_rules
 from rederive.engines.spark.fixpoint import Filter, Fixpoint, Target
 from rederive.engines.spark.fixpoint import Variant as Growth
@@ -67,10 +68,20 @@ class Sections:
             found = seeds if seeds.empty else closed(component, seeds, beside, self.relations.program, self.jobs, self.limits)
             self.kept.write(name, found)
             return
+        coded = over_codes(component, self.relations, self.jobs)
+        if coded is not None:
+            inside = Sections(coded.relations, self.kept, self.jobs, self.limits)
+            for name, table in inside._found(component).items():
+                self.kept.write(name, coded.decoded(table.source, self.relations.types(name)))
+            return
+        for name, table in self._found(component).items():
+            self.kept.write(name, self._whole(table))
+
+    def _found(self, component: Component) -> dict[str, Growing]:
+        """What the rules of a component derive, in rounds."""
         tables = {name: self.relations.found(name, Variant.OLD) for name in component.relations}
         self._to_fixpoint(component, "first evaluation", evaluation(component, Variant.OLD))
-        for name, table in tables.items():
-            self.kept.write(name, self._whole(table))
+        return tables
 
     def _beside(self, component: Component) -> dict[str, Source] | None:
         """What workers need to run a recursion that decomposes by themselves; None where it does not, or that is too much."""

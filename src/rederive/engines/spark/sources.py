@@ -12,12 +12,13 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
-from rederive.engines.spark.types import columns, literal, sql_type
+from rederive.engines.spark.types import CODE, columns, literal, sql_type
 from rederive.ir.terms import BOOLEAN, Row, Type, Value
 
 Types = tuple[Type, ...]
 Ends = tuple[Value, Value]
 BROADCAST_ROWS = 200_000
+BROADCAST_CODES = 1_000_000  # rows that have nothing but codes
 PUSHED = 200  # values, at most, that a scan is told to look for
 NULL_SAFE = "<=>"  # where no column holds NULL, `=` means the same, and lets Spark join rows where they are
 
@@ -69,7 +70,7 @@ class Distributed:
 
     @property
     def small(self) -> bool:
-        return self.count <= BROADCAST_ROWS
+        return self.count <= (BROADCAST_CODES if set(self.types) == {CODE} else BROADCAST_ROWS)
 
     def __len__(self) -> int:
         return self.count

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rederive.ir.terms import BOOLEAN, Kind, Row, Type, Value
 
+CODE = Type(Kind.NUMBER, 32)  # stands for a symbol while it is only compared: two of them make one key of 64 bits
 _NAMES = {
     Kind.SYMBOL: "STRING",
     Kind.NUMBER: "BIGINT",
@@ -39,10 +40,14 @@ def sql_type(type: Type) -> str:
     >>> sql_type(UNSIGNED), sql_type(Type(Kind.DECIMAL, 10, 2))
     ('DECIMAL(20,0)', 'DECIMAL(10,2)')
     """
+    if type == CODE:
+        return "INT"
     return _NAMES.get(type.kind) or f"DECIMAL({type.precision},{type.scale})"
 
 
 def arrow_type(type: Type) -> pa.DataType:
+    if type == CODE:
+        return pa.int32()
     return pa.decimal128(type.precision, type.scale) if type.kind is Kind.DECIMAL else _ARROW[type.kind]
 
 
@@ -72,7 +77,7 @@ def literal(value: Value, type: Type) -> str:
             escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024").replace("\0", "\\0")
             return f"'{escaped}'"
         case int() if type.kind is Kind.NUMBER and value >= 0:
-            return f"{value}L"
+            return f"{value}" if type == CODE else f"{value}L"
         case datetime.datetime():
             return f"TIMESTAMP_NTZ'{value.isoformat(' ')}'"
         case datetime.date():

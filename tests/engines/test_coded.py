@@ -1,0 +1,124 @@
+"""Recursions over symbols in rounds, which the Spark engine evaluates over codes: the same rows as the resident engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql import SparkSession
+
+import rederive
+from rederive.analysis.graph import components
+from rederive.engines.spark import coded, here, jobs
+from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.sources import BROADCAST_CODES, Distributed
+from rederive.engines.spark.types import CODE
+from rederive.ir.terms import NUMBER, SYMBOL, Row
+from rederive.lang import compile_program
+
+BASES = """
+    .decl edge(x: symbol, y: symbol)  .decl road(x: symbol, miles: number, y: symbol)  .decl shut(x: symbol)
+    .decl reach(x: symbol, y: symbol)  .decl back(x: symbol, y: symbol)  .decl trip(x: symbol, miles: number, y: symbol)
+"""
+RECURSIONS = {
+    "closure": "reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), reach(z, y).",
+    "negation": "reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), edge(z, y), !shut(y).",
+    "two relations": """
+        reach(x, y) :- edge(x, y).  reach(x, y) :- back(y, x), !shut(x).
+        back(x, y) :- reach(y, x).  back(x, y) :- back(x, z), edge(y, z).
+    """,
+    "numbers beside": "trip(x, m, y) :- road(x, m, y).  trip(x, m, y) :- trip(x, m, z), edge(z, y), !shut(z).",
+}
+WORDS = ["", " ", "a", "A", "é", "e\u0301", "日本", "it's", "$x", "\\n", "null", "0", "00", "-1"]
+EDGES = [(one, WORDS[(i * 3 + 2) % 9]) for i, one in enumerate(WORDS)] + [("a", "A"), ("A", "a")]
+ROADS = [(one, i % 4 - 1, WORDS[(i * 5 + 1) % 14]) for i, one in enumerate(WORDS)]
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """However few the rows: over codes, and by Spark; tells what was decoded."""
+    decoded: list[str] = []
+    over_codes = coded.Coded.decoded
+
+    def noted(self: coded.Coded, *arguments: object) -> object:
+        decoded.append(type(self).__name__)
+        return over_codes(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(coded.Coded, "decoded", noted)
+    monkeypatch.setattr(coded, "CODED_ROWS", 0)
+    monkeypatch.setattr(jobs, "SMALL", 3)
+    monkeypatch.setattr(here, "MOST", -1)
+    return decoded
+
+
+@pytest.mark.parametrize("rules", RECURSIONS.values(), ids=RECURSIONS.keys())
+def test_the_same_as_the_resident_engine(spark: SparkSession, rules: str, always: list[str]) -> None:
+    spark_db = rederive.Database(SparkEngine(spark, decompose=False), "materialized")
+    resident = rederive.open(engine="resident", strategy="materialized")
+    for db in (spark_db, resident):
+        db.define(BASES + rules)
+        for name, rows in (("edge", EDGES), ("road", ROADS), ("shut", [("日本",)])):
+            db.load(name, rows)
+    assert always, "nothing was evaluated over codes"
+    _same(spark_db, resident)
+    for db in (spark_db, resident):
+        with db.transaction() as tx:
+            tx.insert("edge", [("0", "-1"), ("-1", "new")])
+            tx.delete("shut", [("日本",)])
+    _same(spark_db, resident)
+
+
+def _same(one: rederive.Database, other: rederive.Database) -> None:
+    for view in one.program.views:
+        assert set(one.rows(view)) == set(other.rows(view)), view
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param("reach(x, y) :- edge(x, y).", id="no recursion"),
+        pytest.param('reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, "a"), edge(x, y).', id="a constant"),
+        pytest.param("reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), edge(z, y), x != y.", id="a comparison"),
+        pytest.param("reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), y = cat(z, x), edge(x, y).", id="a functor"),
+    ],
+)
+def test_what_does_more_than_compare_symbols_is_not_coded(rules: str) -> None:
+    program = compile_program(BASES + rules)
+    (component,) = (one for one in components(program) if "reach" in one.relations)
+    assert coded.coded_program(component, program) is None
+
+
+def test_numbers_alone_are_not_coded() -> None:
+    program = compile_program("""
+        .decl edge(x: number, y: number)  .decl reach(x: number, y: number)
+        reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), edge(z, y).
+    """)
+    assert [coded.coded_program(component, program) for component in components(program)] == [None]
+
+
+def test_columns_that_may_be_null_are_not_coded() -> None:
+    db = rederive.open(engine="resident")
+    db.sql("""
+        CREATE TABLE more (x STRING NOT NULL PRIMARY KEY, y STRING);
+        CREATE VIEW reach AS WITH RECURSIVE r AS (SELECT x, y FROM more UNION SELECT r.x, more.y FROM r JOIN more ON r.y = more.x)
+        SELECT x, y FROM r;
+    """)
+    recursive = [component for component in components(db.program) if component.recursive]
+    assert recursive
+    assert not any(coded.coded_program(component, db.program) for component in recursive)
+
+
+def test_every_symbol_has_a_code_of_its_own(spark: SparkSession) -> None:
+    engine = SparkEngine(spark)
+    rows: Sequence[Row] = [(f"s{i}", i, f"s{i * 7}") for i in range(3_000)]
+    known = coded._numbered([engine.jobs.distribute(rows, (SYMBOL, NUMBER, SYMBOL))], engine.jobs)
+    found = engine.jobs.rows(known)
+    assert {symbol for symbol, _ in found} == {value for row in rows for value in (row[0], row[2])}
+    assert len({code for _, code in found}) == len({symbol for symbol, _ in found}) == len(found)
+    assert known.types == (SYMBOL, CODE)
+
+
+def test_more_rows_are_sent_to_every_worker_where_they_are_codes(spark: SparkSession) -> None:
+    data = spark.range(1).toDF("c0")
+    assert Distributed((CODE, CODE), "n", data, BROADCAST_CODES).small
+    assert not Distributed((CODE, SYMBOL), "n", data, BROADCAST_CODES).small
