@@ -15,7 +15,7 @@ from rederive.lake import jars
 from rederive.lake.session import require_delta, require_java, settings, spark_session
 from rederive.lake.tables import Area, Lake
 from rederive.lake.types import dataframe
-from tests.lake.test_tables import EDGE
+from tests.lake.test_tables import EDGE, net_changes
 
 BARE = """
 import warnings
@@ -46,8 +46,8 @@ def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession, tmp_path: Pat
     assert spark_session(master="local[7]", options={"spark.sql.shuffle.partitions": "99"}) is spark
     lake = Lake(spark, str(tmp_path / "lake"))
     lake.create(Area.BASE, EDGE)
-    rows = dataframe(spark, EDGE, [("a", "b")])
-    lake.apply(Area.BASE, EDGE, rows, rows.limit(0), 1)
+    lake.append(Area.BASE, EDGE, dataframe(spark, EDGE, [("a", "b")]), 1)
+    lake.apply_changes(Area.BASE, EDGE, net_changes(lake, EDGE, [("a", "b")], [("b", "c")], 2), 2)
     assert spark.conf.getAll == before
     assert SparkSession.getActiveSession() is spark
 

@@ -24,8 +24,18 @@ def frame(lake: Lake, relation: Relation, rows: Iterable[Row]) -> DataFrame:
     return dataframe(lake.spark, relation, rows)
 
 
+def net_changes(lake: Lake, relation: Relation, gone: Iterable[Row], came: Iterable[Row], version: int) -> DataFrame:
+    """What one version takes out and puts in, as a change table has it."""
+    own = f"{version}L AS _version", "'{0}' AS _change", "1L AS _count"
+    minus, plus = (
+        frame(lake, relation, rows).selectExpr(own[0], own[1].format(sign), own[2], "*")
+        for sign, rows in (("minus", gone), ("plus", came))
+    )
+    return minus.unionByName(plus)
+
+
 def apply(lake: Lake, version: int, gone: Sequence[Row], came: Sequence[Row], relation: Relation = EDGE) -> None:
-    lake.apply(Area.BASE, relation, frame(lake, relation, gone), frame(lake, relation, came), version)
+    lake.apply_changes(Area.BASE, relation, net_changes(lake, relation, gone, came, version), version)
 
 
 def rows(lake: Lake, version: int | None = None, area: Area = Area.BASE, relation: Relation = EDGE) -> list[Row]:
@@ -187,7 +197,9 @@ def test_a_frame_of_other_types_is_refused(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     wrong = frame(lake, Relation("n", (Column("x", SYMBOL), Column("y", NUMBER))), [])
     with pytest.raises(SchemaMismatch, match=r"column 'y' of relation 'edge' is symbol, so string is expected.*has bigint"):
-        lake.apply(Area.BASE, EDGE, wrong, wrong, 1)
+        lake.replace(Area.BASE, EDGE, wrong, 1)
+    with pytest.raises(SchemaMismatch, match=r"column 'y' of relation 'edge' is symbol, so string is expected.*has bigint"):
+        lake.append(Area.BASE, EDGE, wrong, 1)
     with pytest.raises(SchemaMismatch, match="not changes of relation 'edge': column 'x' stands where '_version' is expected"):
         lake.apply_changes(Area.BASE, EDGE, wrong, 1)
     assert commits(lake) == 0

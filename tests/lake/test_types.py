@@ -18,6 +18,7 @@ from rederive.lake import types
 from rederive.lake.tables import Area, Lake
 from rederive.lake.types import arrow_table, collect, column_type, dataframe, rows_of, schema_of
 from tests.lake import witness
+from tests.lake.test_tables import net_changes
 
 DECIMAL = Type(Kind.DECIMAL, 38, 10)
 EVERY = Relation(
@@ -87,7 +88,7 @@ def test_boundary_values_survive_a_table(lake: Lake) -> None:
 def test_a_deleted_row_is_found_by_any_of_its_values(lake: Lake) -> None:
     """NULL is identical to NULL, and no rounding makes two values one."""
     lake.replace(Area.BASE, EVERY, dataframe(lake.spark, EVERY, [LEAST, GREATEST, OLD, NULLS]))
-    lake.apply(Area.BASE, EVERY, dataframe(lake.spark, EVERY, [NULLS, GREATEST, LEAST]), dataframe(lake.spark, EVERY, []), 1)
+    lake.apply_changes(Area.BASE, EVERY, net_changes(lake, EVERY, [NULLS, GREATEST, LEAST], [], 1), 1)
     assert collect(lake.read(Area.BASE, EVERY), EVERY) == [OLD]
 
 

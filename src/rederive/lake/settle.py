@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +83,7 @@ def settle(lake: Lake, tables: Tables, versions: Sequence[Version]) -> int:
         return done
     last = versions[-1].number
     with rows_folder(lake) as folder:
-        for relation, write in _writes(lake, tables, versions, folder):
-            write(relation)
+        for _ in _written(lake, tables, versions, folder):
             passing("lake.settle:table")
     passing("lake.settle:tables")
     _write_down(lake, last)
@@ -93,41 +92,23 @@ def settle(lake: Lake, tables: Tables, versions: Sequence[Version]) -> int:
 
 
 def _write_down(lake: Lake, version: int) -> None:
-    lake.create(Area.STATE, SETTLED)
-    none, one = (dataframe(lake.spark, SETTLED, rows) for rows in ([], [(version,)]))
-    lake.apply(Area.STATE, SETTLED, none, one, version)
+    lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
 
 
-Write = Callable[[Relation], None]
-
-
-def _writes(lake: Lake, tables: Tables, versions: Sequence[Version], folder: str | None) -> Iterator[tuple[Relation, Write]]:
-    """For each table that changes, what brings it to the last version."""
+def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: str | None) -> Iterator[None]:
+    """Bring each table that changes to the last version, one after the other."""
     last = versions[-1].number
     for relation in tables.base:
         if (changes := _changes(lake, Area.BASE, relation, versions, folder)) is not None:
-            yield relation, _applying(lake, Area.BASE, changes, last, relation.name in tables.bags)
+            lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in tables.bags)
+            yield
     for relation in tables.views:
         if (changes := _changes(lake, Area.CHANGES, relation, versions, folder)) is not None:
-            yield relation, _appending(lake, changes, last)
+            lake.append_changes(relation, changes, last)
+            yield
             if relation.name in tables.materialized:
-                yield relation, _applying(lake, Area.VIEWS, changes, last, relation.name in tables.bags)
-
-
-def _applying(lake: Lake, area: Area, changes: DataFrame, last: int, bag: bool) -> Write:
-    def write(relation: Relation) -> None:
-        lake.create(area, relation)
-        lake.apply_changes(area, relation, changes, last, bag=bag)
-
-    return write
-
-
-def _appending(lake: Lake, changes: DataFrame, last: int) -> Write:
-    def write(relation: Relation) -> None:
-        lake.create(Area.CHANGES, relation)
-        lake.append_changes(relation, changes, last)
-
-    return write
+                lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in tables.bags)
+                yield
 
 
 # The changes of one relation over all versions

@@ -20,7 +20,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rederive.engines.spark.sessions import unnoticed
+from rederive.engines.spark.sessions import in_session, unnoticed
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
@@ -95,11 +95,18 @@ class Lake:
         return None if table is None else declared(table, place)
 
     def _checked(self, area: Area, relation: Relation) -> Snapshot:
+        table = self._there(area, relation)
+        if table is None:
+            place = self.path(area, relation.name)
+            raise NotATable(f"no table of relation '{relation.name}'", hint="is this the lake's root?").at(place)
+        return table
+
+    def _there(self, area: Area, relation: Relation) -> Snapshot | None:
+        """The relation's table, which must hold this relation; None where there is none."""
         place = self.path(area, relation.name)
         table = self._table(place)
-        if table is None:
-            raise NotATable(f"no table of relation '{relation.name}'", hint="is this the lake's root?").at(place)
-        check(table, relation, _schema(area, relation), place)
+        if table is not None:
+            check(table, relation, _schema(area, relation), place)
         return table
 
     def _table(self, place: str) -> Snapshot | None:
@@ -126,40 +133,31 @@ class Lake:
 
     def create(self, area: Area, relation: Relation) -> None:
         """An empty table, unless the relation has one already; then that one must hold the same relation."""
-        if self._table(self.path(area, relation.name)) is None:
+        if self._there(area, relation) is None:
             with unnoticed():
                 empty = self._private.createDataFrame([], _schema(area, relation))
             self._replace(area, relation, empty, None)
-        else:
-            self._checked(area, relation)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
         """Make `rows` the whole content, in one commit; the table is created if it is not there."""
         check_frame(rows.schema, relation)
-        if (table := self._table(self.path(area, relation.name))) is not None:
-            self._checked(area, relation)
-        if not _done(table, version):
+        if not _done(self._there(area, relation), version):
             self._replace(area, relation, _stored(rows, relation), version)
-
-    def apply(self, area: Area, relation: Relation, gone: DataFrame, came: DataFrame, version: int) -> None:
-        """`new = (old - gone) + came`, in one commit; nothing where the table has this version already.
-
-        The change must be net: `gone` was there, `came` was not, and neither holds a row twice.
-        """
-        for frame in (gone, came):
-            check_frame(frame.schema, relation)
-        if not _done(self._checked(area, relation), version):
-            signed = _signed(gone, relation, MINUS).unionByName(_signed(came, relation, PLUS))
-            self._apply_net(area, relation, signed, version)
 
     def apply_changes(self, area: Area, relation: Relation, changes: DataFrame, version: int, *, bag: bool = False) -> None:
         """Bring the table to `version` by the changes of one or more versions: a frame like a change table's.
 
-        Those that the table has already are left out. What happens to a row first and last decides: a row that left and came
-        again, or came and left again, is as it was. In a bag, copies are added up instead.
+        Those that the table has already are left out; where there is no table, they make one. What happens to a row first and
+        last decides: a row that left and came again, or came and left again, is as it was. In a bag, copies are added up instead.
         """
-        table = self._checked(area, relation)
         _check_changes(changes, relation)
+        table = self._there(area, relation)
+        if table is None and not bag:
+            self._replace(area, relation, _net(changes, relation).where(F.col(CHANGE) == PLUS), version)
+            return
+        if table is None:
+            self.create(area, relation)
+            table = self._checked(area, relation)
         if not _done(table, version):
             later = _later(changes, table)
             signed = self._moved(area, relation, later) if bag else _net(later, relation)
@@ -175,10 +173,21 @@ class Lake:
 
     def append_changes(self, relation: Relation, changes: DataFrame, version: int) -> None:
         """Append what the versions up to `version` did to a view: a frame like the change table. Repeated ones are left out."""
-        table = self._checked(Area.CHANGES, relation)
         _check_changes(changes, relation)
-        if not _done(table, version):
-            self._append(self.path(Area.CHANGES, relation.name), _later(changes, table), version)
+        table = self._there(Area.CHANGES, relation)
+        self._append_to(table, Area.CHANGES, relation, changes if table is None else _later(changes, table), version)
+
+    def append(self, area: Area, relation: Relation, rows: DataFrame, version: int) -> None:
+        """Append rows that are not there yet, in one commit; nothing where the table has this version already."""
+        check_frame(rows.schema, relation)
+        self._append_to(self._there(area, relation), area, relation, _stored(rows, relation), version)
+
+    def _append_to(self, table: Snapshot | None, area: Area, relation: Relation, rows: DataFrame, version: int) -> None:
+        """The first rows make the table."""
+        if table is None:
+            self._replace(area, relation, rows, version)
+        elif not _done(table, version):
+            self._append(self.path(area, relation.name), rows, version)
 
     def evolve(self, area: Area, relation: Relation, defaults: Mapping[str, Value]) -> None:
         """Give the table the relation's new columns, all at the end, and rows their defaults. Nothing else may change."""
@@ -228,7 +237,8 @@ class Lake:
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
         schema = _schema(area, relation)
-        typed = rows.select(*(F.col(_quoted(f.name)).alias(f.name, metadata=f.metadata) for f in schema.fields))
+        columns = (F.col(_quoted(field.name)).alias(field.name, metadata=field.metadata) for field in schema.fields)
+        typed = in_session(self._private, rows).select(*columns)
 
         def write() -> None:
             writer = typed.writeTo(f"delta.{_quoted(place)}").using("delta").options(**once(version))
@@ -253,7 +263,8 @@ class Lake:
             held.unpersist()
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
-        retried(lambda: rows.write.format("delta").mode("append").options(**once(version)).save(place), place)
+        writer = in_session(self._private, rows).write.format("delta").mode("append").options(**once(version))
+        retried(lambda: writer.save(place), place)
 
     def _merge(self, place: str, relation: Relation, signed: DataFrame, bag: bool) -> None:
         """In a bag, a row that is put in matches nothing: it may be there already, or be taken out by the same commit."""
@@ -289,10 +300,6 @@ def _named(table: DataFrame, relation: Relation) -> DataFrame:
 def _stored(rows: DataFrame, relation: Relation) -> DataFrame:
     """The columns of a frame, in their order, under the stored names."""
     return rows.toDF(*column_names(relation)) if relation.columns else rows.select(F.lit(True).alias(PRESENT))
-
-
-def _signed(rows: DataFrame, relation: Relation, sign: str) -> DataFrame:
-    return _stored(rows, relation).withColumn(CHANGE, F.lit(sign))
 
 
 def _check_changes(changes: DataFrame, relation: Relation) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rederive.engines.base import Bulk
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sessions import unnoticed
+from rederive.engines.spark.sessions import in_session, unnoticed
 from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -152,10 +152,7 @@ class Jobs:
 
     def _ours(self, data: DataFrame, types: Types) -> DataFrame:
         """The same data in our session."""
-        session = self.session
-        assert session._jvm is not None
-        dataset = session._jvm.org.apache.spark.sql.classic.Dataset
-        ours = DataFrame(dataset.ofRows(session._jsparkSession, data._jdf.logicalPlan()), session)
+        ours = in_session(self.session, data)
         return ours.toDF(*columns(types)) if types else ours.selectExpr("TRUE AS c0")
 
     def stored(self, frame: Frame, by: int) -> Frame:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
@@ -22,3 +23,10 @@ def unnoticed() -> Iterator[None]:
             sessions.setActiveSession(before._jsparkSession)
         elif sessions is not None:
             sessions.clearActiveSession()
+
+
+def in_session(session: SparkSession, data: DataFrame) -> DataFrame:
+    """The same data in another session of its context."""
+    jvm: Any = session._jvm
+    dataset = jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(session._jsparkSession, data._jdf.logicalPlan()), session)
