@@ -47,7 +47,7 @@ STAR = """
 ANTI = "SELECT id, amount FROM sale LEFT ANTI JOIN banned USING (item)"
 ITEMS, SHOPS, CUSTOMERS, CATEGORIES, REGIONS, SEGMENTS = 20_000, 500, 300_000, 20, 10, 5
 GOAL_STAR, GOAL_DECOMPOSED, GOAL_LOOP = 5, 10, 3
-STREAMED = 20_000
+STREAMED, STREAMED_FILES = 200_000, 8
 
 
 def run(facts: tuple[int, ...]) -> Iterator[Section]:
@@ -255,7 +255,7 @@ def stream(spark: SparkSession) -> Section:
         (Figure(f"seconds for {STREAMED:,} rows ({STREAMED / ours:,.0f} rows/s)", ours, peer),),
         (Check("every row arrived, in the change table too", changed == written == STREAMED),),
         (
-            f"4 files. Ours: parsed, checked, two views maintained, and all tables written. "
+            f"{STREAMED_FILES} files. Ours: parsed, checked, two views maintained, and all tables written. "
             f"The peer appends the parsed rows to one Delta table: {STREAMED / peer:,.0f} rows/s.",
         ),
         peer="Spark, appending",
@@ -264,8 +264,9 @@ def stream(spark: SparkSession) -> Section:
 
 def _write_changes(folder: Path) -> None:
     folder.mkdir()
-    for i in range(4):
-        rows = [[n, n % 97, n % 1000] for n in range(i * STREAMED // 4, (i + 1) * STREAMED // 4)]
+    each = STREAMED // STREAMED_FILES
+    for i in range(STREAMED_FILES):
+        rows = [[n, n % 97, n % 1000] for n in range(i * each, (i + 1) * each)]
         (folder / f"{i}.jsonl").write_text(json.dumps({"insert": {"sale": rows}}) + "\n", encoding="utf-8")
 
 

@@ -24,6 +24,8 @@ POINTS: Final = (
     "journal.amend:begun",  # a definition or initial rows, without a version
     "journal.amend:written",
     "journal.amend:after",
+    "journal.attach:begun",  # a store gets its lake
+    "journal.attach:written",
     "journal.settle:begun",  # the lake has a version, and the journal is about to know
     "journal.settle:written",
     "journal.settle:after",

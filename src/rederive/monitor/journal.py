@@ -125,7 +125,7 @@ class Journal(RuleJournal):
         """From now on the base relations are in this lake, which must have them as they are at the present version."""
         if self.lake is not None:
             raise Mismatch(f"the store has a lake already: {self.lake}").at(str(self.folder))
-        with self._transaction("settle"):
+        with self._transaction("attach"):
             self._connection.execute("INSERT INTO lake VALUES (?, ?)", (uri, self.version))
             self._connection.execute("DELETE FROM base")
 
