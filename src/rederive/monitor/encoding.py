@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
@@ -18,7 +19,14 @@ from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.lang.values import from_json, to_json
 from rederive.pipeline.rows import typed_json_rows
 
-_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+def _other(value: Value) -> str | int | float | bool | None:
+    """A value that JSON has no type for."""
+    return to_json(_unsigned_zero(value))
+
+
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_other).encode
+_SIGNED_ZERO: Final = re.compile(r"-0\.0[],]")
 
 
 def row_text(row: Row) -> str:
@@ -27,7 +35,12 @@ def row_text(row: Row) -> str:
     >>> row_text(("bolt", Decimal("-0.00"), -0.0, None))
     '["bolt","0.00",0.0,null]'
     """
-    return _ENCODE([to_json(_unsigned_zero(value)) for value in row])
+    text = _ENCODE(row)
+    return _ENCODE(_unsigned(row)) if _SIGNED_ZERO.search(text) else text
+
+
+def _unsigned(row: Row) -> Row:
+    return tuple(map(_unsigned_zero, row))
 
 
 def _unsigned_zero(value: Value) -> Value:
@@ -46,7 +59,9 @@ def rows_text(rows: Iterable[Row]) -> str:
     >>> rows_text([("a", 1), ("b", 2)])
     '[["a",1],["b",2]]'
     """
-    return f"[{','.join(map(row_text, rows))}]"
+    listed = list(rows)
+    text = _ENCODE(listed)
+    return _ENCODE(list(map(_unsigned, listed))) if _SIGNED_ZERO.search(text) else text
 
 
 def rows_from(text: str, relation: Relation) -> list[Row]:
