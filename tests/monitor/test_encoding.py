@@ -28,7 +28,7 @@ def written(value: Value) -> str:
     """A value by itself: a zero has no sign."""
     match value:
         case Decimal():
-            return f'"{abs(value) if not value else value:f}"'
+            return f'"{value if value else abs(value):f}"'
         case datetime.date():
             return f'"{value.isoformat()}"'
         case float() if value == 0:
