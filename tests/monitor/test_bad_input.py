@@ -18,6 +18,7 @@ from rederive.errors import (
     UnknownOption,
     UnknownRelation,
     Unstratified,
+    Unsupported,
 )
 
 PROGRAM = """
@@ -212,3 +213,16 @@ def test_strategies_and_engines_by_name() -> None:
 def test_an_unknown_strategy_is_refused_at_once() -> None:
     with pytest.raises(UnknownOption):
         rederive.open(strategy="materialised")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "materialized", "counting", "on_demand", "recompute"])
+def test_a_rule_of_too_many_joins_is_refused_when_it_is_defined(strategy: str) -> None:
+    joined = ", ".join(f"edge(x{i}, x{i + 1})" for i in range(25))
+    db = rederive.open(strategy=strategy)
+    db.define(".decl edge(x: symbol, y: symbol)")
+    with pytest.raises(Unsupported, match="joins too many relations") as refused:
+        db.define(f".decl far(x: symbol, y: symbol)\nfar(x0, x25) :- {joined}.")
+    assert refused.value.span is not None
+    assert refused.value.hint == "join some of them in a view of their own"
+    assert "far" not in db.program.relations
+    assert db.version == 0

@@ -34,7 +34,7 @@ from rederive.engines.resident.function_text import FunctionText
 from rederive.engines.resident.functors import FunctorError, contains, matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
-from rederive.errors import EvaluationError
+from rederive.errors import EvaluationError, Unsupported
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable
 from rederive.ir.text import show_rule
@@ -115,7 +115,14 @@ class _Writer(FunctionText):
             self.body(plan)
         if calls:
             self.line(f"except FunctorError as error: raise {self.name('failed', self.failed)}(error) from None")
-        exec("\n".join(self.lines), self.scope)
+        try:
+            exec("\n".join(self.lines), self.scope)
+        except SyntaxError as error:  # Python nests twenty loops, and no more
+            raise Unsupported(
+                f"the rule joins too many relations: {error.msg}",
+                self.rule.span,
+                hint="join some of them in a view of their own",
+            ) from None
         function: Function = self.scope["rule"]
         return function
 
