@@ -77,3 +77,7 @@ def test_what_barely_fits_does_not_come_back(spark: SparkSession) -> None:
     db = database(spark, EAGER, memory=100 * 100)
     assert change(db, insert=[*many(1_000), (20, 21)]).engine == "spark"
     assert change(db, insert=[(21, 22)]).engine == "spark"
+    outgrown = change(db, insert=[*many(2_000), (22, 23)])
+    assert outgrown.engine == "spark"
+    assert outgrown.why.startswith("123 base rows")
+    assert outgrown.why.endswith("do not fit the 0.0 MiB of memory that they may take")

@@ -56,7 +56,7 @@ class AutoEngine:
     @property
     def why(self) -> str:
         """Why this engine runs."""
-        return f"{self._memory}{self._because}"
+        return f"{self._memory}{self._because}" if self._fit(self._rows) else self._memory
 
     @property
     def _memory(self) -> str:
