@@ -77,6 +77,7 @@ def _same(one: rederive.Database, other: rederive.Database) -> None:
     "rules",
     [
         pytest.param("reach(x, y) :- edge(x, y).", id="no recursion"),
+        pytest.param(".decl n(x: number)  reach(x, y) :- reach(x, y), n(_).", id="no symbol read"),
         pytest.param('reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, "a"), edge(x, y).', id="a constant"),
         pytest.param("reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), edge(z, y), x != y.", id="a comparison"),
         pytest.param("reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), y = cat(z, x), edge(x, y).", id="a functor"),

@@ -24,7 +24,7 @@ _IN_PARTITION = (1 << 33) - 1  # the bits of a `monotonically_increasing_id` tha
 def coded_program(component: Component, program: Program) -> Program | None:
     """The recursion alone, over codes in the place of symbols; the relations that it reads are its bases.
 
-    None where it has no symbols, does more with values than to compare them, or meets NULLs or constants.
+    None where it reads or finds no symbols, does more with values than to compare them, or meets NULLs or constants.
     """
     if not component.recursive:
         return None
@@ -40,7 +40,8 @@ def coded_program(component: Component, program: Program) -> Program | None:
     columns = [column for relation in relations.values() for column in relation.columns]
     if any(isinstance(term, Constant) for atom in atoms for term in atom.terms) or any(c.nullable for c in columns):
         return None
-    if not any(SYMBOL in relations[name].types for name in component.relations):
+    found, read = ([r for n, r in relations.items() if (n in component.relations) is own] for own in (True, False))
+    if not all(any(SYMBOL in relation.types for relation in side) for side in (found, read)):
         return None
     return Program({name: _coded(relation) for name, relation in relations.items()}, component.definitions)
 
