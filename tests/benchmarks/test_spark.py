@@ -17,6 +17,7 @@ def test_bulk_changes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, quer
 
 
 @pytest.mark.slow
-def test_small_transactions_and_the_stream(spark: SparkSession) -> None:
+def test_small_transactions_and_the_stream(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "STREAMED", 2_000)
     for section in (measured.small(spark), measured.stream(spark)):
         assert all(check.ok for check in section.checks), section

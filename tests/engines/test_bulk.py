@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 import rederive
 from rederive.engines.spark import jobs
-from rederive.errors import DuplicateKey
+from rederive.errors import DuplicateKey, NullInKey
 
 BASES = """
     .decl sale(id: number, item: number, amount: number) {key}
@@ -126,3 +127,15 @@ def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch:
     scans = [line for plan in plans for line in plan.splitlines() if "PushedFilters" in line]
     assert scans
     assert all("In(c0, [7,70])" in scan or "In(c0, [70,7])" in scan for scan in scans)
+
+
+@pytest.mark.parametrize(("side", "lacking"), [("inserts", "id"), ("deletes", "amount")])
+def test_null_is_refused_in_any_column(db: rederive.Database, spark: SparkSession, side: str, lacking: str) -> None:
+    """It is looked for in the query that reads the rows; the other side is as it should be."""
+    right = facts(spark, FACTS, FACTS + 3)
+    wrong = facts(spark, 0, 5).withColumn(lacking, expr(f"CASE WHEN id <> 3 THEN {lacking} END"))
+    frames = {"inserts": right, "deletes": right, side: wrong}
+    with pytest.raises(NullInKey, match=f"relation 'sale': a row has no value in column '{lacking}'"):
+        db.apply("sale", inserts=frames["inserts"], deletes=frames["deletes"])
+    assert db.version == 0
+    assert len(db.apply("sale", inserts=wrong.where("id <> 3").union(right)).changes["allowed"].plus) == 2  # the third is of a banned item
