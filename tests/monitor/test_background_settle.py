@@ -46,6 +46,30 @@ def test_commits_go_on_while_the_lake_is_settled(spark: SparkSession, tmp_path: 
     assert sorted(row["x"] for row in read(spark, tmp_path / "lake/base/n")) == list(range(8))
 
 
+def test_what_is_asked_for_meanwhile_is_settled_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, settle, passes = Event(), Event(), Lakeside._settle, list[int]()
+
+    def held(self: Lakeside, entries: Any, tables: Any) -> Any:
+        passes.append(len(entries))
+        begun.set()
+        assert go_on.wait(60)
+        return settle(self, entries, tables)
+
+    with rederive.open(lake=tmp_path / "lake", spark=spark) as db:
+        db.define(PROGRAM)
+        insert(db, range(2))
+        monkeypatch.setattr(Lakeside, "_settle", held)
+        assert db.settle(wait=False) == 0
+        assert begun.wait(60)
+        for x in range(2, 5):
+            insert(db, range(x, x + 1))
+            assert db.settle(wait=False) == 0  # the first is at work still
+        go_on.set()
+    assert passes == [2, 3]
+    assert sorted(row["x"] for row in read(spark, tmp_path / "lake/base/n")) == list(range(5))
+    assert sorted((row["_version"], row["x"]) for row in read(spark, tmp_path / "lake/changes/odd")) == [(2, 1), (4, 3)]
+
+
 def read(spark: SparkSession, table: Path) -> list[Any]:
     return spark.read.format("delta").load(str(table)).collect()
 

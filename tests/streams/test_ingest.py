@@ -144,7 +144,7 @@ def test_a_database_with_a_lake(spark: SparkSession, folder: Folder, tmp_path: P
     with rederive.open(tmp_path / "store", lake=lake, spark=spark) as db:
         db.ensure(CLOSURE)
         ingest(db, ChangeFiles(str(folder.path), ONE_FILE), on_error="quarantine", spark=spark).wait()
-        assert db.settle() == 2
+        assert db.settle(wait=False) <= 2  # as after every batch: in the background, until the database is closed
     assert witness.rows(str(lake / "changes" / "closure")) == [
         (1, "plus", 1, "a", "b"),
         (1, "plus", 1, "a", "c"),

@@ -59,6 +59,7 @@ class Lake:
         self.spark = spark
         self.root = root.rstrip("/") or "/"
         # Delta's settings for idempotent writes hold for a whole session: this one is ours alone, and the user's stays as it was.
+        # Whoever writes in it holds the lock.
         self._private = spark.newSession()
         self._lock = RLock()
 
@@ -246,7 +247,8 @@ class Lake:
                 writer = writer.tableProperty(name, value)
             writer.createOrReplace()
 
-        retried(write, place)
+        with self._lock:
+            retried(write, place)
 
     def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int, bag: bool = False) -> None:
         """One commit that deletes and inserts; a mere append where nothing is deleted; none where nothing changes."""
@@ -264,7 +266,8 @@ class Lake:
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
         writer = in_session(self._private, rows).write.format("delta").mode("append").options(**once(version))
-        retried(lambda: writer.save(place), place)
+        with self._lock:
+            retried(lambda: writer.save(place), place)
 
     def _merge(self, place: str, relation: Relation, signed: DataFrame, bag: bool) -> None:
         """In a bag, a row that is put in matches nothing: it may be there already, or be taken out by the same commit."""

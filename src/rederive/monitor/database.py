@@ -437,12 +437,18 @@ class Database(ActiveDatabase):
 
     # The lake
 
-    def settle(self) -> int:
-        """Bring the tables of the store's lake to the last version; the version that they are at."""
-        lake = self._durable("settling").lake
-        if lake is None:
+    def settle(self, *, wait: bool = True) -> int:
+        """Bring the tables of the store's lake to the last version; the version that they are at.
+
+        Without `wait` this is done in the background.
+        """
+        store = self._durable("settling")
+        if store.lake is None:
             raise NoLake("settling")
-        return lake.settle(self.program, self._stored())
+        if wait:
+            return store.lake.settle(self.program, self._stored())
+        store.lake.settle_later(self.program, self._stored())
+        return store.journal.settled
 
     def _settle_when_due(self, store: Store, bulk: bool) -> None:
         """A bulk version at once; others when many wait, in the background, so that commits go on."""

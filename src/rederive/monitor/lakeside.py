@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from threading import Thread
+from threading import Lock, Thread
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Bulk, Delta, Rows
@@ -39,6 +39,10 @@ class Lakeside:
         self.lake = lake
         self.journal = journal
         self._thread: Thread | None = None
+        self._lock = Lock()  # for what the settling thread goes by: whether it works, and how far it shall go
+        self._working = False
+        self._program: Program | None = None
+        self._upto = 0
         self._settled = 0
         self._failure: BaseException | None = None
         if journal.lake is not None and journal.lake != lake.root:
@@ -137,25 +141,33 @@ class Lakeside:
         return self.journal.settled
 
     def settle_later(self, program: Program, stored: Mapping[str, Extent]) -> None:
-        """The same in the background; commits go on meanwhile. Nothing where it is still at work."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        self.wait()
+        """The same in the background; commits go on meanwhile. While it is at work, it goes on to the present version, too."""
         self.note()
+        with self._lock:
+            if self._working:
+                self._upto = self.journal.version if program is self._program else self._upto
+                return
+        self.wait()
         tables = self._tables(program, stored)
-
-        def work() -> None:
-            try:
-                reader = JournalReader.read(self.journal.folder)
-                try:
-                    self._settled = self._settle(list(reader.unsettled()), tables)
-                finally:
-                    reader.close()
-            except BaseException as error:
-                self._failure = error
-
-        self._thread = Thread(target=work, name="rederive-settle", daemon=True)
+        self._working, self._program, self._upto = True, program, self.journal.version
+        self._thread = Thread(target=self._work, args=(tables,), name="rederive-settle", daemon=True)
         self._thread.start()
+
+    def _work(self, tables: Tables) -> None:
+        try:
+            while (upto := self._next()) is not None:
+                with JournalReader.read(self.journal.folder) as reader:
+                    entries = [entry for entry in reader.unsettled() if self._settled < entry.number <= upto]
+                self._settle(entries, tables)
+                self._settled = upto
+        except BaseException as error:
+            self._failure, self._working = error, False
+
+    def _next(self) -> int | None:
+        """The version that the tables are to be brought to; None where they are there, and the work is done."""
+        with self._lock:
+            self._working = self._settled < self._upto
+            return self._upto if self._working else None
 
     def _tables(self, program: Program, stored: Mapping[str, Extent]) -> Tables:
         """The tables to settle. A stored view that has none yet is written whole, as it is at the journal's last version.

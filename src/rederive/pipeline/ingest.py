@@ -3,6 +3,7 @@
 A batch is committed under a key made of the stream's id, which its checkpoint keeps, and the batch's number. After a crash Spark
 hands out the batch that was not finished once more; read again it gives the same operations, and the database, which knows the
 key, changes nothing. What could not be read is put into quarantine after the commit, once too: the table remembers the batch.
+A lake is settled in the background while the next batches are taken.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Target(Protocol[R_co]):
     def cursor(self, name: str) -> int | None: ...
 
     def acknowledge(self, name: str, version: int) -> None: ...
+
+    def settle(self, *, wait: bool = True) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +259,8 @@ class _Batches(Generic[R]):
             put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
         self._db.acknowledge(_cursor(self._id, self._source), self._db.version)
         passing("stream:quarantined")
+        if self._db.lake is not None and result is not None:
+            self._db.settle(wait=False)
         return Batch(number, read.rows, len(read.rejected), result)
 
 
