@@ -96,19 +96,25 @@ def _write_down(lake: Lake, version: int) -> None:
 
 
 def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: str | None) -> Iterator[None]:
-    """Bring each table that changes to the last version, one after the other."""
+    """Bring each table that changes to the last version, one after the other; one that nothing changed yet is made empty."""
     last = versions[-1].number
     for relation in tables.base:
-        if (changes := _changes(lake, Area.BASE, relation, versions, folder)) is not None:
+        changes = _changes(lake, Area.BASE, relation, versions, folder)
+        if changes is not None:
             lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in tables.bags)
             yield
+        elif not lake.has(lake.path(Area.BASE, relation.name)):
+            lake.create(Area.BASE, relation)
     for relation in tables.views:
-        if (changes := _changes(lake, Area.CHANGES, relation, versions, folder)) is not None:
+        changes = _changes(lake, Area.CHANGES, relation, versions, folder)
+        if changes is not None:
             lake.append_changes(relation, changes, last)
             yield
             if relation.name in tables.materialized:
                 lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in tables.bags)
                 yield
+        elif not lake.has(lake.path(Area.CHANGES, relation.name)):
+            lake.create(Area.CHANGES, relation)
 
 
 # The changes of one relation over all versions
