@@ -251,11 +251,9 @@ class Jobs:
         """How rows are looked up in a source: sent to every worker if it is small, by a hash table if that surely fits."""
         if part.small and not isinstance(part, Distributed):
             return f"BROADCAST({alias})"
-        rows = sum(
-            len(one) if isinstance(one, Distributed) else inf for one in (part.parts if isinstance(part, Union) else (part,))
-        )
-        fits = rows <= _HASHED_ROWS * self.parts
-        return f"SHUFFLE_HASH({alias})" if fits else None
+        parts = part.parts if isinstance(part, Union) else (part,)
+        rows = sum(len(one) if isinstance(one, Distributed) else inf for one in parts)
+        return f"SHUFFLE_HASH({alias})" if rows <= _HASHED_ROWS * self.parts else None
 
     def common(self, few: Local, source: Source) -> Local:
         """The rows of a small frame that a source has as well."""
