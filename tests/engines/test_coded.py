@@ -11,7 +11,7 @@ import rederive
 from rederive.analysis.graph import components
 from rederive.engines.spark import coded, here, jobs
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.sources import BROADCAST_CODES, Distributed
+from rederive.engines.spark.sources import BROADCAST_CODES, Distributed, Frame, Source, Types
 from rederive.engines.spark.types import CODE
 from rederive.ir.terms import NUMBER, SYMBOL, Row
 from rederive.lang import compile_program
@@ -35,24 +35,24 @@ ROADS = [(one, i % 4 - 1, WORDS[(i * 5 + 1) % 14]) for i, one in enumerate(WORDS
 
 
 @pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """However few the rows: over codes, and by Spark; tells what was decoded."""
-    decoded: list[str] = []
-    over_codes = coded.Coded.decoded
+def always(monkeypatch: pytest.MonkeyPatch) -> list[Types]:
+    """However few the rows: over codes, and by Spark; tells the types of what was decoded."""
+    found: list[Types] = []
+    decoded = coded.Coded.decoded
 
-    def noted(self: coded.Coded, *arguments: object) -> object:
-        decoded.append(type(self).__name__)
-        return over_codes(self, *arguments)  # type: ignore[arg-type]
+    def noted(self: coded.Coded, source: Source, types: Types) -> Frame:
+        found.append(types)
+        return decoded(self, source, types)
 
     monkeypatch.setattr(coded.Coded, "decoded", noted)
     monkeypatch.setattr(coded, "CODED_ROWS", 0)
     monkeypatch.setattr(jobs, "SMALL", 3)
     monkeypatch.setattr(here, "MOST", -1)
-    return decoded
+    return found
 
 
 @pytest.mark.parametrize("rules", RECURSIONS.values(), ids=RECURSIONS.keys())
-def test_the_same_as_the_resident_engine(spark: SparkSession, rules: str, always: list[str]) -> None:
+def test_the_same_as_the_resident_engine(spark: SparkSession, rules: str, always: list[Types]) -> None:
     spark_db = rederive.Database(SparkEngine(spark, decompose=False), "materialized")
     resident = rederive.open(engine="resident", strategy="materialized")
     for db in (spark_db, resident):

@@ -105,9 +105,7 @@ def run(
             versions = list(_versions(db, *read, initial, output))
         else:
             versions = list(_sql_versions(db, paths, sources, changes, initial, output))
-        if db.lake is not None:
-            with progress(f"settling into {db.lake}"):
-                db.settle()
+        settle(db)
         if stats is not None:
             _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
         if trace is not None:
@@ -269,6 +267,13 @@ def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
     if stats is not None:
         _write(stats, json.dumps({"rows": len(found), "seconds": seconds, "touched": db.engine.touched}, indent=2) + "\n")
     sys.stdout.buffer.writelines(f"{_rows([row])[1:-1]}\n".encode() for row in found)
+
+
+def settle(db: rederive.Database) -> None:
+    """Bring the tables of the lake to the last version, where there is a lake."""
+    if db.lake is not None:
+        with progress(f"settling into {db.lake}"):
+            db.settle()
 
 
 @contextmanager

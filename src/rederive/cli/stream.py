@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import rederive
-from rederive.cli.commands import change_line, progress
+from rederive.cli.commands import change_line, settle
 from rederive.cli.programs import Loading, Sources, define, run_files
 from rederive.errors import MalformedInput
 from rederive.lake.session import spark_session
@@ -98,9 +98,7 @@ def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.
             spark=spark,
         )
         _say(_ended(running))
-        if db.lake is not None:
-            with progress(f"settling into {db.lake}"):
-                db.settle()
+        settle(db)
 
 
 def _quieten(jvm: Any) -> None:

@@ -17,14 +17,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType
 
-from rederive.engines.spark.bulk import DataRows
+from rederive.engines.spark.bulk import DataRows, lacking
 from rederive.errors import (
     DuplicateKey,
     IllTypedRow,
     MalformedInput,
     MissingFile,
     NotATable,
-    NullInKey,
     RederiveError,
     SchemaMismatch,
     nearest,
@@ -215,17 +214,15 @@ def _required(relation: Relation) -> list[int]:
 def _check(converted: DataFrame, relation: Relation, required: Sequence[int]) -> None:
     """Refuse what is no value, and NULL in the columns that need one. What Spark rules out is not looked for."""
     fields = {field.name: field for field in converted.schema.fields}
-    lacking = [i for i in required if fields[f"v{i}"].nullable]
-    nulls = [F.col(f"v{i}").isNull() for i in lacking]
+    nullable = [i for i in required if fields[f"v{i}"].nullable]
+    nulls = [F.col(f"v{i}").isNull() for i in nullable]
     watched = [*nulls, *([F.col("problem").isNotNull()] if _may_be_wrong(converted) else [])]
     wrong = converted.where(reduce(or_, watched)).select("problem", *nulls).limit(1).collect() if watched else []
     for problem, *null in wrong:
         if problem is not None:
             shape = problem.startswith(("not a JSON", "unknown column"))
             raise (MalformedInput if shape else IllTypedRow)(f"relation '{relation.name}': {problem}")
-        i = lacking[null.index(True)]
-        what = "which belongs to its key" if i in relation.key else "which must not be NULL"
-        raise NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[i].name}', {what}")
+        raise lacking(relation, nullable[null.index(True)])
 
 
 def _may_be_wrong(converted: DataFrame) -> bool:

@@ -158,7 +158,6 @@ class Lake:
             return
         if table is None:
             self.create(area, relation)
-            table = self._checked(area, relation)
         if not _done(table, version):
             later = _later(changes, table)
             signed = self._moved(area, relation, later) if bag else _net(later, relation)
@@ -176,7 +175,7 @@ class Lake:
         """Append what the versions up to `version` did to a view: a frame like the change table. Repeated ones are left out."""
         _check_changes(changes, relation)
         table = self._there(Area.CHANGES, relation)
-        self._append_to(table, Area.CHANGES, relation, changes if table is None else _later(changes, table), version)
+        self._append_to(table, Area.CHANGES, relation, _later(changes, table), version)
 
     def append(self, area: Area, relation: Relation, rows: DataFrame, version: int) -> None:
         """Append rows that are not there yet, in one commit; nothing where the table has this version already."""
@@ -310,8 +309,8 @@ def _check_changes(changes: DataFrame, relation: Relation) -> None:
         raise SchemaMismatch(f"not changes of relation '{relation.name}': {difference}")
 
 
-def _later(changes: DataFrame, table: Snapshot) -> DataFrame:
-    return changes if table.written is None else changes.where(F.col(VERSION) > table.written)
+def _later(changes: DataFrame, table: Snapshot | None) -> DataFrame:
+    return changes if table is None or table.written is None else changes.where(F.col(VERSION) > table.written)
 
 
 def _net(changes: DataFrame, relation: Relation) -> DataFrame:

@@ -12,14 +12,22 @@ from pyspark.sql.functions import col, count, lit, sum_distinct, xxhash64
 from rederive.engines.base import Bulk
 from rederive.engines.spark.sources import Distributed, Types
 from rederive.engines.spark.types import columns, from_arrow
+from rederive.errors import NullInKey
+from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
+
+
+def lacking(relation: Relation, position: int) -> NullInKey:
+    """The error where a row has NULL in a column that must have a value."""
+    what = "which belongs to its key" if position in relation.key else "which must not be NULL"
+    return NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[position].name}', {what}")
 
 
 class DataRows(Bulk):
     """The rows of a data frame, whose columns are in the relation's order.
 
     `check` refuses rows with NULL where the relation must have a value. It is a query: whoever looks for such rows in one of its
-    own takes the data as `unchecked`, and checks only where there are some.
+    own takes the data as `unchecked`.
     """
 
     def __init__(self, data: DataFrame, types: Types, check: Callable[[], None] | None = None) -> None:
@@ -39,14 +47,11 @@ class DataRows(Bulk):
 
     @property
     def data(self) -> DataFrame:
-        self.check()
-        return self.unchecked
-
-    def check(self) -> None:
-        """Refuse NULL where there must be a value; this is looked for once."""
+        """The rows, which were looked through for NULL, once."""
         if self._check is not None:
             self._check()
             self._check = None
+        return self.unchecked
 
     def __len__(self) -> int:
         if self._number is None:

@@ -40,8 +40,8 @@ def coded_program(component: Component, program: Program) -> Program | None:
     columns = [column for relation in relations.values() for column in relation.columns]
     if any(isinstance(term, Constant) for atom in atoms for term in atom.terms) or any(c.nullable for c in columns):
         return None
-    found, read = ([r for n, r in relations.items() if (n in component.relations) is own] for own in (True, False))
-    if not all(any(SYMBOL in relation.types for relation in side) for side in (found, read)):
+    of_symbols = {name for name, relation in relations.items() if SYMBOL in relation.types}
+    if of_symbols.isdisjoint(component.relations) or of_symbols.issubset(component.relations):
         return None
     return Program({name: _coded(relation) for name, relation in relations.items()}, component.definitions)
 

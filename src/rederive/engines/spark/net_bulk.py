@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rederive.engines.base import Action, Bulk, Operation
-from rederive.engines.spark.bulk import DataRows
+from rederive.engines.spark.bulk import lacking
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Held, Kept
 from rederive.engines.spark.net import duplicate, identity
@@ -64,23 +64,18 @@ def _wishes(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> 
     found = jobs.cut(jobs.session.sql(rows), (*types, NUMBER, NUMBER))
     first = _identity(relation)[0]
     named = jobs.named(found, types, 0)
-    lacking = " OR ".join(f"{column(i)} IS NULL" for i, c in enumerate(relation.columns) if not c.nullable) or "FALSE"
-    asked = f"{wish} % 2 AS there, count(*), count_if({lacking}), min({first}), max({first})"
+    nulls = (f"WHEN {column(i)} IS NULL THEN {i}" for i, c in enumerate(relation.columns) if not c.nullable)
+    null = f"min(CASE {' '.join(nulls)} WHEN FALSE THEN 0 END)"
+    asked = f"{wish} % 2 AS there, count(*), {null}, min({first}), max({first})"
     told = jobs.few(f"SELECT {asked} FROM {named.text()} GROUP BY {wish} % 2")
-    if any(row[2] for row in told):
-        _check(operations)
+    for row in told:
+        if row[2] is not None:
+            raise lacking(relation, row[2])
     by = types[identity(relation)[0]] if relation.arity else types[0]
     values = from_spark((row[3:] for row in told), (by, by))
     ends = {bool(row[0]): (low, high) for row, (low, high) in zip(told, values, strict=True)}
     upserts = any(operation.action is Action.UPSERT for operation in operations)
     return _Wishes(replace(named, count=sum(row[1] for row in told)), ends, upserts)
-
-
-def _check(operations: Sequence[Operation]) -> None:
-    for operation in operations:
-        if isinstance(operation.rows, DataRows):
-            operation.rows.check()
-    raise AssertionError("a row of a list has no value where there must be one")
 
 
 def _numbered(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Iterator[str]:
