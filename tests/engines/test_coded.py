@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import rederive
 from rederive.analysis.graph import components
-from rederive.engines.spark import coded, here, jobs
+from rederive.engines.spark import coded, here, tables
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.sources import BROADCAST_CODES, Distributed, Frame, Source, Types
 from rederive.engines.spark.types import CODE
@@ -46,8 +46,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[Types]:
 
     monkeypatch.setattr(coded.Coded, "decoded", noted)
     monkeypatch.setattr(coded, "CODED_ROWS", 0)
-    monkeypatch.setattr(jobs, "SMALL", 3)
+    monkeypatch.setattr(tables, "SMALL", 3)
     monkeypatch.setattr(here, "MOST", -1)
+    monkeypatch.setattr(tables, "MOST", -1)
     return found
 
 
@@ -112,7 +113,7 @@ def test_columns_that_may_be_null_are_not_coded() -> None:
 def test_every_symbol_has_a_code_of_its_own(spark: SparkSession) -> None:
     engine = SparkEngine(spark)
     rows: Sequence[Row] = [(f"s{i}", i, f"s{i * 7}") for i in range(3_000)]
-    known = coded._numbered([engine.jobs.distribute(rows, (SYMBOL, NUMBER, SYMBOL))], engine.jobs)
+    known = coded._numbered([engine.jobs.frame(rows, (SYMBOL, NUMBER, SYMBOL))], engine.jobs)
     found = engine.jobs.rows(known)
     assert {symbol for symbol, _ in found} == {value for row in rows for value in (row[0], row[2])}
     assert len({code for _, code in found}) == len({symbol for symbol, _ in found}) == len(found)
@@ -121,5 +122,5 @@ def test_every_symbol_has_a_code_of_its_own(spark: SparkSession) -> None:
 
 def test_more_rows_are_sent_to_every_worker_where_they_are_codes(spark: SparkSession) -> None:
     data = spark.range(1).toDF("c0")
-    assert Distributed((CODE, CODE), "n", data, BROADCAST_CODES).small
-    assert not Distributed((CODE, SYMBOL), "n", data, BROADCAST_CODES).small
+    assert Distributed((CODE, CODE), "n", BROADCAST_CODES, lambda: data).small
+    assert not Distributed((CODE, SYMBOL), "n", BROADCAST_CODES, lambda: data).small

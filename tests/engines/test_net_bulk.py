@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from rederive.engines.base import Action, Delta, Operation
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.spark import jobs
+from rederive.engines.spark import tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import SparkEngine
 from rederive.errors import DuplicateKey
@@ -23,10 +23,12 @@ PLAIN = ".decl r(k: number, v: symbol)"
 BARE = ".decl r()"
 
 
-@pytest.fixture
-def spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows stay in Spark, as if they were many."""
-    monkeypatch.setattr(jobs, "SMALL", 2)
+@pytest.fixture(params=["tables", "spark"])
+def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are in tables, or stay in Spark, as if they were many."""
+    monkeypatch.setattr(tables, "SMALL", 2)
+    if request.param == "spark":
+        monkeypatch.setattr(tables, "MOST", -1)
 
 
 def operations(chance: random.Random, *, keyed: bool) -> Iterator[tuple[Action, list[Row], bool]]:
@@ -78,6 +80,7 @@ def test_random_operations(spark: SparkSession, program: str) -> None:
     assert refused < 12
 
 
+@pytest.mark.usefixtures("spread")
 def test_a_relation_without_columns(spark: SparkSession) -> None:
     engine = installed(SparkEngine(spark), BARE, [])
     some = DataRows(spark.range(3), ())
@@ -87,6 +90,7 @@ def test_a_relation_without_columns(spark: SparkSession) -> None:
     assert outcome(engine, [Operation(Action.INSERT, "r", some), Operation(Action.DELETE, "r", ((),))]) == {}
 
 
+@pytest.mark.usefixtures("spread")
 def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -> None:
     engine = installed(SparkEngine(spark), KEYED, [(1, "a")])
     rows = DataRows(

@@ -1,4 +1,4 @@
-"""The central law on the Spark engine: random programs and transactions, each rule as jobs of Spark, none run in the driver."""
+"""The central law on the Spark engine: random programs and transactions, each rule as jobs of Spark, or over tables of Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from rederive.engines.spark import here
+from rederive.engines.spark import here, tables
 from tests.properties.programs import scenarios
 from tests.properties.test_maintained_equals_recomputed import GENERAL, PLAIN, Scenario, play
 
@@ -17,20 +17,40 @@ FEW = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def jobs() -> Iterator[None]:
-    most, here.MOST = here.MOST, -1
-    yield
-    here.MOST = most
+    """No rule is run in the driver."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(here, "MOST", -1)
+        patch.setattr(tables, "MOST", -1)
+        yield
 
 
+@pytest.fixture
+def arrow() -> Iterator[None]:
+    """All rows are in tables, few as they are, until a rule needs Spark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(here, "MOST", -1)
+        patch.setattr(tables, "SMALL", 0)
+        yield
+
+
+@pytest.mark.usefixtures("jobs")
 @FEW
 @given(scenario=scenarios(), strategy=st.sampled_from(GENERAL))
 def test_a_few_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
     play(strategy, scenario, engine="spark", spark=spark)
 
 
+@pytest.mark.usefixtures("arrow")
+@FEW
+@given(scenario=scenarios(), strategy=st.sampled_from(GENERAL))
+def test_a_few_programs_over_tables(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
+    play(strategy, scenario, engine="spark", spark=spark)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs")
 @pytest.mark.parametrize("strategy", GENERAL)
 @MANY
 @given(scenario=scenarios())
@@ -39,6 +59,16 @@ def test_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("arrow")
+@pytest.mark.parametrize("strategy", GENERAL)
+@MANY
+@given(scenario=scenarios())
+def test_programs_over_tables(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
+    play(strategy, scenario, engine="spark", spark=spark)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("jobs")
 @pytest.mark.parametrize("strategy", PLAIN)
 @MANY
 @given(scenario=scenarios(recursive=False))

@@ -29,7 +29,7 @@ from rederive.errors import (
     nearest,
 )
 from rederive.ir.rules import Relation
-from rederive.lake.convert import Converted, from_json, from_text, from_typed
+from rederive.lake.convert import Converted, from_json, from_text, from_typed, is_value
 from rederive.lake.delta import exists, snapshot
 from rederive.lake.names import PRESENT, column_names
 from rederive.lake.types import rows_of, schema_of
@@ -83,6 +83,8 @@ def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
 
     Where no value can be wrong, but one may be missing, whoever reads the rows looks for that.
     """
+    if (plain := _as_is(frame, relation)) is not None:
+        return DataRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
     converted = typed(frame, relation)
     check = partial(_check, converted, relation, _required(relation))
     if _may_be_wrong(converted):
@@ -176,6 +178,15 @@ def typed(frame: DataFrame, relation: Relation, beside: Sequence[str] = ()) -> D
     found = {f.name: f.dataType for f in frame.schema.fields}
     pairs = zip(_sources(frame, relation), relation.columns, strict=True)
     return _pairs(frame, [from_typed(F.col(_quoted(n)), found[n], c) for n, c in pairs], beside=beside)
+
+
+def _as_is(frame: DataFrame, relation: Relation) -> DataFrame | None:
+    """The frame's columns in the relation's order, where they hold nothing but values of its types; NULL aside."""
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    declared = {column.name: column for column in relation.columns}
+    if not declared or found.keys() != declared.keys() or not all(is_value(found[name], declared[name]) for name in found):
+        return None
+    return frame if list(found) == list(declared) else frame.select(*map(_quoted, declared))
 
 
 def _sources(frame: DataFrame, relation: Relation) -> list[str]:

@@ -30,20 +30,33 @@ class DataRows(Bulk):
     own takes the data as `unchecked`.
     """
 
-    def __init__(self, data: DataFrame, types: Types, check: Callable[[], None] | None = None) -> None:
-        self.unchecked = data.toDF(*columns(types)) if types else data.select(lit(True).alias("c0"))
+    def __init__(self, data: DataFrame | Distributed, types: Types, check: Callable[[], None] | None = None) -> None:
+        self._given = data
         self.types = types
         self._check = check
-        self.settled: Distributed | None = None
         self.settled_by: object = None
         self._number: int | None = None
 
     @classmethod
     def of(cls, frame: Distributed, settled_by: object) -> Self:
         """What a query of somebody's found: distinct rows that stay as they are."""
-        found = cls(frame.data, frame.types)
-        found.settled, found.settled_by, found._number = frame, settled_by, len(frame)
+        found = cls(frame, frame.types)
+        found.settled_by, found._number = settled_by, len(frame)
         return found
+
+    @property
+    def settled(self) -> Distributed | None:
+        return self._given if isinstance(self._given, Distributed) else None
+
+    @property
+    def as_given(self) -> DataFrame:
+        """The rows, not checked yet, under the names that their columns have."""
+        return self._given.data if isinstance(self._given, Distributed) else self._given
+
+    @cached_property
+    def unchecked(self) -> DataFrame:
+        data = self.as_given
+        return data.toDF(*columns(self.types)) if self.types else data.select(lit(True).alias("c0"))
 
     @property
     def data(self) -> DataFrame:
@@ -63,7 +76,8 @@ class DataRows(Bulk):
 
     @cached_property
     def _rows(self) -> list[Row]:
-        return from_arrow(self.data.toArrow(), self.types)
+        table = self.settled.table if self.settled is not None else None
+        return from_arrow(table if table is not None else self.data.toArrow(), self.types)
 
     def digest(self) -> str:
         hashes = self.data.select(xxhash64(*map(col, columns(self.types))).cast("decimal(38,0)").alias("h"))

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rederive.engines.spark.jobs import SMALL, Jobs
+import pyarrow as pa
+
+from rederive.engines.spark import tables
+from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.sources import Frame, Local, Source, Types, listed, shown
-from rederive.engines.spark.types import column, columns, from_spark, sql_type
+from rederive.engines.spark.tables import comparable, distinct
+from rederive.engines.spark.types import column, columns, from_spark, sql_type, to_arrow
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Rule
 from rederive.ir.terms import Row
@@ -17,12 +21,22 @@ from rederive.ir.text import show_rule
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A rule's SELECT. Where a functor may fail, its last column `e` says how. `rows`: its answer, where no query is needed."""
+    """A rule's SELECT. Where a functor may fail, its last column `e` says how.
+
+    `rows` or `table`: its answer, where no query is needed; then there may be none. A table may have a row twice.
+    """
 
     text: str
     rule: Rule
     fails: bool = False
     rows: frozenset[Row] | None = None
+    table: pa.Table | None = None
+
+    def query(self, types: Types, jobs: Jobs) -> str:
+        """The SELECT, over the answer where that is known."""
+        if self.table is not None:
+            return f"SELECT {listed(types)} FROM {jobs.tabled(self.table, types).text()}"
+        return self.text or f"SELECT {listed(types)} FROM {Local(types, self.rows or frozenset()).text()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,16 @@ class Wanted:
     def here(self) -> frozenset[Row]:
         return frozenset[Row]().union(*(d.rows for d in self.derivations if d.rows is not None))
 
+    @property
+    def tables(self) -> list[pa.Table]:
+        return [derivation.table for derivation in self.derivations if derivation.table is not None]
+
+    def table(self) -> pa.Table | None:
+        """The distinct rows of all of them, where no query is needed."""
+        if len(self.tables) < len(self.asked) or not self.tables or not comparable(self.types):
+            return None
+        return distinct(pa.concat_tables([*self.tables, to_arrow(self.here, self.types)]))
+
 
 def gather(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
     """The distinct rows of several derivations; where one of them fails, its error is raised."""
@@ -56,29 +80,36 @@ def gather(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame
 
 def gather_all(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame]:
     """The same for several relations: one query for all that may be small, one more for each that is not."""
-    small = {name: one for name, one in wanted.items() if not one.large}
+    here = {name: _tabled(one, table, jobs) for name, one in wanted.items() if (table := one.table()) is not None}
+    rest = {name: one for name, one in wanted.items() if name not in here}
+    small = {name: one for name, one in rest.items() if not one.large and not one.tables}
     found = _collected(small, jobs)
     if found is None:
-        return {name: _kept(one, jobs) for name, one in wanted.items()}
-    return found | {name: _kept(one, jobs) for name, one in wanted.items() if one.large}
+        return here | {name: _kept(one, jobs) for name, one in rest.items()}
+    return here | found | {name: _kept(one, jobs) for name, one in rest.items() if name not in small}
+
+
+def _tabled(wanted: Wanted, table: pa.Table, jobs: Jobs) -> Frame:
+    jobs.touched += table.num_rows
+    return jobs.minus(jobs.tabled(table, wanted.types), wanted.known)
 
 
 def _collected(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame] | None:
     """The rows of all of them in the driver, or None where these are too many."""
     found = {name: set(one.here) for name, one in wanted.items()}
     if any(one.asked for one in wanted.values()):
-        rows = jobs.session.sql(_tagged(wanted)).limit(SMALL + 1).collect()
-        if len(rows) > SMALL:
+        rows = jobs.session.sql(_tagged(wanted, jobs)).limit(tables.SMALL + 1).collect()
+        if len(rows) > tables.SMALL:
             return None
         _sort_out(rows, wanted, found)
-    if any(len(rows) > SMALL for rows in found.values()):
+    if any(len(rows) > tables.SMALL for rows in found.values()):
         return None
     jobs.touched += sum(map(len, found.values()))
     frames = {name: Local(wanted[name].types, frozenset(rows)) for name, rows in found.items()}
     return {name: jobs.minus(frame, wanted[name].known) for name, frame in frames.items()}
 
 
-def _tagged(wanted: Mapping[str, Wanted]) -> str:
+def _tagged(wanted: Mapping[str, Wanted], jobs: Jobs) -> str:
     """All rows with the number of their relation and of their rule, an error, and columns of their relation's own."""
     slots = [(name, type) for name, one in wanted.items() for type in shown(one.types)]
     selects = []
@@ -88,7 +119,8 @@ def _tagged(wanted: Mapping[str, Wanted]) -> str:
             values = [next(own) if owner == name else f"CAST(NULL AS {sql_type(type)})" for owner, type in slots]
             aliased = (f"{value} AS k{i}" for i, value in enumerate(values))
             error = "e" if derivation.fails else "CAST(NULL AS STRING)"
-            selects.append(f"SELECT {tag} AS t, {number} AS n, {error} AS e, {', '.join(aliased)} FROM ({derivation.text})")
+            query = derivation.query(one.types, jobs)
+            selects.append(f"SELECT {tag} AS t, {number} AS n, {error} AS e, {', '.join(aliased)} FROM ({query})")
     return " UNION ALL ".join(selects)
 
 
@@ -114,7 +146,7 @@ def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
             for (error,) in jobs.few(f"SELECT e FROM ({derivation.text}) WHERE e IS NOT NULL LIMIT 1"):
                 raise failed(error, derivation.rule)
     chosen = listed(wanted.types)
-    text = " UNION ALL ".join(f"SELECT {chosen} FROM ({derivation.text})" for derivation in wanted.derivations)
+    text = " UNION ALL ".join(f"SELECT {chosen} FROM ({one.query(wanted.types, jobs)})" for one in wanted.derivations)
     if wanted.by is not None and wanted.types:
         text = f"SELECT /*+ REPARTITION({jobs.parts}, {column(wanted.by)}) */ {chosen} FROM ({text})"
     distinct = f"SELECT DISTINCT {chosen} FROM ({text})"
@@ -125,9 +157,13 @@ def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
 
 def viewed(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
     """The distinct rows of derivations, where they need not be kept: a part of the query that reads them."""
-    if len(derivations) > 1 or any(one.fails or one.rows is not None for one in derivations):
+    (one, *others) = derivations
+    if others or one.fails or one.rows is not None:
         return gather(derivations, types, jobs)
-    return jobs.viewed(derivations[0].text, types)
+    if one.table is not None:
+        jobs.touched += one.table.num_rows
+        return jobs.tabled(one.table, types)
+    return jobs.viewed(one.text, types)
 
 
 def failed(message: str, rule: Rule) -> EvaluationError:

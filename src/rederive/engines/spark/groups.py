@@ -16,6 +16,8 @@ from rederive.engines.spark.kept import Kept
 from rederive.engines.spark.relations import Relations
 from rederive.engines.spark.rules import derivation
 from rederive.engines.spark.sources import Frame, Local, Source, Types, listed
+from rederive.engines.spark.sums import totals
+from rederive.engines.spark.tables import comparable
 from rederive.engines.spark.types import column, columns, sql_type
 from rederive.ir.rules import Aggregate, Function, Rule, Variant
 from rederive.ir.terms import NUMBER, Kind, Row, Type
@@ -43,9 +45,9 @@ def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, sha
     if not _moved_by_rows(aggregate, relations):
         kept.write(aggregate.relation, folded(aggregate, relations.program, rows, jobs))
         return
-    totals = _totals(aggregate, [(rows, 1)], relations, jobs, shared)
-    kept.write(beside(aggregate.relation), totals)
-    kept.write(aggregate.relation, jobs.materialise(_results(aggregate, relations, totals, jobs), types))
+    found = _totals(aggregate, [(source, 1)], relations, jobs, shared)
+    kept.write(beside(aggregate.relation), found)
+    kept.write(aggregate.relation, jobs.materialise(_results(aggregate, relations, found, jobs), types))
 
 
 def change(
@@ -102,15 +104,15 @@ def _query(name: str, relations: Relations, state: Variant, jobs: Jobs) -> Sourc
     return viewed([one], types, jobs) if one is not None else Local(types, frozenset())
 
 
-def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[str, int]]:
-    """The source's changed rows as queries, and how often each counts."""
-    tables = ((relations.found(aggregate.source, v).source, times) for v, times in ((Variant.DEL, -1), (Variant.INS, 1)))
-    return [(f"SELECT {listed(table.types)} FROM {table.text()}", times) for table, times in tables if not table.empty]
+def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[Source, int]]:
+    """The source's changed rows, and how often each counts."""
+    found = ((relations.found(aggregate.source, v).source, times) for v, times in ((Variant.DEL, -1), (Variant.INS, 1)))
+    return [(source, times) for source, times in found if not source.empty]
 
 
 def _touched(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
     groups = ", ".join(f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)) or "TRUE AS c0"
-    texts = [f"SELECT {groups} FROM ({text})" for text, _ in _changes(aggregate, relations)]
+    texts = [f"SELECT {groups} FROM {source.text()}" for source, _ in _changes(aggregate, relations)]
     types = relations.types(aggregate.relation)[: len(aggregate.group)]
     return jobs.materialise(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(texts)})", types)
 
@@ -142,7 +144,7 @@ def _totals_types(types: Types) -> Types:
     return (*types[:-1], NUMBER, NUMBER, TOTAL)
 
 
-def _totals(aggregate: Aggregate, rows: list[tuple[str, int]], relations: Relations, jobs: Jobs, shared: Shared) -> Frame:
+def _totals(aggregate: Aggregate, rows: list[tuple[Source, int]], relations: Relations, jobs: Jobs, shared: Shared) -> Frame:
     """For each group of the rows: how many there are and have a value, and their sum; each row counted so many times.
 
     Aggregates of the same rows and groups are summed in one query, which the first of them runs.
@@ -158,16 +160,27 @@ def _totals(aggregate: Aggregate, rows: list[tuple[str, int]], relations: Relati
     place = aggregate.source, aggregate.group
     if place not in shared:
         types = (*groups, NUMBER, *(type for _ in alike for type in (NUMBER, TOTAL)))
-        shared[place] = jobs.materialise(_summed(alike, rows), types)
+        here = _summed_here(alike, rows, types, relations, jobs)
+        shared[place] = here if here is not None else jobs.materialise(_summed(alike, rows), types)
     width = len(groups)
     own = width + 1 + 2 * alike.index(aggregate)
     return jobs.chosen(shared[place], [*range(width + 1), own, own + 1])
 
 
-def _summed(alike: list[Aggregate], rows: list[tuple[str, int]]) -> str:
+def _summed_here(
+    alike: list[Aggregate], rows: list[tuple[Source, int]], types: Types, relations: Relations, jobs: Jobs
+) -> Frame | None:
+    """The same over tables in the driver, where all rows are there and their sums are of whole numbers."""
+    found = [(table, times) for source, times in rows if (table := jobs.at_hand(source)) is not None]
+    summed = [a for a in alike if a.function is Function.SUM]
+    plain = comparable(types[: len(alike[0].group)]) and all(value_type(a, relations.program) == NUMBER for a in summed)
+    return jobs.tabled(totals(alike, found, types), types) if plain and len(found) == len(rows) else None
+
+
+def _summed(alike: list[Aggregate], rows: list[tuple[Source, int]]) -> str:
     """The groups of some aggregates, their number of rows, and for each aggregate the number of values and their sum."""
     group = alike[0].group
-    parts = (f"SELECT *, {times}L AS times FROM ({text})" for text, times in rows)
+    parts = (f"SELECT *, {times}L AS times FROM {source.text()}" for source, times in rows)
     sums = ["sum(times)"]
     for aggregate in alike:
         value = column(aggregate.value) if aggregate.value is not None else None

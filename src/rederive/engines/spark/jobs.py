@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from math import inf
 from shutil import rmtree
@@ -17,9 +18,10 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.base import Bulk
+from rederive.engines.spark import tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sessions import in_session, unnoticed
+from rederive.engines.spark.sessions import at_most, in_session, partitions, unnoticed
 from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -30,19 +32,22 @@ from rederive.engines.spark.sources import (
     Source,
     Types,
     Union,
+    Without,
+    frames,
     listed,
     same,
     shown,
     union,
 )
+from rederive.engines.spark.tables import comparable, minus, typed
 from rederive.engines.spark.types import column, columns, from_arrow, from_spark, schema, to_arrow
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 
 FEW = 8  # times as many rows that are known make others few
-SMALL = 2_000  # rows that are kept in the driver
 _HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
 _BLOCK = 8 << 20  # bytes of a file that are read or skipped together
+_FEW_PARTITIONS = 16
 _BY_FILE = 100_000  # rows from which on Spark reads a file sooner than it takes them from the driver
 
 _SETTINGS = {
@@ -108,11 +113,27 @@ class Jobs:
         name = f"rederive_{next(self._numbers)}"
         data.createOrReplaceTempView(name)
         self._named.add(name)
-        return Distributed(types, name, data, rows, ends)
+        return Distributed(types, name, rows, lambda: data, ends=ends)
+
+    def tabled(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Frame:
+        """Rows of a table in the driver, no two of them alike. Spark is handed them when a query reads them."""
+        if table.num_rows <= tables.SMALL:
+            return Local(types, frozenset(from_arrow(table, types)))
+        return self._in_driver(table, types, ends)
+
+    def _in_driver(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Distributed:
+        name = f"rederive_{next(self._numbers)}"
+        return Distributed(types, name, table.num_rows, partial(self._hand, name, table, types), ends=ends, table=table)
+
+    def _hand(self, name: str, table: pa.Table, types: Types) -> DataFrame:
+        data = self._from_table(table, types)
+        data.createOrReplaceTempView(name)
+        self._named.add(name)
+        return data
 
     def viewed(self, text: str, types: Types) -> Distributed:
         """The rows of a query, run when they are read; how many there are is not known, so they count as many."""
-        return self.named(self.session.sql(text), types, BROADCAST_ROWS + 1)
+        return self.named(self.session.sql(text), types, max(BROADCAST_ROWS, tables.MOST) + 1)
 
     def forget(self, keep: Iterable[str]) -> None:
         """Drop all names but these."""
@@ -125,30 +146,43 @@ class Jobs:
     def frame(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows of the driver."""
         found = frozenset(rows)
-        return Local(types, found) if len(found) <= SMALL else self.distribute(found, types)
+        if len(found) <= tables.SMALL:
+            return Local(types, found)
+        table = to_arrow(found, types)
+        if len(found) <= tables.MOST:
+            return self.tabled(table, types)
+        return self.named(self._from_table(table, types), types, len(found))
 
-    def distribute(self, rows: Iterable[Row], types: Types) -> Distributed:
-        """Rows of the driver handed to Spark; many go by way of a file, where the workers see this process's files."""
-        table = to_arrow(rows, types)
+    def _from_table(self, table: pa.Table, types: Types) -> DataFrame:
+        """A table handed to Spark; many rows go by way of a file, where the workers see this process's files."""
         if not self.local or table.num_rows < _BY_FILE:
             with unnoticed():
-                return self.named(self.session.createDataFrame(table, schema=schema(types)), types, table.num_rows)
+                return self.session.createDataFrame(table, schema=schema(types))
         path = f"{self._folder}/{next(self._numbers)}.parquet"
         pyarrow.parquet.write_table(table, path)
-        return self.named(self.session.read.schema(schema(types)).parquet(path), types, table.num_rows)
+        return self.session.read.schema(schema(types)).parquet(path)
 
     def given(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows as they are handed in: as such, or in a data frame of any session."""
         if not isinstance(rows, DataRows):
             return self.frame(rows, types)
         if rows.settled is not None and rows.settled_by is self:
-            return self.named(rows.data, types, len(rows), rows.settled.ends)
+            table, ends = rows.settled.table, rows.settled.ends
+            return self.tabled(table, types, ends) if table is not None else self.named(rows.data, types, len(rows), ends)
         return self.settled(self._ours(rows.data, types).distinct(), types)
 
-    def handed(self, rows: Bulk, types: Types) -> Frame:
-        """The same as it is: not read yet nor checked, and one row may be there twice."""
+    def handed(self, rows: Bulk, types: Types) -> Distributed:
+        """The same as it is, not checked yet: one row may be there twice. It is read once, into the driver if it is not much."""
         assert isinstance(rows, DataRows)
-        return self.named(self._ours(rows.unchecked, types), types, BROADCAST_ROWS + 1)
+        if rows.settled is not None and rows.settled.table is not None:
+            return self._in_driver(rows.settled.table, types)
+        if (table := _collected(rows)) is not None:
+            return self._in_driver(table, types)
+        data = self.cut(self._ours(rows.unchecked, types), types)
+        found = self.named(data, types, self._number(data))
+        if len(found) <= tables.MOST:
+            found.table = typed(data.toArrow(), types)
+        return found
 
     def _ours(self, data: DataFrame, types: Types) -> DataFrame:
         """The same data in our session."""
@@ -172,10 +206,12 @@ class Jobs:
 
     def _ordered(self, data: DataFrame, types: Types, number: int, by: int) -> Distributed:
         ordered = data.repartitionByRange(4 * self.parts, column(by)).sortWithinPartitions(column(by))
-        return self.named(self._in_files(ordered, types), types, number)
-
-    def _in_files(self, data: DataFrame, types: Types) -> DataFrame:
         path = f"{self._shared}/{next(self._numbers)}.parquet"
+        found = self.named(self._in_files(ordered, types, path), types, number)
+        found.files = path if self.local else None
+        return found
+
+    def _in_files(self, data: DataFrame, types: Types, path: str) -> DataFrame:
         data.write.option("parquet.block.size", _BLOCK).parquet(path)
         return self.session.read.schema(schema(types)).parquet(path)
 
@@ -184,6 +220,8 @@ class Jobs:
         match source:
             case Local() | Distributed():
                 return source
+            case _ if (table := self.at_hand(source)) is not None:
+                return self.tabled(table, source.types)
             case _:
                 return self.materialise(f"SELECT {listed(source.types)} FROM {source.text()}", source.types)
 
@@ -203,9 +241,31 @@ class Jobs:
             case Local(types, rows):
                 return to_arrow(rows, types)
             case Distributed():
-                return source.data.toArrow()  # the data outlives its name
+                return source.table if source.table is not None else source.data.toArrow()  # the data outlives its name
             case _:
                 return self.session.sql(f"SELECT {listed(source.types)} FROM {source.text()}").toArrow()
+
+    def at_hand(self, source: Source) -> pa.Table | None:
+        """The same where that takes no job: all of it is in the driver, and not too much."""
+        match source:
+            case Local():
+                return to_arrow(source.rows, source.types) if len(source) <= tables.MOST else None
+            case Distributed():
+                return source.table
+            case Union(types, parts):
+                found = [table for part in parts if (table := self.at_hand(part)) is not None]
+                return typed(pa.concat_tables(found), types) if len(found) == len(parts) else None
+            case Without(one, other):
+                both = [self.at_hand(one), self.at_hand(other)] if comparable(one.types) else []
+                left = [table for table in both if table is not None]
+                return minus(left[0], left[1:]) if len(left) == 2 else None
+
+    def fetched(self, source: Source) -> pa.Table | None:
+        """The same, where what is in Spark is not much; that is fetched once, and stays."""
+        for frame in frames(source):
+            if isinstance(frame, Distributed) and frame.table is None and len(frame) <= tables.MOST:
+                frame.table = typed(frame.data.toArrow(), frame.types)
+        return self.at_hand(source)
 
     def size(self, source: Source) -> int:
         match source:
@@ -225,12 +285,21 @@ class Jobs:
         """The rows of a frame that are in none of the sources. A small frame asks a large source for its own rows only."""
         there = [source for source in known if not source.empty]
         if isinstance(frame, Distributed):
+            if there and (left := self._minus_here(frame, there)) is not None:
+                return left
             query = self._without_found if sparse(len(frame), there) else self.without
             return self.settled(self.session.sql(query(frame.text(), frame.types, there)), frame.types) if there else frame
         here = frozenset[Row]().union(*(source.rows for source in there if isinstance(source, Local)))
         left = Local(frame.types, frame.rows - here)
         elsewhere = union(frame.types, (source for source in there if not isinstance(source, Local)))
         return left if left.empty or elsewhere.empty else Local(left.types, left.rows - self.common(left, elsewhere).rows)
+
+    def _minus_here(self, frame: Distributed, known: Sequence[Source]) -> Frame | None:
+        """The same where all of it is in the driver."""
+        if frame.table is None or not comparable(frame.types):
+            return None
+        others = self.at_hand(union(frame.types, known))
+        return self.tabled(minus(frame.table, [others]), frame.types, frame.ends) if others is not None else None
 
     def without(self, rows: str, types: Types, known: Sequence[Source]) -> str:
         """A query for those of some rows that none of the sources has. What is partitioned the same way stays where it is."""
@@ -288,7 +357,7 @@ class Jobs:
         kept = self.cut(data, types)
         number = self._number(kept)
         self.touched += number
-        if number <= SMALL:
+        if number <= tables.SMALL:
             return Local(types, frozenset(from_spark(kept.collect() if number else (), types)))
         return self.named(kept, types, number)
 
@@ -302,6 +371,8 @@ class Jobs:
         types = tuple(frame.types[i] for i in positions)
         if isinstance(frame, Local):
             return Local(types, frozenset(tuple(row[i] for i in positions) for row in frame.rows))
+        if frame.table is not None:
+            return self.tabled(typed(frame.table.select([column(i) for i in positions]), types), types)
         values = ", ".join(f"{column(p)} AS {column(i)}" for i, p in enumerate(positions))
         return self.named(self.session.sql(f"SELECT {values} FROM {frame.text()}"), types, len(frame))
 
@@ -315,7 +386,7 @@ class Jobs:
         types = shown(found.types)
         text = f"SELECT {listed(types)} FROM {found.text()} WHERE {column(len(types))} = {sign}"
         self.touched += number
-        if number <= SMALL:
+        if number <= tables.SMALL:
             return Local(found.types, frozenset(from_spark(self.few(text) if number else (), found.types)))
         return self.named(self.session.sql(text), found.types, number, ends)
 
@@ -325,7 +396,22 @@ class Jobs:
         On a cluster they are kept in files, if there is a place for them that all workers see: so a lost worker loses nothing.
         """
         files = not self.local and self._shared is not None and types
-        return self._in_files(data, types) if files else data.localCheckpoint(eager=False)
+        path = f"{self._shared}/{next(self._numbers)}.parquet"
+        return self._in_files(data, types, path) if files else data.localCheckpoint(eager=False)
+
+
+def _collected(rows: DataRows) -> pa.Table | None:
+    """The rows of a data frame in the driver, where they are surely not many, by one job; no more than a few times as many are
+    sent for nothing. What rows have to be moved for is not worth that."""
+    most = tables.MOST // 2
+    if not rows.types or most <= 0:
+        return None
+    data = at_most(most, rows.as_given)
+    number = partitions(data)
+    if number is None or number > _FEW_PARTITIONS:
+        return None
+    table = data.toArrow()
+    return typed(table, rows.types) if table.num_rows < most else None
 
 
 def _by_place(types: Types, known: Iterable[Source]) -> list[Source]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rederive.engines.spark.jobs import SMALL, Jobs
+from rederive.engines.spark import tables
+from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.sources import Distributed, Frame, Local, Source, listed, overlay, shown, union
+from rederive.engines.spark.tables import comparable, net
 from rederive.engines.spark.types import column
 from rederive.ir.terms import NUMBER
 
@@ -101,6 +103,10 @@ class Kept:
     def _by_sum(self, signed: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
         """The rows that are gone in the end, and those that are there."""
         types = signed[0][0].types
+        here = [(table, sign) for frame, sign in signed if (table := self.jobs.at_hand(frame)) is not None]
+        if len(here) == len(signed) and comparable(types):
+            gone, came = net(here)
+            return self.jobs.tabled(gone, types), self.jobs.tabled(came, types)
         chosen, sign = listed(shown(types)), column(len(shown(types)))
         rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {frame.text()}" for frame, way in signed)
         text = f"SELECT {chosen}, sum({sign}) AS {sign} FROM ({rows}) GROUP BY {chosen} HAVING sum({sign}) <> 0"
@@ -121,7 +127,7 @@ class Kept:
         """Work the changes in where they are many."""
         if len(held.pending) > MOST_PENDING:
             held = self._summed(held)
-        if held.changes <= max(SMALL, COMPACTED_FROM * len(held.rows)):
+        if held.changes <= max(tables.SMALL, COMPACTED_FROM * len(held.rows)):
             return held
         number, held, types = held.size, self._summed(held), held.rows.types
         source = overlay(held.rows, union(types, held.gone), held.came, self.jobs.equal)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from rederive.analysis.bindings import join_order
 from rederive.analysis.types import variable_types
+from rederive.engines.spark import tables
 from rederive.engines.spark.gather import Derivation, gather
 from rederive.engines.spark.here import all_here, derived_here
 from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.joined import Find, joined
 from rederive.engines.spark.relations import Bound, Lazy
 from rederive.engines.spark.select import Select
 from rederive.engines.spark.sources import Frame, Source
+from rederive.engines.spark.types import from_arrow
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Relation, Rule
-
-Find = Callable[[Atom], Source | Lazy]
 
 
 def derivation(
@@ -31,15 +32,21 @@ def derivation(
 
     `here`: where all that it reads is in the driver, its rows come with it. They do not tell how often each is derived.
     """
+    if driver is not None and _nothing(delta if delta is not None else find(_atom(rule, driver))):
+        return None
+    table = joined(rule, driver, delta, find, jobs, relations) if here else None
+    if table is not None and table.num_rows > tables.SMALL:
+        return Derivation("", rule, table=table)
+    if table is not None:
+        return Derivation("", rule, rows=frozenset(from_arrow(table, relations[rule.head.relation].types)))
     select = Select(jobs.functions, variable_types(rule, relations))
     rest = list(rule.body)
     read: list[tuple[Atom, Source]] = []
     if driver is not None:
-        atom = rest.pop(driver)
-        assert isinstance(atom, Atom)
+        atom = _atom(rule, driver)
+        del rest[driver]
         source = delta if delta is not None else find(atom)
-        if not isinstance(source, Source) or source.empty:
-            return None
+        assert isinstance(source, Source)
         select.join(atom, source, relations[atom.relation])
         read.append((atom, source))
     for step in join_order(rest, frozenset(select.columns)):
@@ -50,6 +57,17 @@ def derivation(
     if local is not None:
         rows = derived_here(rule, local, relations)
     return Derivation(select.head(rule.head), rule, bool(select.errors), rows)
+
+
+def _atom(rule: Rule, place: int) -> Atom:
+    atom = rule.body[place]
+    assert isinstance(atom, Atom)
+    return atom
+
+
+def _nothing(source: Source | Lazy) -> bool:
+    """Whether a rule cannot be driven by this."""
+    return not isinstance(source, Source) or source.empty
 
 
 def _joined(

@@ -25,6 +25,22 @@ def unnoticed() -> Iterator[None]:
             sessions.clearActiveSession()
 
 
+def at_most(rows: int, data: DataFrame) -> DataFrame:
+    """The same data, no more than so many rows of each of its partitions."""
+    session = data.sparkSession
+    jvm: Any = session._jvm
+    sql = jvm.org.apache.spark.sql
+    number = sql.catalyst.expressions.Literal.create(rows, sql.types.DataTypes.IntegerType)
+    limited = sql.catalyst.plans.logical.LocalLimit(number, data._jdf.logicalPlan())
+    return DataFrame(sql.classic.Dataset.ofRows(session._jsparkSession, limited), session)
+
+
+def partitions(data: DataFrame) -> int | None:
+    """How many partitions data is in; None where rows move on their way there."""
+    execution = data._jdf.queryExecution()
+    return None if "Exchange" in execution.executedPlan().toString() else int(execution.toRdd().getNumPartitions())
+
+
 def in_session(session: SparkSession, data: DataFrame) -> DataFrame:
     """The same data in another session of its context."""
     jvm: Any = session._jvm

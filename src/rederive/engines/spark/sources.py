@@ -6,10 +6,12 @@ enough to be sent to every worker; and its `text`, an item of a FROM clause with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from rederive.engines.spark.types import CODE, columns, literal, sql_type
@@ -51,18 +53,35 @@ class Local:
         return f"(SELECT * FROM VALUES {', '.join(f'({row})' for row in rows)} AS v({', '.join(columns(self.types))}))"
 
 
-@dataclass(frozen=True, slots=True)
 class Distributed:
-    """Rows in Spark, under the name of a temporary view.
+    """Many rows: in Spark, under the name of a temporary view, or in the driver as a table until a query reads them.
 
-    `ends`: values between which the first column of their identity is, where that is known.
+    `ends`: values between which the first column of their identity is, where that is known. `table`: the rows in the driver,
+    where they are there. `files`: the folder that keeps them, ordered, where this process can read it.
     """
 
-    types: Types
-    name: str
-    data: DataFrame
-    count: int
-    ends: Ends | None = None
+    def __init__(
+        self,
+        types: Types,
+        name: str,
+        count: int,
+        data: Callable[[], DataFrame],
+        *,
+        ends: Ends | None = None,
+        table: pa.Table | None = None,
+        files: str | None = None,
+    ) -> None:
+        self.types = types
+        self.name = name
+        self.count = count
+        self.ends = ends
+        self.table = table
+        self.files = files
+        self._data = data
+
+    @cached_property
+    def data(self) -> DataFrame:
+        return self._data()
 
     @property
     def empty(self) -> bool:
@@ -76,6 +95,7 @@ class Distributed:
         return self.count
 
     def text(self) -> str:
+        assert self.data is not None  # from here on Spark knows the name
         return self.name
 
 
@@ -133,6 +153,19 @@ class Without:
 
 
 Source: TypeAlias = Local | Distributed | Union | Without
+
+
+def frames(source: Source) -> Iterator[Frame]:
+    """What a source is made of."""
+    match source:
+        case Local() | Distributed():
+            yield source
+        case Union(_, parts):
+            for part in parts:
+                yield from frames(part)
+        case Without(one, other):
+            yield from frames(one)
+            yield from frames(other)
 
 
 def union(types: Types, parts: Iterable[Source]) -> Source:

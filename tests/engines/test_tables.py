@@ -1,0 +1,276 @@
+"""Changes over tables of Arrow in the driver: rules, totals and net effects, against the resident engine and plain Python."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+import rederive
+from rederive.engines.spark import here, jobs, tables
+from rederive.engines.spark.bulk import DataRows
+from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.gather import Derivation, Wanted, gather_all
+from rederive.engines.spark.here import derived_here
+from rederive.engines.spark.joined import joined
+from rederive.engines.spark.sources import Local
+from rederive.engines.spark.sums import totals
+from rederive.engines.spark.types import from_arrow, to_arrow
+from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule
+from rederive.ir.terms import NUMBER, SYMBOL, Kind, Row, Type
+from rederive.lang import compile_program
+from tests.properties.programs import DOMAIN, scenarios
+from tests.properties.test_maintained_equals_recomputed import Scenario
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+
+
+# Rules
+
+
+def test_joins_find_what_the_resident_engine_finds(spark: SparkSession) -> None:
+    """Every rule of random programs over random rows; those that Arrow leaves to Spark are counted, not compared."""
+    engine = SparkEngine(spark)
+    answered = []
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(scenario=scenarios(), seed=st.integers(0, 2**32))
+    def compare(scenario: Scenario, seed: int) -> None:
+        program, chance = compile_program(scenario[0].text), random.Random(seed)
+        for rule in program.definitions:
+            if not isinstance(rule, Rule):
+                continue
+            atoms = [literal.atom if isinstance(literal, Negation) else literal for literal in rule.body]
+            read = [(atom, some_rows(program.relations[atom.relation].types, chance)) for atom in atoms if isinstance(atom, Atom)]
+            sources = {id(atom): source for atom, source in read}
+            table = joined(rule, None, None, lambda atom: sources[id(atom)], engine.jobs, program.relations)  # noqa: B023
+            answered.append(table is not None)
+            if table is not None and not any(source.empty for atom, source in read if atom in rule.body):
+                there = [(atom, source) for atom, source in read if not source.empty]
+                expected = derived_here(rule, there, program.relations)
+                assert set(from_arrow(table, program.relations[rule.head.relation].types)) == expected, rule
+
+    compare()
+    assert sum(answered) > len(answered) / 3
+
+
+def some_rows(types: Sequence[Type], chance: random.Random) -> Local:
+    kinds = {Kind.SYMBOL: "symbol", Kind.NUMBER: "number", Kind.FLOAT: "float"}
+    rows = {tuple(chance.choice(DOMAIN[kinds[type.kind]]) for type in types) for _ in range(chance.randint(0, 8))}
+    return Local(tuple(types), frozenset(rows))
+
+
+def rule_of(text: str, spark: SparkSession, **rows: list[Row]) -> set[Row] | None:
+    """What the rule of a program derives over tables; None where it is left to Spark."""
+    program = compile_program(text)
+    (rule,) = (definition for definition in program.definitions if isinstance(definition, Rule))
+    found = {name: Local(program.relations[name].types, frozenset(given)) for name, given in rows.items()}
+    table = joined(rule, None, None, lambda atom: found[atom.relation], SparkEngine(spark).jobs, program.relations)
+    return None if table is None else set(from_arrow(table, program.relations[rule.head.relation].types))
+
+
+JOIN = ".decl p(x: number, y: symbol)  .decl q(y: symbol, z: number)  .decl v(x: number, z: number)  v(x, z) :- p(x, y), q(y, z)."
+
+
+def test_a_join(spark: SparkSession) -> None:
+    found = rule_of(JOIN, spark, p=[(1, "a"), (2, "b"), (3, "c")], q=[("a", 7), ("a", 8), ("c", 9)])
+    assert found == {(1, 7), (1, 8), (3, 9)}
+
+
+def test_a_join_that_finds_too_much_is_left_to_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MOST", 10)
+    alike: list[Row] = [(i, "a") for i in range(10)]
+    assert rule_of(JOIN, spark, p=alike, q=[("a", i) for i in range(4)]) == {(i, j) for i in range(10) for j in range(4)}
+    assert rule_of(JOIN, spark, p=alike, q=[("a", i) for i in range(5)]) is None
+    apart: list[Row] = [(i, f"s{i}") for i in range(10)]
+    assert rule_of(JOIN, spark, p=apart, q=[(f"s{i}", i) for i in range(10)]) == {(i, i) for i in range(10)}
+
+
+def test_a_product_is_left_to_spark(spark: SparkSession) -> None:
+    text = ".decl p(x: number)  .decl q(y: number)  .decl v(x: number, y: number)  v(x, y) :- p(x), q(y)."
+    assert rule_of(text, spark, p=[(1,)], q=[(2,)]) is None
+
+
+def test_a_rule_in_the_driver_beside_one_on_spark(spark: SparkSession) -> None:
+    """Found by random programs: what a rule derived in the driver was asked of Spark again, by a query that there was not."""
+    engine, rule = SparkEngine(spark), Rule(Atom("v", ()), ())
+    asked = Derivation("SELECT 0L AS c0", rule)
+    table = to_arrow([(i,) for i in range(3_000)] * 2, (NUMBER,))
+    for large in (False, True):
+        known = [Derivation("", rule, rows=frozenset({(1,), (0,)})), Derivation("", rule, table=table), asked]
+        for derivations, number in ((known[:2], 3_000), (known[1:], 3_000), (known[::2], 2), (known, 3_000), (known[:1], 2)):
+            found = gather_all({"v": Wanted((NUMBER,), derivations, large)}, engine.jobs)["v"]
+            assert sorted(engine.jobs.rows(found)) == [(i,) for i in range(number)]
+
+
+# NULL
+
+
+NULLABLE = """
+    CREATE TABLE p (x BIGINT, y STRING, n BIGINT);
+    CREATE TABLE q (y STRING, z BIGINT);
+    CREATE VIEW same AS SELECT x, z FROM p, q WHERE p.y <=> q.y;
+    CREATE VIEW lone AS SELECT x, y FROM p WHERE NOT EXISTS (SELECT * FROM q WHERE q.y <=> p.y);
+    CREATE VIEW sums AS SELECT y, sum(n) AS total, count(n) AS known, count(*) AS rows FROM p GROUP BY y;
+    CREATE VIEW pairs AS SELECT DISTINCT y FROM p UNION SELECT y FROM q;
+"""
+VIEWS = ("same", "lone", "sums", "pairs")
+
+
+@pytest.mark.parametrize("mode", ["tables", "jobs"])
+def test_null_is_identical_to_null(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Random changes of tables with NULLs, in lists: the same changes as the resident engine's."""
+    monkeypatch.setattr(here, "MOST", -1)
+    monkeypatch.setattr(tables, *(("SMALL", 0) if mode == "tables" else ("MOST", -1)))
+    chance = random.Random(7)
+    ours, witness = (rederive.open(engine=e, spark=s, strategy="materialized") for e, s in (("spark", spark), ("resident", None)))
+    for db in (ours, witness):
+        db.sql(NULLABLE)
+    rows: dict[str, list[Any]] = {
+        "p": [(x, y, n) for x in (1, None) for y in ("a", None) for n in (5, None)],
+        "q": [("a", 1), (None, 2), ("b", None)],
+    }
+    for _ in range(4):
+        steps = [(chance.choice(["insert", "delete"]), name, chance.sample(rows[name], 2)) for name in ("p", "q", "p")]
+        found = [changed(db, steps) for db in (ours, witness)]
+        assert found[0] == found[1], steps
+    assert all(sorted(ours.rows(view), key=repr) == sorted(witness.rows(view), key=repr) for view in VIEWS)
+
+
+def changed(db: rederive.Database, steps: list[tuple[str, str, list[Any]]]) -> dict[str, tuple[list[Row], list[Row]]]:
+    with db.transaction() as tx:
+        for action, name, rows in steps:
+            getattr(tx, action)(name, rows)
+    changes = tx.result.changes
+    return {name: (sorted(c.plus, key=repr), sorted(c.minus, key=repr)) for name, c in changes.items()}
+
+
+# Totals
+
+
+ROWS = st.tuples(
+    st.sampled_from("ab"), st.one_of(st.none(), st.sampled_from([LEAST, GREATEST, -1, 0]), st.integers(LEAST, GREATEST))
+)
+
+
+@given(gone=st.lists(ROWS), came=st.lists(ROWS, min_size=1))
+def test_totals_are_exact(gone: list[Row], came: list[Row]) -> None:
+    """The sum of a group can be far beyond 64 bits on its way."""
+    alike = [Aggregate("v", function, "r", (0,), value) for function, value in ((Function.SUM, 1), (Function.COUNT, None))]
+    parts = [(to_arrow(rows, (SYMBOL, NUMBER)), times) for rows, times in ((gone, -1), (came, 1))]
+    total = Type(Kind.DECIMAL, 38, 0)
+    found = totals(alike, parts, (SYMBOL, NUMBER, NUMBER, total, NUMBER, total))
+    expected: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for rows, times in ((gone, -1), (came, 1)):
+        for group, value in rows:
+            expected[group][0] += times
+            if isinstance(value, int):
+                expected[group][1] += times
+                expected[group][2] += times * value
+    assert {row[0]: [int(number) for number in row[1:]] for row in zip(*(c.to_pylist() for c in found.columns), strict=True)} == {
+        group: [rows, known, whole, rows, 0] for group, (rows, known, whole) in expected.items()
+    }
+
+
+# Data frames
+
+
+def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MOST", 20)
+    collected = {
+        "few": jobs._collected(DataRows(spark.range(0, 9, 1, 2), (NUMBER,))),
+        "many": jobs._collected(DataRows(spark.range(0, 10, 1, 2), (NUMBER,))),
+        "moved": jobs._collected(DataRows(spark.range(9).repartition(2), (NUMBER,))),
+        "in many parts": jobs._collected(DataRows(spark.range(0, 9, 1, 17), (NUMBER,))),
+    }
+    assert {name: table is not None for name, table in collected.items()} == {
+        "few": True,
+        "many": False,
+        "moved": False,
+        "in many parts": False,
+    }
+    few = collected["few"]
+    assert few is not None
+    assert sorted(from_arrow(few, (NUMBER,))) == [(n,) for n in range(9)]
+
+
+@pytest.mark.parametrize("most", [tables.MOST, 10], ids=["tables", "too many for a table"])
+def test_bulk_changes_of_a_view(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Frames in another order of columns, with rows that are there already, next to files that Arrow reads and Spark wrote."""
+    monkeypatch.setattr(tables, "SMALL", 3)
+    monkeypatch.setattr(tables, "MOST", most)
+    monkeypatch.setattr(jobs, "_BY_FILE", 50)
+    text = """
+        .decl sale(id: number, item: symbol, n: number) key(id)  .decl item(item: symbol, kind: symbol) key(item)
+        .decl sold(id: number, kind: symbol, n: number)  sold(i, k, n) :- sale(i, x, n), item(x, k).
+        .decl total(kind: symbol, n: number)  total(k, t) :- item(_, k), t = sum n : { sold(_, k, n) }.
+    """
+    ours, witness = (rederive.open(engine=e, spark=s, strategy="materialized") for e, s in (("spark", spark), ("resident", None)))
+    sales = {i: (i, f"i{i % 7}", i * i) for i in range(200)}
+    items: list[Any] = [(f"i{i}", f"k{i % 3}") for i in range(6)]
+    for db in (ours, witness):
+        db.define(text)
+        db.load("sale", list(sales.values()))
+        db.load("item", items)
+    changes = [
+        ([(i, "i1", i) for i in range(200, 230)], [sales[i] for i in range(40, 70)]),
+        ([sales[i] for i in range(50, 80)], [(i, "i1", i) for i in range(220, 240)]),
+        ([(i, "i9", 1) for i in range(1000, 1003)], [sales[i] for i in range(0, 200, 50)]),
+    ]
+    for inserts, deletes in changes:
+        frames = [
+            spark.createDataFrame(rows, "id bigint, item string, n bigint").select("n", "id", "item")
+            for rows in (inserts, deletes)
+        ]
+        found = ours.apply("sale", inserts=frames[0], deletes=frames[1]).changes
+        with witness.transaction() as tx:
+            tx.delete("sale", deletes)
+            tx.insert("sale", inserts)
+        expected = tx.result.changes
+        assert {n: (set(c.plus), set(c.minus)) for n, c in found.items()} == {
+            n: (set(c.plus), set(c.minus)) for n, c in expected.items()
+        }
+    for name in ("sale", "sold", "total"):
+        assert set(ours.rows(name)) == set(witness.rows(name))
+
+
+def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every type that can be told apart, through files and back as a row that leaves."""
+    monkeypatch.setattr(tables, "SMALL", 0)
+    monkeypatch.setattr(jobs, "_BY_FILE", 1)
+    columns = "id BIGINT PRIMARY KEY, s STRING NOT NULL, b BOOLEAN, d DATE, t TIMESTAMP, c DECIMAL(12,3), w BIGINT"
+    db = rederive.open(engine="spark", spark=spark, strategy="materialized")
+    db.sql(f"CREATE TABLE r ({columns}); CREATE VIEW v AS SELECT id, s, b, d, t, c, w FROM r;")
+    frame = spark.range(6).selectExpr(
+        "id",
+        "concat('é', id) AS s",
+        "id % 2 = 0 AS b",
+        "DATE'2024-02-29' AS d",
+        "TIMESTAMP_NTZ'1969-12-31 23:59:59.123456' AS t",
+        "CAST(id / 7 AS DECIMAL(12,3)) AS c",
+        "CAST(NULL AS BIGINT) AS w",
+    )
+    db.load("r", frame)
+    held = db.engine.installed.kept.held["r"].rows  # type: ignore[attr-defined]
+    assert held.files is not None
+    before = set(db.rows("v"))
+    gone = db.apply("r", deletes=frame.where("id BETWEEN 2 AND 4")).changes["v"]
+    assert set(gone.minus) == {row for row in before if row[0] in (2, 3, 4)}
+    assert len(gone.minus) == 3
+    assert set(db.rows("v")) == before - set(gone.minus)
+
+
+def test_tables_keep_nulls_apart_from_values() -> None:
+    some = pa.table({"c0": pa.array([1, None, 2]), "c1": pa.array(["a", None, None])})
+    other = pa.table({"c0": pa.array([None, 2]), "c1": pa.array([None, "b"])})
+    assert tables.minus(some, [other]).to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
+    gone, came = tables.net([(some, -1), (other, 1)])
+    assert gone.to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
+    assert came.to_pylist() == [{"c0": 2, "c1": "b"}]
