@@ -19,6 +19,7 @@ from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake
 from rederive.lake.types import collect, dataframe
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 STAGED: Final = "_staged"
@@ -67,9 +68,12 @@ def numbered_relation(relation: Relation) -> Relation:
     return Relation(relation.name, (*relation.columns, Column(COUNT, NUMBER)))
 
 
-def version_rows(lake: Lake, relation: Relation, version: int, sign: str) -> list[tuple[Row, int]]:
-    """The rows that one version put into a view, or took out of it, and how many of each, from its change table."""
-    table = lake.read(Area.CHANGES, relation).where((F.col(VERSION) == version) & (F.col(CHANGE) == sign))
+def changed_rows(
+    lake: Lake, relation: Relation, after: int, upto: int, sign: str, where: SparkColumn | None = None
+) -> list[tuple[Row, int]]:
+    """The rows that some versions put into a view, or took out of it, and how many of each, from its change table."""
+    asked = (F.col(VERSION) > after) & (F.col(VERSION) <= upto) & (F.col(CHANGE) == sign)
+    table = lake.read(Area.CHANGES, relation).where(asked if where is None else asked & where)
     others = [F.col(f"`{name}`") for name in table.columns[3:]]
     found = collect(table.select(*others, F.col(COUNT)), numbered_relation(relation))
     return [(row[:-1], int(str(row[-1]))) for row in found]

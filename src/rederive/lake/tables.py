@@ -77,12 +77,17 @@ class Lake:
 
         Columns have the relation's names; a change table's own three come before them.
         """
+        if version is not None:
+            return self.read_before(area, relation, version)[0]
+        self._checked(area, relation)
+        return _named(self.spark.read.format("delta").load(self.path(area, relation.name)), relation)
+
+    def read_before(self, area: Area, relation: Relation, version: int) -> tuple[DataFrame, int]:
+        """The table's rows as they were when `version` was the last one written, and the version that was: it, or one before."""
         place = self.path(area, relation.name)
         self._checked(area, relation)
-        reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", self._delta_version(place, version))
-        return _named(reader.load(place), relation)
+        commit, written = self._commit(place, version)
+        return _named(self.spark.read.format("delta").option("versionAsOf", commit).load(place), relation), written
 
     def written(self, area: Area, name: str) -> int | None:
         """The last version that was written to the table; None where there is no table, or nothing was written yet."""
@@ -116,8 +121,8 @@ class Lake:
             raise NotATable("there is something else than a Delta table", hint="choose another root, or move it away").at(place)
         return table
 
-    def _delta_version(self, place: str, version: int) -> int:
-        """The last commit of `version` or an earlier one; a commit without a version belongs to the one before."""
+    def _commit(self, place: str, version: int) -> tuple[int, int]:
+        """The last commit of `version` or an earlier one, and that version; a commit without one belongs to the one before."""
         history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
         commits = sorted((int(row["version"]), version_noted(row["userMetadata"])) for row in history)
         current = -1 if commits[0][0] == 0 else None
@@ -125,7 +130,7 @@ class Lake:
         for number, noted in commits:
             current = noted if noted is not None else current
             if current is not None and current <= version:
-                found = number
+                found = number, current
         if found is None:
             raise VersionGone(f"the rows of version {version} are kept no longer", hint="ask for a later version").at(place)
         return found

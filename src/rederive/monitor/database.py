@@ -12,8 +12,8 @@ from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import NoLake, Redefined, UnknownRelation, Unsupported
-from rederive.ir.rules import Mode, Program
+from rederive.errors import Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
+from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import Row, Value
 from rederive.lang.project import is_query
 from rederive.lang.sql.definition import Definition
@@ -27,6 +27,7 @@ from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.entries import Firing
 from rederive.monitor.group import Group, Outcome, Together, Write
+from rederive.monitor.past import rows_at
 from rederive.monitor.questions import matching, positions
 from rederive.monitor.recount import newly_counted, recounted
 from rederive.monitor.rules.base import RuleBase, check_precision
@@ -489,10 +490,33 @@ class Database(ActiveDatabase):
 
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
-        if relation not in self.program.relations:
-            raise UnknownRelation(relation, (n for n, r in self.program.relations.items() if not r.auxiliary))
-        wanted = positions(self.program.relations[relation], bindings)
+        wanted = positions(self._declared(relation), bindings)
         return sorted(copies(self.program, relation, wanted, self.engine), key=sort_key)
+
+    def rows_at(self, view: str, version: int, /, **bindings: Value) -> list[Row]:
+        """The rows of a monitored view as they were at an earlier version, in order: `db.rows_at("closure", 7, x="a")`.
+
+        Refused with `Expired` where the changes since are no longer kept, and the lake has no earlier rows.
+
+        >>> import rederive, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
+        ...     db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        ...     for x in (11, 12):
+        ...         with db.transaction() as tx:
+        ...             tx.insert("n", [(x,)])
+        ...     print([db.rows_at("big", version) for version in range(3)])
+        [[], [(11,)], [(11,), (12,)]]
+        """
+        store, relation = self._durable("reading an earlier version"), self._declared(view)
+        if self.signs != BOTH:
+            raise Mismatch(f"the changes of '{view}' are recorded with one sign alone, which does not lead back")
+        now = partial(self.rows, view, **bindings)
+        return sorted(rows_at(store, relation, version, positions(relation, bindings), now), key=sort_key)
+
+    def _declared(self, name: str) -> Relation:
+        if name not in self.program.relations:
+            raise UnknownRelation(name, (n for n, r in self.program.relations.items() if not r.auxiliary))
+        return self.program.relations[name]
 
     def query(self, text: str) -> list[Row]:
         """The rows that match an atom, or that a query of SQL asks for, in order.

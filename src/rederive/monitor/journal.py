@@ -106,7 +106,7 @@ class Journal(RuleJournal):
 
     def acknowledge(self, name: str, version: int, at: datetime) -> None:
         """A named subscription has everything up to this version; a cursor never goes back."""
-        self._check_committed(version)
+        self.check_committed(version)
         with self._transaction("amend"):
             self._connection.execute(
                 "INSERT INTO cursor VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
@@ -133,7 +133,7 @@ class Journal(RuleJournal):
         """The lake has everything up to this version. Saying it twice is saying it once."""
         if self.lake is None:
             raise Mismatch("the store has no lake to settle into", hint="attach one first").at(str(self.folder))
-        self._check_committed(version)
+        self.check_committed(version)
         with self._transaction("settle"):
             self._connection.execute("UPDATE lake SET settled = max(settled, ?)", (version,))
             self._trim()

@@ -180,13 +180,14 @@ class JournalReader:
         """Whether the file's format knows languages and copies; beside its first writer of that format, it may not yet."""
         return format_of(self._connection) > 1
 
-    def _check_committed(self, version: int) -> None:
+    def check_committed(self, version: int) -> None:
+        """Refuse a version that there is not."""
         if not 0 <= version <= self.version:
             raise Mismatch(f"there is no version {version}: the last one is {self.version}").at(str(self.folder))
 
     def _check_reach(self, version: int, view: str | None) -> None:
         """Refuse to resume where changes are missing: trimmed, or never recorded."""
-        self._check_committed(version)
+        self.check_committed(version)
         if version < (first := self.reach(view)):
             raise Expired(
                 f"the changes after version {version} are not kept: they reach back to version {first}",

@@ -167,18 +167,19 @@ class Store:
 
     def history(self, program: Program, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
         """Versions with the changes of several views, merged from the record of each."""
-        records = (self._with_columns(program.relations.get(view), view, since) for view in views)
+        records = (self.recorded(program.relations.get(view, Relation(view, ())), since) for view in views)
         found = merge(*records, key=lambda change: change.version)
         for version, changes in groupby(found, key=lambda change: change.version):
             yield version, {change.view: change for change in changes}
 
-    def _with_columns(self, present: Relation | None, view: str, since: int) -> Iterator[Change]:
-        for entry in self.journal.since(since, view):
+    def recorded(self, view: Relation, since: int) -> Iterator[Change]:
+        """The changes of a view after a version; refused with `Expired` where it had other columns."""
+        for entry in self.journal.since(since, view.name):
             for changed in entry.views:
-                if present is None or _columns(changed.relation) != _columns(present):
+                if _columns(changed.relation) != _columns(view):
                     hint = "take the rows as they are now, and follow the changes from there"
-                    raise Expired(f"'{view}' had other columns at version {entry.number}", hint=hint)
-            yield from (change for change in self.changes_of(entry) if change.view == view)
+                    raise Expired(f"'{view.name}' had other columns at version {entry.number}", hint=hint)
+            yield from (change for change in self.changes_of(entry) if change.view == view.name)
 
     def changes_of(self, entry: Entry) -> list[Change]:
         """The view changes of a version, as they were announced; those of a bulk version are in the lake."""
