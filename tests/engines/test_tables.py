@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import rederive
-from rederive.engines.spark import here, jobs, tables
+from rederive.engines.spark import collect, here, jobs, tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
@@ -185,10 +185,10 @@ def test_totals_are_exact(gone: list[Row], came: list[Row]) -> None:
 def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MOST", 20)
     collected = {
-        "few": jobs._collected(DataRows(spark.range(0, 9, 1, 2), (NUMBER,))),
-        "many": jobs._collected(DataRows(spark.range(0, 10, 1, 2), (NUMBER,))),
-        "moved": jobs._collected(DataRows(spark.range(9).repartition(2), (NUMBER,))),
-        "in many parts": jobs._collected(DataRows(spark.range(0, 9, 1, 17), (NUMBER,))),
+        "few": collect._collected(DataRows(spark.range(0, 9, 1, 2), (NUMBER,))),
+        "many": collect._collected(DataRows(spark.range(0, 10, 1, 2), (NUMBER,))),
+        "moved": collect._collected(DataRows(spark.range(9).repartition(2), (NUMBER,))),
+        "in many parts": collect._collected(DataRows(spark.range(0, 9, 1, 17), (NUMBER,))),
     }
     assert {name: table is not None for name, table in collected.items()} == {
         "few": True,

@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rederive.engines.base import Bulk
 from rederive.engines.spark import tables
 from rederive.engines.spark.bulk import DataRows
+from rederive.engines.spark.collect import collected
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sessions import at_most, in_session, partitions, unnoticed
+from rederive.engines.spark.sessions import in_session, unnoticed
 from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -47,7 +48,6 @@ from rederive.ir.terms import Row
 FEW = 8  # times as many rows that are known make others few
 _HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
 _BLOCK = 8 << 20  # bytes of a file that are read or skipped together
-_FEW_PARTITIONS = 16
 _BY_FILE = 100_000  # rows from which on Spark reads a file sooner than it takes them from the driver
 
 _SETTINGS = {
@@ -171,12 +171,13 @@ class Jobs:
             return self.tabled(table, types, ends) if table is not None else self.named(rows.data, types, len(rows), ends)
         return self.settled(self._ours(rows.data, types).distinct(), types)
 
-    def handed(self, rows: Bulk, types: Types) -> Distributed:
-        """The same as it is, not checked yet: one row may be there twice. It is read once, into the driver if it is not much."""
-        assert isinstance(rows, DataRows)
-        if rows.settled is not None and rows.settled.table is not None:
-            return self._in_driver(rows.settled.table, types)
-        if (table := _collected(rows)) is not None:
+    def handed(self, given: Iterable[Bulk], types: Types) -> list[Distributed]:
+        """The same as they are, not checked yet: a row may be there twice. Each is read once, into the driver if it is little."""
+        frames = [rows for rows in given if isinstance(rows, DataRows)]
+        return [self._handed(rows, table, types) for rows, table in zip(frames, collected(frames), strict=True)]
+
+    def _handed(self, rows: DataRows, table: pa.Table | None, types: Types) -> Distributed:
+        if table is not None:
             return self._in_driver(table, types)
         data = self.cut(self._ours(rows.unchecked, types), types)
         found = self.named(data, types, self._number(data))
@@ -398,20 +399,6 @@ class Jobs:
         files = not self.local and self._shared is not None and types
         path = f"{self._shared}/{next(self._numbers)}.parquet"
         return self._in_files(data, types, path) if files else data.localCheckpoint(eager=False)
-
-
-def _collected(rows: DataRows) -> pa.Table | None:
-    """The rows of a data frame in the driver, where they are surely not many, by one job; no more than a few times as many are
-    sent for nothing. What rows have to be moved for is not worth that."""
-    most = tables.MOST // 2
-    if not rows.types or most <= 0:
-        return None
-    data = at_most(most, rows.as_given)
-    number = partitions(data)
-    if number is None or number > _FEW_PARTITIONS:
-        return None
-    table = data.toArrow()
-    return typed(table, rows.types) if table.num_rows < most else None
 
 
 def _by_place(types: Types, known: Iterable[Source]) -> list[Source]:

@@ -102,10 +102,11 @@ class _Given:
 
 def _given(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Iterator[_Given]:
     """Operations, numbered. The rows of a list are wished for one after the other, those of a data frame at once."""
+    frames = iter(jobs.handed([one.rows for one in operations if isinstance(one.rows, Bulk)], relation.types))
     number = 1
     for operation in operations:
         if isinstance(operation.rows, Bulk):
-            yield _Given(operation.action, jobs.handed(operation.rows, relation.types), number)
+            yield _Given(operation.action, next(frames), number)
             number += 1
         else:
             rows = {row or (True,): n for n, row in enumerate(operation.rows, number)}
