@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rederive
-from rederive.errors import Expired, Mismatch, NoStore, UnknownColumn, UnknownRelation
+from rederive.errors import Expired, Mismatch, NoStore, UnknownColumn, UnknownRelation, VersionGone
 from rederive.ir.terms import Row
 from rederive.monitor import past
 
@@ -94,6 +94,12 @@ def test_time_travel(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.Mo
         db.settle()
         assert [at(db, first + number) for number in (3, 5)] == [states[number] for number in (3, 5)]
         assert travelled == [first + 3, first + 3]
+        for file in (tmp_path / "lake" / "views" / "closure").glob("*.parquet"):
+            file.unlink()
+        with pytest.raises(VersionGone, match=f"version {first + 3} "):
+            db.rows_at("closure", first + 3)
+        monkeypatch.setattr(past, "MOST_UNDONE", 0)
+        assert db.rows_at("closure", first + 5) == states[5][0]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

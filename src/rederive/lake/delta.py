@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from delta import exceptions as delta_exceptions
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from rederive.errors import WriteConflict
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 APPLICATION: Final = "rederive"
 """The name under which a table remembers the last version of ours that was written to it."""
+
+FAILURES: Final = (PySparkException, Py4JJavaError)
+"""What a query raises."""
 
 _SETTINGS: Final = {
     "txnAppId": "spark.databricks.delta.write.txnAppId",

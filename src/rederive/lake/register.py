@@ -13,7 +13,6 @@ from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType
 
@@ -30,7 +29,7 @@ from rederive.errors import (
 )
 from rederive.ir.rules import Relation
 from rederive.lake.convert import Converted, from_json, from_text, from_typed, is_value
-from rederive.lake.delta import exists, snapshot
+from rederive.lake.delta import FAILURES, exists, snapshot
 from rederive.lake.names import PRESENT, column_names
 from rederive.lake.types import rows_of, schema_of
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RAW: Final = "value"
-FAILURES: Final = (PySparkException, Py4JJavaError)
 _CSV: Final = {"header": "true", "mode": "FAILFAST", "enforceSchema": "false", "columnPruning": "false", "escape": '"'}
 
 

@@ -12,7 +12,8 @@ from typing import Final
 from rederive.errors import IllTypedRow, SourceUnavailable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.lake.register import FAILURES, first_line, typed
+from rederive.lake.delta import FAILURES
+from rederive.lake.register import first_line, typed
 from rederive.lake.session import spark_session
 from rederive.lake.types import rows_of
 

@@ -27,7 +27,7 @@ from rederive.ir.terms import Row, Value
 from rederive.lake.bags import numbered, repeated
 from rederive.lake.settle import Tables, rows_folder, settle
 from rederive.lake.staging import Behind, changed_rows, frame, stage, staging, unstage
-from rederive.lake.tables import MINUS, PLUS, Area, Lake
+from rederive.lake.tables import MINUS, PLUS, Area, Lake, kept_still
 from rederive.lake.types import collect
 from rederive.monitor.bags import bag_tables
 from rederive.monitor.changes import Change
@@ -132,7 +132,8 @@ class Lakeside:
         tests = (F.expr(f"{names[i]} <=> {literal(value, relation.types[i])}") for i, value in bindings.items())
         where = reduce(and_, tests) if bindings else None
         table, start = self.lake.read_before(Area.VIEWS, relation, version)
-        found = Counter(collect(table if where is None else table.where(where), relation))
+        with kept_still(version):
+            found = Counter(collect(table if where is None else table.where(where), relation))
         if start < version and self.lake.has(self.lake.path(Area.CHANGES, relation.name)):
             for sign, move in ((PLUS, found.update), (MINUS, found.subtract)):
                 for row, number in changed_rows(self.lake, relation, start, version, sign, where):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from rederive.errors import VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
 from rederive.monitor.changes import Change
@@ -27,9 +28,12 @@ def rows_at(
 ) -> Iterable[Row]:
     """The rows of a view at a version, as often as each was there. `now`: those of the last version."""
     store.journal.check_committed(version)
-    lake = _travels(store, relation, version)
-    if lake is not None:
-        return lake.rows_at(relation, version, bindings)
+    if (lake := _travels(store, relation, version)) is not None:
+        try:
+            return lake.rows_at(relation, version, bindings)
+        except VersionGone:
+            if version < store.journal.reach(relation.name):
+                raise
     found = Counter(now())
     for change in store.recorded(relation, version):
         _undo(change.where(bindings) if bindings else change, found)

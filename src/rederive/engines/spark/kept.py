@@ -13,6 +13,7 @@ from rederive.engines.spark.types import column
 from rederive.ir.terms import NUMBER
 
 MOST_PENDING = 16  # changes that are not summed up; whoever needs them summed does it sooner
+MOST_IN_TABLES = 2_000_000  # rows of changes of one relation in the driver; beyond it Spark sums them up, and keeps them
 COMPACTED_FROM = 0.3  # of a relation's rows: from so many changes on they are worked in
 
 
@@ -40,6 +41,12 @@ class Held:
     @property
     def changes(self) -> int:
         return sum(len(frame) for frame, _ in self.signed)
+
+    @property
+    def in_tables(self) -> int:
+        """How many rows of changes the driver keeps in tables."""
+        frames = (frame for frame, _ in self.signed if isinstance(frame, Distributed) and frame.table is not None)
+        return sum(map(len, frames))
 
     @property
     def size(self) -> int:
@@ -103,8 +110,9 @@ class Kept:
     def _by_sum(self, signed: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
         """The rows that are gone in the end, and those that are there."""
         types = signed[0][0].types
-        here = [(table, sign) for frame, sign in signed if (table := self.jobs.at_hand(frame)) is not None]
-        if len(here) == len(signed) and comparable(types):
+        few = sum(len(frame) for frame, _ in signed) <= tables.MOST and comparable(types)
+        here = [(table, sign) for frame, sign in signed if few and (table := self.jobs.at_hand(frame)) is not None]
+        if len(here) == len(signed):
             gone, came = net(here)
             return self.jobs.tabled(gone, types), self.jobs.tabled(came, types)
         chosen, sign = listed(shown(types)), column(len(shown(types)))
@@ -125,7 +133,7 @@ class Kept:
 
     def _compacted(self, held: Held) -> Held:
         """Work the changes in where they are many."""
-        if len(held.pending) > MOST_PENDING:
+        if len(held.pending) > MOST_PENDING or held.in_tables > MOST_IN_TABLES:
             held = self._summed(held)
         if held.changes <= max(tables.SMALL, COMPACTED_FROM * len(held.rows)):
             return held
