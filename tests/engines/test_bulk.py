@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 import rederive
-from rederive.engines.spark import jobs
+from rederive.engines.spark import jobs, tables
 from rederive.errors import DuplicateKey, NullInKey
 
 BASES = """
@@ -26,11 +26,17 @@ FACTS = 6_000
 
 
 @pytest.fixture(params=["", "key(id)"], ids=["no key", "a key"])
-def db(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
-    """Relations of a few thousand rows are kept as large ones are."""
+def key(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[tables.MOST, -1], ids=["tables", "jobs"])
+def db(key: str, request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
+    """Relations of a few thousand rows are kept as large ones are; changes are a matter of tables, or of jobs of Spark."""
     monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
+    monkeypatch.setattr(tables, "MOST", request.param)
     found = rederive.open(engine="spark", spark=spark, strategy="materialized")
-    found.define(BASES.format(key=request.param))
+    found.define(BASES.format(key=key))
     found.load("sale", facts(spark, 0, FACTS))
     found.load("item", [(i, "abc"[i % 3]) for i in range(50)])
     found.load("banned", [(7,), (8,)])

@@ -76,10 +76,10 @@ def test_conformance(case: Case, strategy: str) -> None:
 # On Spark a job takes tens of milliseconds, so `make test` plays each folder under one strategy, and all strategies over all.
 
 
-def on_spark() -> list[Any]:
+def on_spark(start: int = 0) -> list[Any]:
     """Every folder under every strategy; all but a round robin of them are slow."""
     pairs = []
-    for i, folder in enumerate(FOLDERS):
+    for i, folder in enumerate(FOLDERS, start):
         fitting = [s for s in STRATEGIES if s not in ("counting", "differencing") or folder.name not in RECURSIVE]
         chosen = fitting[i % len(fitting)]
         marks = {strategy: () if strategy == chosen else (pytest.mark.slow,) for strategy in fitting}
@@ -94,5 +94,16 @@ def test_conformance_on_spark(spark: SparkSession, folder: Path, strategy: str, 
 
     monkeypatch.setattr(here, "MOST", -1)
     monkeypatch.setattr(tables, "MOST", -1)
+    case = load(folder)
+    assert played(case, rederive.open(strategy=strategy, engine="spark", spark=spark)) == case.expected
+
+
+@pytest.mark.parametrize(("folder", "strategy"), on_spark(3))
+def test_conformance_over_tables(spark: SparkSession, folder: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are in tables of Arrow, few as they are, until a rule needs Spark."""
+    from rederive.engines.spark import here, tables
+
+    monkeypatch.setattr(here, "MOST", -1)
+    monkeypatch.setattr(tables, "SMALL", 0)
     case = load(folder)
     assert played(case, rederive.open(strategy=strategy, engine="spark", spark=spark)) == case.expected

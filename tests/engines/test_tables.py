@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import rederive
-from rederive.engines.spark import collect, here, jobs, tables
+from rederive.engines.spark import collect, here, jobs, kept, tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
@@ -201,11 +201,12 @@ def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession,
     assert sorted(from_arrow(few, (NUMBER,))) == [(n,) for n in range(9)]
 
 
-@pytest.mark.parametrize("most", [tables.MOST, 10], ids=["tables", "too many for a table"])
-def test_bulk_changes_of_a_view(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+@pytest.mark.parametrize(("most", "pending"), [(400, 400), (10, 400), (60, 0)], ids=["tables", "too many", "summed up"])
+def test_bulk_changes_of_a_view(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int, pending: int) -> None:
     """Frames in another order of columns, with rows that are there already, next to files that Arrow reads and Spark wrote."""
     monkeypatch.setattr(tables, "SMALL", 3)
     monkeypatch.setattr(tables, "MOST", most)
+    monkeypatch.setattr(kept, "MOST_IN_TABLES", pending)
     monkeypatch.setattr(jobs, "_BY_FILE", 50)
     text = """
         .decl sale(id: number, item: symbol, n: number) key(id)  .decl item(item: symbol, kind: symbol) key(item)
