@@ -11,8 +11,7 @@ the table remembers the last version that was written to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from threading import RLock
 from typing import TYPE_CHECKING, Final
@@ -26,7 +25,7 @@ from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
 from rederive.lake import bags
-from rederive.lake.delta import FAILURES, Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
+from rederive.lake.delta import Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.format import check, check_frame, declared, properties, schema_difference
 from rederive.lake.names import PRESENT, column_names, folder_name
 from rederive.lake.types import dataframe, schema_of
@@ -40,20 +39,8 @@ CHANGE: Final = "_change"
 COUNT: Final = "_count"
 PLUS: Final = "plus"
 MINUS: Final = "minus"
-_MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException")
 _SMALL_FILES: Final = 64
 _SMALL: Final = 32 * 2**20
-
-
-@contextmanager
-def kept_still(version: int) -> Iterator[None]:
-    """Whatever is read inside is of a version whose files may have been removed."""
-    try:
-        yield
-    except FAILURES as error:
-        if not any(sign in str(error) for sign in _MISSING):
-            raise
-        raise VersionGone(f"the files of version {version} were removed", hint="ask for a later version") from None
 
 
 class Area(Enum):

@@ -10,25 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import reduce
-from operator import and_
 from threading import Lock, Thread
-
-from pyspark.sql import functions as F
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Bulk, Delta, Rows
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import FrameRows
-from rederive.engines.spark.types import literal
 from rederive.errors import Mismatch, SchemaMismatch
 from rederive.ir.rules import COPIES, Program, Relation
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import numbered, repeated
+from rederive.lake.past import rows_at
 from rederive.lake.settle import Tables, rows_folder, settle
 from rederive.lake.staging import Behind, changed_rows, frame, stage, staging, unstage
-from rederive.lake.tables import MINUS, PLUS, Area, Lake, kept_still
-from rederive.lake.types import collect
+from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.monitor.bags import bag_tables
 from rederive.monitor.changes import Change
 from rederive.monitor.entries import Changed, Entry
@@ -127,18 +122,8 @@ class Lakeside:
         return self.lake.has(self.lake.path(Area.VIEWS, relation.name))
 
     def rows_at(self, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
-        """The rows of a view at a settled version: its table as it was at one before, and what changed from there on."""
-        names = [_quoted(column.name) for column in relation.columns]
-        tests = (F.expr(f"{names[i]} <=> {literal(value, relation.types[i])}") for i, value in bindings.items())
-        where = reduce(and_, tests) if bindings else None
-        table, start = self.lake.read_before(Area.VIEWS, relation, version)
-        with kept_still(version):
-            found = Counter(collect(table if where is None else table.where(where), relation))
-        if start < version and self.lake.has(self.lake.path(Area.CHANGES, relation.name)):
-            for sign, move in ((PLUS, found.update), (MINUS, found.subtract)):
-                for row, number in changed_rows(self.lake, relation, start, version, sign, where):
-                    move({row: number})
-        return found.elements()
+        """The rows of a view at a settled version."""
+        return rows_at(self.lake, relation, version, bindings)
 
     # Definitions
 
@@ -287,7 +272,3 @@ def _sides(change: Change) -> tuple[list[Collection[Row]], list[Collection[Row]]
     """What left and what entered, of the signs that are recorded."""
     minus = _parts(change.delta.minus) if Sign.MINUS in change.signs else []
     return minus, _parts(change.delta.plus) if Sign.PLUS in change.signs else []
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
