@@ -20,7 +20,7 @@ from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
 from rederive.engines.spark.here import derived_here
 from rederive.engines.spark.joined import joined
-from rederive.engines.spark.sources import Local
+from rederive.engines.spark.sources import Distributed, Local
 from rederive.engines.spark.sums import totals
 from rederive.engines.spark.types import from_arrow, to_arrow
 from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule
@@ -180,6 +180,14 @@ def test_totals_are_exact(gone: list[Row], came: list[Row]) -> None:
 
 
 # Data frames
+
+
+def test_a_table_with_an_empty_chunk_is_handed_to_spark_whole(spark: SparkSession) -> None:
+    """Found by the benchmark's check: Spark reads a table up to its first empty chunk, which joins and filters of Arrow leave."""
+    parts = [to_arrow([(n,) for n in numbers], (NUMBER,)) for numbers in (range(3_000), (), range(3_000, 6_000))]
+    frame = SparkEngine(spark).jobs.tabled(pa.concat_tables(parts), (NUMBER,))
+    assert isinstance(frame, Distributed)
+    assert sorted(frame.data.collect()) == [(n,) for n in range(6_000)]
 
 
 def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

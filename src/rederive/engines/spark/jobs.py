@@ -154,10 +154,13 @@ class Jobs:
         return self.named(self._from_table(table, types), types, len(found))
 
     def _from_table(self, table: pa.Table, types: Types) -> DataFrame:
-        """A table handed to Spark; many rows go by way of a file, where the workers see this process's files."""
+        """A table handed to Spark; many rows go by way of a file, where the workers see this process's files.
+
+        In one piece: Spark 4.2 stops reading a table at the first of its chunks that is empty.
+        """
         if not self.local or table.num_rows < _BY_FILE:
             with unnoticed():
-                return self.session.createDataFrame(table, schema=schema(types))
+                return self.session.createDataFrame(table.combine_chunks(), schema=schema(types))
         path = f"{self._folder}/{next(self._numbers)}.parquet"
         pyarrow.parquet.write_table(table, path)
         return self.session.read.schema(schema(types)).parquet(path)
