@@ -16,7 +16,7 @@ import pyarrow
 import pyarrow.parquet
 from pyspark.sql import types as spark_types
 
-from rederive.engines.spark.sessions import unnoticed
+from rederive.engines.spark.sessions import from_table
 from rederive.engines.spark.types import arrow_type
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Relation
@@ -169,8 +169,7 @@ def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], stag
 def frame_of(spark: SparkSession, table: pyarrow.Table, schema: spark_types.StructType, staging: str | None = None) -> DataFrame:
     """An Arrow table as a DataFrame; see `dataframe`."""
     if staging is None or table.num_rows < MANY_ROWS:
-        with unnoticed():
-            return spark.createDataFrame(table, schema)
+        return from_table(spark, table, schema)
     file = f"{staging}/{uuid4().hex}.parquet"
     pyarrow.parquet.write_table(table, file)
     return spark.read.schema(schema).parquet(file)

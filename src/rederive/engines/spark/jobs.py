@@ -22,7 +22,7 @@ from rederive.engines.spark import tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.collect import collected
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sessions import in_session, unnoticed
+from rederive.engines.spark.sessions import from_table, in_session
 from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -154,13 +154,9 @@ class Jobs:
         return self.named(self._from_table(table, types), types, len(found))
 
     def _from_table(self, table: pa.Table, types: Types) -> DataFrame:
-        """A table handed to Spark; many rows go by way of a file, where the workers see this process's files.
-
-        In one piece: Spark 4.2 stops reading a table at the first of its chunks that is empty.
-        """
+        """A table handed to Spark; many rows go by way of a file, where the workers see this process's files."""
         if not self.local or table.num_rows < _BY_FILE:
-            with unnoticed():
-                return self.session.createDataFrame(table.combine_chunks(), schema=schema(types))
+            return from_table(self.session, table, schema(types))
         path = f"{self._folder}/{next(self._numbers)}.parquet"
         pyarrow.parquet.write_table(table, path)
         return self.session.read.schema(schema(types)).parquet(path)
