@@ -104,6 +104,6 @@ def test_conformance_over_tables(spark: SparkSession, folder: Path, strategy: st
     from rederive.engines.spark import here, tables
 
     monkeypatch.setattr(here, "MOST", -1)
-    monkeypatch.setattr(tables, "SMALL", 0)
+    monkeypatch.setattr(tables, "SMALL", 1)  # the row of a relation without columns is always in the driver
     case = load(folder)
     assert played(case, rederive.open(strategy=strategy, engine="spark", spark=spark)) == case.expected
