@@ -20,6 +20,7 @@ from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
 from rederive.engines.spark.here import derived_here
 from rederive.engines.spark.joined import joined
+from rederive.engines.spark.relations import Find
 from rederive.engines.spark.sources import Distributed, Local
 from rederive.engines.spark.sums import totals
 from rederive.engines.spark.types import from_arrow, to_arrow
@@ -49,8 +50,7 @@ def test_joins_find_what_the_resident_engine_finds(spark: SparkSession) -> None:
                 continue
             atoms = [literal.atom if isinstance(literal, Negation) else literal for literal in rule.body]
             read = [(atom, some_rows(program.relations[atom.relation].types, chance)) for atom in atoms if isinstance(atom, Atom)]
-            sources = {id(atom): source for atom, source in read}
-            table = joined(rule, None, None, lambda atom: sources[id(atom)], engine.jobs, program.relations)  # noqa: B023
+            table = joined(rule, None, None, finding(read), engine.jobs, program.relations)
             answered.append(table is not None)
             if table is not None and not any(source.empty for atom, source in read if atom in rule.body):
                 there = [(atom, source) for atom, source in read if not source.empty]
@@ -59,6 +59,12 @@ def test_joins_find_what_the_resident_engine_finds(spark: SparkSession) -> None:
 
     compare()
     assert sum(answered) > len(answered) / 3
+
+
+def finding(read: Sequence[tuple[Atom, Local]]) -> Find:
+    """What each atom reads, whatever its relation."""
+    sources = {id(atom): source for atom, source in read}
+    return lambda atom: sources[id(atom)]
 
 
 def some_rows(types: Sequence[Type], chance: random.Random) -> Local:
@@ -209,6 +215,15 @@ def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession,
     assert sorted(from_arrow(few, (NUMBER,))) == [(n,) for n in range(9)]
 
 
+def test_what_is_in_the_driver_already_is_not_collected(spark: SparkSession) -> None:
+    """The changes that an engine found, handed to it as operations."""
+    engine = SparkEngine(spark)
+    frames = [engine.jobs.tabled(to_arrow([(n,) for n in range(most)], (NUMBER,)), (NUMBER,)) for most in (3_000, 4_000)]
+    given = [DataRows.of(frame, engine.jobs) for frame in frames if isinstance(frame, Distributed)]
+    assert [len(frame) for frame in engine.jobs.handed(given, (NUMBER,))] == [3_000, 4_000]
+    assert not [frame for frame in frames if "data" in vars(frame)], "Spark was handed them"
+
+
 @pytest.mark.parametrize(("most", "pending"), [(400, 400), (10, 400), (60, 0)], ids=["tables", "too many", "summed up"])
 def test_bulk_changes_of_a_view(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int, pending: int) -> None:
     """Frames in another order of columns, with rows that are there already, next to files that Arrow reads and Spark wrote."""
@@ -279,7 +294,7 @@ def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession, m
 def test_tables_keep_nulls_apart_from_values() -> None:
     some = pa.table({"c0": pa.array([1, None, 2]), "c1": pa.array(["a", None, None])})
     other = pa.table({"c0": pa.array([None, 2]), "c1": pa.array([None, "b"])})
-    assert tables.minus(some, [other]).to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
+    assert tables.minus(some, other).to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
     gone, came = tables.net([(some, -1), (other, 1)])
     assert gone.to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
     assert came.to_pylist() == [{"c0": 2, "c1": "b"}]

@@ -17,40 +17,24 @@ FEW = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture
-def jobs() -> Iterator[None]:
-    """No rule is run in the driver."""
+@pytest.fixture(params=["jobs", "tables"])
+def by(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No rule is run in the driver; or all rows are in tables, few as they are, until a rule needs Spark."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(here, "MOST", -1)
-        patch.setattr(tables, "MOST", -1)
+        patch.setattr(tables, *(("MOST", -1) if request.param == "jobs" else ("SMALL", 0)))
         yield
 
 
-@pytest.fixture
-def arrow() -> Iterator[None]:
-    """All rows are in tables, few as they are, until a rule needs Spark."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(here, "MOST", -1)
-        patch.setattr(tables, "SMALL", 0)
-        yield
-
-
-@pytest.mark.usefixtures("jobs")
+@pytest.mark.usefixtures("by")
 @FEW
 @given(scenario=scenarios(), strategy=st.sampled_from(GENERAL))
 def test_a_few_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
     play(strategy, scenario, engine="spark", spark=spark)
 
 
-@pytest.mark.usefixtures("arrow")
-@FEW
-@given(scenario=scenarios(), strategy=st.sampled_from(GENERAL))
-def test_a_few_programs_over_tables(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
-    play(strategy, scenario, engine="spark", spark=spark)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("jobs")
+@pytest.mark.usefixtures("by")
 @pytest.mark.parametrize("strategy", GENERAL)
 @MANY
 @given(scenario=scenarios())
@@ -59,16 +43,7 @@ def test_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("arrow")
-@pytest.mark.parametrize("strategy", GENERAL)
-@MANY
-@given(scenario=scenarios())
-def test_programs_over_tables(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
-    play(strategy, scenario, engine="spark", spark=spark)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("jobs")
+@pytest.mark.usefixtures("by")
 @pytest.mark.parametrize("strategy", PLAIN)
 @MANY
 @given(scenario=scenarios(recursive=False))

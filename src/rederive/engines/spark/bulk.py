@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Self
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, count, lit, sum_distinct, xxhash64
 
@@ -49,6 +50,11 @@ class DataRows(Bulk):
         return self._given if isinstance(self._given, Distributed) else None
 
     @property
+    def table(self) -> pa.Table | None:
+        """The rows in the driver, where they are there."""
+        return self.settled.table if self.settled is not None else None
+
+    @property
     def as_given(self) -> DataFrame:
         """The rows, not checked yet, under the names that their columns have."""
         return self._given.data if isinstance(self._given, Distributed) else self._given
@@ -76,8 +82,7 @@ class DataRows(Bulk):
 
     @cached_property
     def _rows(self) -> list[Row]:
-        table = self.settled.table if self.settled is not None else None
-        return from_arrow(table if table is not None else self.data.toArrow(), self.types)
+        return from_arrow(self.table if self.table is not None else self.data.toArrow(), self.types)
 
     def digest(self) -> str:
         hashes = self.data.select(xxhash64(*map(col, columns(self.types))).cast("decimal(38,0)").alias("h"))

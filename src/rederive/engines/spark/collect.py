@@ -18,6 +18,11 @@ _FEW_PARTITIONS = 16
 
 def collected(frames: Sequence[DataRows]) -> list[pa.Table | None]:
     """The rows of each frame, None where they may be many."""
+    asked = iter(_all_collected([rows for rows in frames if rows.table is None]))
+    return [rows.table if rows.table is not None else next(asked) for rows in frames]
+
+
+def _all_collected(frames: Sequence[DataRows]) -> list[pa.Table | None]:
     if len(frames) < 2:
         return list(map(_collected, frames))
     with ThreadPoolExecutor(len(frames)) as pool:

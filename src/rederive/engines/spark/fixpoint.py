@@ -9,8 +9,7 @@ from math import inf
 from rederive.engines.resident.fixpoint import Limits, endless
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
 from rederive.engines.spark.jobs import Jobs, sparse
-from rederive.engines.spark.joined import Find
-from rederive.engines.spark.relations import Growing
+from rederive.engines.spark.relations import Find, Growing
 from rederive.engines.spark.rules import derivation
 from rederive.engines.spark.sources import Distributed, Frame, Local, Source
 from rederive.engines.spark.types import column

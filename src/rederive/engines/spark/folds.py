@@ -117,9 +117,9 @@ def _by_python(aggregate: Aggregate, rows: str, types: Types, value: Type | None
     fold = _folding(aggregate, types, value)
     grouped = data.groupBy(*keys).applyInArrow(fold, f"{schema(types)}, e STRING")
     found = jobs.named(grouped, types, 0)
-    if jobs.few(f"SELECT 1 FROM {found.name} WHERE e IS NOT NULL LIMIT 1"):
+    if jobs.few(f"SELECT 1 FROM {found.text()} WHERE e IS NOT NULL LIMIT 1"):
         raise too_large(aggregate, value)
-    return jobs.materialise(f"SELECT {listed(types)} FROM {found.name}", types)
+    return jobs.materialise(f"SELECT {listed(types)} FROM {found.text()}", types)
 
 
 def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Table], pa.Table]:

@@ -171,10 +171,12 @@ def _summed_here(
     alike: list[Aggregate], rows: list[tuple[Source, int]], types: Types, relations: Relations, jobs: Jobs
 ) -> Frame | None:
     """The same over tables in the driver, where all rows are there and their sums are of whole numbers."""
-    found = [(table, times) for source, times in rows if (table := jobs.at_hand(source)) is not None]
     summed = [a for a in alike if a.function is Function.SUM]
     plain = comparable(types[: len(alike[0].group)]) and all(value_type(a, relations.program) == NUMBER for a in summed)
-    return jobs.tabled(totals(alike, found, types), types) if plain and len(found) == len(rows) else None
+    here = jobs.all_at_hand([source for source, _ in rows]) if plain else None
+    if here is None:
+        return None
+    return jobs.tabled(totals(alike, [(table, times) for table, (_, times) in zip(here, rows, strict=True)], types), types)
 
 
 def _summed(alike: list[Aggregate], rows: list[tuple[Source, int]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -110,10 +110,7 @@ class Jobs:
 
     def named(self, data: DataFrame, types: Types, rows: int, ends: Ends | None = None) -> Distributed:
         """Give data a name that queries can use."""
-        name = f"rederive_{next(self._numbers)}"
-        data.createOrReplaceTempView(name)
-        self._named.add(name)
-        return Distributed(types, name, rows, lambda: data, ends=ends)
+        return self._distributed(lambda: data, types, rows, ends)
 
     def tabled(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Frame:
         """Rows of a table in the driver, no two of them alike. Spark is handed them when a query reads them."""
@@ -122,11 +119,16 @@ class Jobs:
         return self._in_driver(table, types, ends)
 
     def _in_driver(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Distributed:
-        name = f"rederive_{next(self._numbers)}"
-        return Distributed(types, name, table.num_rows, partial(self._hand, name, table, types), ends=ends, table=table)
+        return self._distributed(partial(self._from_table, table, types), types, table.num_rows, ends, table)
 
-    def _hand(self, name: str, table: pa.Table, types: Types) -> DataFrame:
-        data = self._from_table(table, types)
+    def _distributed(
+        self, make: Callable[[], DataFrame], types: Types, rows: int, ends: Ends | None, table: pa.Table | None = None
+    ) -> Distributed:
+        name = f"rederive_{next(self._numbers)}"
+        return Distributed(types, name, rows, partial(self._registered, name, make), ends, table)
+
+    def _registered(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        data = make()
         data.createOrReplaceTempView(name)
         self._named.add(name)
         return data
@@ -157,7 +159,7 @@ class Jobs:
         """A table handed to Spark; many rows go by way of a file, where the workers see this process's files."""
         if not self.local or table.num_rows < _BY_FILE:
             return from_table(self.session, table, schema(types))
-        path = f"{self._folder}/{next(self._numbers)}.parquet"
+        path = self._path()
         pyarrow.parquet.write_table(table, path)
         return self.session.read.schema(schema(types)).parquet(path)
 
@@ -166,8 +168,8 @@ class Jobs:
         if not isinstance(rows, DataRows):
             return self.frame(rows, types)
         if rows.settled is not None and rows.settled_by is self:
-            table, ends = rows.settled.table, rows.settled.ends
-            return self.tabled(table, types, ends) if table is not None else self.named(rows.data, types, len(rows), ends)
+            ends = rows.settled.ends
+            return self.named(rows.data, types, len(rows), ends) if rows.table is None else self.tabled(rows.table, types, ends)
         return self.settled(self._ours(rows.data, types).distinct(), types)
 
     def handed(self, given: Iterable[Bulk], types: Types) -> list[Distributed]:
@@ -206,10 +208,14 @@ class Jobs:
 
     def _ordered(self, data: DataFrame, types: Types, number: int, by: int) -> Distributed:
         ordered = data.repartitionByRange(4 * self.parts, column(by)).sortWithinPartitions(column(by))
-        path = f"{self._shared}/{next(self._numbers)}.parquet"
+        path = self._path()
         found = self.named(self._in_files(ordered, types, path), types, number)
         found.files = path if self.local else None
         return found
+
+    def _path(self) -> str:
+        """A place for rows that every worker sees."""
+        return f"{self._shared}/{next(self._numbers)}.parquet"
 
     def _in_files(self, data: DataFrame, types: Types, path: str) -> DataFrame:
         data.write.option("parquet.block.size", _BLOCK).parquet(path)
@@ -252,13 +258,22 @@ class Jobs:
                 return to_arrow(source.rows, source.types) if len(source) <= tables.MOST else None
             case Distributed():
                 return source.table
-            case Union(types, parts):
-                found = [table for part in parts if (table := self.at_hand(part)) is not None]
-                return typed(pa.concat_tables(found), types) if len(found) == len(parts) else None
+            case Union(_, parts):
+                found = self.all_at_hand(parts)
+                return pa.concat_tables(found) if found is not None else None
             case Without(one, other):
-                both = [self.at_hand(one), self.at_hand(other)] if comparable(one.types) else []
-                left = [table for table in both if table is not None]
-                return minus(left[0], left[1:]) if len(left) == 2 else None
+                found = self.all_at_hand([one, other]) if comparable(one.types) else None
+                return minus(*found) if found is not None else None
+
+    def all_at_hand(self, sources: Sequence[Source]) -> list[pa.Table] | None:
+        """The same of several, where each is at hand."""
+        found = []
+        for source in sources:
+            table = self.at_hand(source)
+            if table is None:
+                return None
+            found.append(table)
+        return found
 
     def fetched(self, source: Source) -> pa.Table | None:
         """The same, where what is in Spark is not much; that is fetched once, and stays."""
@@ -299,7 +314,7 @@ class Jobs:
         if frame.table is None or not comparable(frame.types):
             return None
         others = self.at_hand(union(frame.types, known))
-        return self.tabled(minus(frame.table, [others]), frame.types, frame.ends) if others is not None else None
+        return self.tabled(minus(frame.table, others), frame.types, frame.ends) if others is not None else None
 
     def without(self, rows: str, types: Types, known: Sequence[Source]) -> str:
         """A query for those of some rows that none of the sources has. What is partitioned the same way stays where it is."""
@@ -396,8 +411,7 @@ class Jobs:
         On a cluster they are kept in files, if there is a place for them that all workers see: so a lost worker loses nothing.
         """
         files = not self.local and self._shared is not None and types
-        path = f"{self._shared}/{next(self._numbers)}.parquet"
-        return self._in_files(data, types, path) if files else data.localCheckpoint(eager=False)
+        return self._in_files(data, types, self._path()) if files else data.localCheckpoint(eager=False)
 
 
 def _by_place(types: Types, known: Iterable[Source]) -> list[Source]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_, eq, ge, gt, le, lt, ne
 from typing import Any, cast
 
@@ -14,14 +14,13 @@ import pyarrow.compute as pc
 from rederive.analysis.bindings import join_order
 from rederive.engines.spark import tables
 from rederive.engines.spark.jobs import Jobs
-from rederive.engines.spark.relations import Lazy
-from rederive.engines.spark.sources import Distributed, Frame, Source, frames
+from rederive.engines.spark.relations import Find
+from rederive.engines.spark.sources import Distributed, Source, frames
 from rederive.engines.spark.tables import Values
 from rederive.engines.spark.types import arrow_type, column
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule, literal_variables
 from rederive.ir.terms import Constant, Simple, Term, Variable
 
-Find = Callable[[Atom], Source | Lazy]
 _MOST_FOUND = 4  # times as many rows as a table may have, that a join may find
 _COMPARED: Mapping[Operator, Callable[[Any, Any], Any]] = {
     Operator.EQ: eq,
@@ -38,7 +37,7 @@ class _NotHere(Exception):
 
 
 def joined(
-    rule: Rule, driver: int | None, delta: Frame | None, find: Find, jobs: Jobs, relations: Mapping[str, Relation]
+    rule: Rule, driver: int | None, delta: Source | None, find: Find, jobs: Jobs, relations: Mapping[str, Relation]
 ) -> pa.Table | None:
     """What a rule derives, each row as often as it does; None where that is not a matter of tables in the driver.
 
@@ -58,7 +57,7 @@ def joined(
         return None
 
 
-def _read(rule: Rule, driver: int | None, delta: Frame | None, find: Find) -> dict[int, Source] | None:
+def _read(rule: Rule, driver: int | None, delta: Source | None, find: Find) -> dict[int, Source] | None:
     """What each literal of a relation reads, by its identity; None where that is derived on demand, or a term is computed."""
     if len(set(map(id, rule.body))) < len(rule.body) or not rule.head.terms:
         return None
@@ -69,7 +68,7 @@ def _read(rule: Rule, driver: int | None, delta: Frame | None, find: Find) -> di
                 return None
             continue
         atom = literal.atom if isinstance(literal, Negation) else literal
-        source = delta if i == driver and delta is not None else find(atom)
+        source = delta if delta is not None and i == driver else find(atom)
         if not isinstance(source, Source):
             return None
         found[id(literal)] = source
@@ -84,7 +83,7 @@ def _worth(sources: Sequence[Source]) -> bool:
     return fits and (not many or any(frame.table is not None for frame in many))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class _Join:
     """The literals of a rule, joined one after the other: a table with a column for each variable that matters."""
 
@@ -133,16 +132,16 @@ class _Join:
         wanted = {name: i for name, i in first.items() if name in self._wanted}
         return rows.select([column(i) for i in wanted.values()]).rename_columns(list(wanted))
 
-    @property
+    @cached_property
     def _wanted(self) -> set[str]:
         """The variables that the head has, or more than one literal."""
-        head = {term.name for term in self.rule.head.terms if isinstance(term, Variable)}
+        wanted = {term.name for term in self.rule.head.terms if isinstance(term, Variable)}
         seen: set[str] = set()
         for literal in self.rule.body:
             here = {variable.name for variable in literal_variables(literal)}
-            head |= seen & here
+            wanted |= seen & here
             seen |= here
-        return head
+        return wanted
 
     def _inner(self, left: pa.Table, right: pa.Table, atom: Atom) -> pa.Table:
         names = [name for name in right.column_names if name in left.column_names]

@@ -111,9 +111,9 @@ class Kept:
         """The rows that are gone in the end, and those that are there."""
         types = signed[0][0].types
         few = sum(len(frame) for frame, _ in signed) <= tables.MOST and comparable(types)
-        here = [(table, sign) for frame, sign in signed if few and (table := self.jobs.at_hand(frame)) is not None]
-        if len(here) == len(signed):
-            gone, came = net(here)
+        here = self.jobs.all_at_hand([frame for frame, _ in signed]) if few else None
+        if here is not None:
+            gone, came = net([(table, sign) for table, (_, sign) in zip(here, signed, strict=True)])
             return self.jobs.tabled(gone, types), self.jobs.tabled(came, types)
         chosen, sign = listed(shown(types)), column(len(shown(types)))
         rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {frame.text()}" for frame, way in signed)

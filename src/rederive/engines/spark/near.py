@@ -10,7 +10,6 @@ from rederive.engines.spark.net import identity
 from rederive.engines.spark.sources import Frame, listed, shown
 from rederive.engines.spark.types import column, literal
 from rederive.engines.spark.wishes import Wishes, by_identity
-from rederive.ir.terms import Value
 
 _SENT_ROWS = 1_000_000  # of a transaction, to every worker
 
@@ -38,17 +37,12 @@ def near(wishes: Wishes, parts: Sequence[Part], jobs: Jobs) -> str:
     return f"SELECT {hint}s.* FROM ({rows}) s LEFT SEMI JOIN {wishes.rows.text()} f ON {on}"
 
 
-def ranges(wishes: Wishes) -> list[tuple[Value, Value]]:
-    """The values between which the identity's first column is, where it is not NULL."""
-    return [(low, high) for low, high in wishes.ends.values() if low is not None and high is not None]
-
-
 def _within(wishes: Wishes) -> str:
     relation = wishes.relation
     if not relation.arity:
         return ""
     by = identity(relation)[0]
     value, type = column(by), relation.types[by]
-    tests = [f"{value} BETWEEN {literal(low, type)} AND {literal(high, type)}" for low, high in ranges(wishes)]
-    tests += [f"{value} IS NULL"] if relation.columns[by].nullable or not tests else []
+    tests = [f"{value} BETWEEN {literal(low, type)} AND {literal(high, type)}" for low, high in wishes.ranges]
+    tests += [f"{value} IS NULL"] if wishes.nulls or not tests else []
     return f" WHERE {' OR '.join(tests)}"

@@ -15,17 +15,17 @@ import pyarrow.dataset
 
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Held
-from rederive.engines.spark.near import near, parts_near, ranges
+from rederive.engines.spark.near import near, parts_near
 from rederive.engines.spark.net import duplicate, identity
 from rederive.engines.spark.sources import Distributed, Frame
-from rederive.engines.spark.tables import Signed, typed, with_values
+from rederive.engines.spark.tables import Signed, typed, whole, with_values
 from rederive.engines.spark.types import arrow_type, column, columns, from_arrow
 from rederive.engines.spark.wishes import Wishes, beside
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER
 
 _WAS = "was"
-_ZERO, _ONE = (pa.scalar(number, pa.int64()) for number in (0, 1))
+_ZERO = whole(0)
 
 
 def effect_here(wishes: Wishes, table: pa.Table, held: Held, jobs: Jobs) -> tuple[Frame, Frame]:
@@ -40,12 +40,10 @@ def effect_here(wishes: Wishes, table: pa.Table, held: Held, jobs: Jobs) -> tupl
     if relation.key and wishes.upserts:
         each = _upserted(each, relation)
     last, was = each[wish], each[_WAS]
-    stays = pc.if_else(pc.less(last, _ZERO), was, pc.bit_wise_and(last, _ONE))
+    stays = pc.if_else(pc.less(last, _ZERO), was, pc.bit_wise_and(last, whole(1)))
     _check_keys(each.append_column("stays", stays), relation)
     sign = pc.subtract(stays, was)
-    gone, came = (
-        typed(each.filter(test).select(names), relation.types) for test in (pc.less(sign, _ZERO), pc.greater(sign, _ZERO))
-    )
+    gone, came = (each.filter(test).select(names) for test in (pc.less(sign, _ZERO), pc.greater(sign, _ZERO)))
     jobs.touched += gone.num_rows + came.num_rows
     around = wishes.around
     return jobs.tabled(gone, relation.types, around[0]), jobs.tabled(came, relation.types, around[1])
@@ -85,19 +83,19 @@ def _near(wishes: Wishes, held: Held, jobs: Jobs) -> list[Signed]:
         if table is None:
             elsewhere.append((frame, was))
         else:
-            found.append((typed(table, wishes.relation.types), was))
+            found.append((table, was))
     if elsewhere:
         rows = typed(jobs.session.sql(near(wishes, elsewhere, jobs)).toArrow(), (*wishes.relation.types, NUMBER))
         signs = rows.column(rows.num_columns - 1)
         own = rows.select(columns(wishes.relation.types))
-        found += [(own.filter(pc.equal(signs, pa.scalar(was, pa.int64()))), was) for was in (1, -1)]
+        found += [(own.filter(pc.equal(signs, whole(was))), was) for was in (1, -1)]
     return found
 
 
 def _in_ranges(wishes: Wishes, frame: Frame, jobs: Jobs) -> pa.Table | None:
     """The rows of a frame that are in the ranges of the wishes, where that takes no query."""
     if isinstance(frame, Distributed) and frame.files is not None and frame.table is None and wishes.dense:
-        return pyarrow.dataset.dataset(frame.files, format="parquet").to_table(filter=_ranges(wishes))
+        return typed(pyarrow.dataset.dataset(frame.files, format="parquet").to_table(filter=_ranges(wishes)), frame.types)
     table = jobs.fetched(frame)
     return table.filter(_ranges(wishes)) if table is not None else None
 
@@ -107,6 +105,6 @@ def _ranges(wishes: Wishes) -> pc.Expression:
     relation = wishes.relation
     by = identity(relation)[0]
     value, type = pc.field(column(by)), arrow_type(relation.types[by])
-    tests = [(value >= pa.scalar(low, type)) & (value <= pa.scalar(high, type)) for low, high in ranges(wishes)]
-    tests += [value.is_null()] if relation.columns[by].nullable or not tests else []
+    tests = [(value >= pa.scalar(low, type)) & (value <= pa.scalar(high, type)) for low, high in wishes.ranges]
+    tests += [value.is_null()] if wishes.nulls or not tests else []
     return reduce(or_, tests)

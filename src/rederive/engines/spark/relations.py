@@ -90,6 +90,7 @@ class LazyOverlay:
         return self.old.derived
 
 
+Find = Callable[[Atom], Source | Lazy]
 Derive = Callable[[Component, Variant], Mapping[str, Lazy]]
 
 

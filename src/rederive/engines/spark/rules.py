@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from rederive.analysis.bindings import join_order
 from rederive.analysis.types import variable_types
 from rederive.engines.spark import tables
 from rederive.engines.spark.gather import Derivation, gather
 from rederive.engines.spark.here import all_here, derived_here
 from rederive.engines.spark.jobs import Jobs
-from rederive.engines.spark.joined import Find, joined
-from rederive.engines.spark.relations import Bound, Lazy
+from rederive.engines.spark.joined import joined
+from rederive.engines.spark.relations import Bound, Find, Lazy
 from rederive.engines.spark.select import Select
 from rederive.engines.spark.sources import Frame, Source
 from rederive.engines.spark.types import from_arrow
@@ -32,23 +34,22 @@ def derivation(
 
     `here`: where all that it reads is in the driver, its rows come with it. They do not tell how often each is derived.
     """
-    if driver is not None and _nothing(delta if delta is not None else find(_atom(rule, driver))):
+    start: Source | None = delta
+    if driver is not None and start is None:
+        found = find(_atom(rule, driver))
+        start = found if isinstance(found, Source) else None
+    if driver is not None and (start is None or start.empty):
         return None
-    table = joined(rule, driver, delta, find, jobs, relations) if here else None
-    if table is not None and table.num_rows > tables.SMALL:
-        return Derivation("", rule, table=table)
-    if table is not None:
-        return Derivation("", rule, rows=frozenset(from_arrow(table, relations[rule.head.relation].types)))
+    if here and (table := joined(rule, driver, start, find, jobs, relations)) is not None:
+        return _from_table(table, rule, relations)
     select = Select(jobs.functions, variable_types(rule, relations))
     rest = list(rule.body)
     read: list[tuple[Atom, Source]] = []
-    if driver is not None:
+    if driver is not None and start is not None:
         atom = _atom(rule, driver)
         del rest[driver]
-        source = delta if delta is not None else find(atom)
-        assert isinstance(source, Source)
-        select.join(atom, source, relations[atom.relation])
-        read.append((atom, source))
+        select.join(atom, start, relations[atom.relation])
+        read.append((atom, start))
     for step in join_order(rest, frozenset(select.columns)):
         if not _joined(step.literal, step.bound, select, find, jobs, rule, relations, read):
             return None
@@ -65,9 +66,10 @@ def _atom(rule: Rule, place: int) -> Atom:
     return atom
 
 
-def _nothing(source: Source | Lazy) -> bool:
-    """Whether a rule cannot be driven by this."""
-    return not isinstance(source, Source) or source.empty
+def _from_table(table: pa.Table, rule: Rule, relations: Mapping[str, Relation]) -> Derivation:
+    if table.num_rows > tables.SMALL:
+        return Derivation("", rule, table=table)
+    return Derivation("", rule, rows=frozenset(from_arrow(table, relations[rule.head.relation].types)))
 
 
 def _joined(

@@ -7,7 +7,7 @@ enough to be sent to every worker; and its `text`, an item of a FROM clause with
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -53,35 +53,26 @@ class Local:
         return f"(SELECT * FROM VALUES {', '.join(f'({row})' for row in rows)} AS v({', '.join(columns(self.types))}))"
 
 
+@dataclass(eq=False)
 class Distributed:
     """Many rows: in Spark, under the name of a temporary view, or in the driver as a table until a query reads them.
 
-    `ends`: values between which the first column of their identity is, where that is known. `table`: the rows in the driver,
-    where they are there. `files`: the folder that keeps them, ordered, where this process can read it.
+    `make` gives them to Spark under that name. `ends`: values between which the first column of their identity is, where that is
+    known. `table`: the rows in the driver, where they are there. `files`: the folder that keeps them, ordered, where this process
+    can read it.
     """
 
-    def __init__(
-        self,
-        types: Types,
-        name: str,
-        count: int,
-        data: Callable[[], DataFrame],
-        *,
-        ends: Ends | None = None,
-        table: pa.Table | None = None,
-        files: str | None = None,
-    ) -> None:
-        self.types = types
-        self.name = name
-        self.count = count
-        self.ends = ends
-        self.table = table
-        self.files = files
-        self._data = data
+    types: Types
+    name: str
+    count: int
+    make: Callable[[], DataFrame] = field(repr=False)
+    ends: Ends | None = None
+    table: pa.Table | None = field(default=None, repr=False)
+    files: str | None = None
 
     @cached_property
     def data(self) -> DataFrame:
-        return self._data()
+        return self.make()
 
     @property
     def empty(self) -> bool:

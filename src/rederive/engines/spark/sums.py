@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rederive.engines.spark.tables import Signed, typed
+from rederive.engines.spark.tables import Signed, typed, whole
 from rederive.engines.spark.types import column
 from rederive.ir.rules import Aggregate, Function
 from rederive.ir.terms import Type
 
 _HALF = 32  # bits: a sum of halves of numbers fits 64 bits, however many rows a table has
-_ZERO = pa.scalar(0, pa.int64())
+_ZERO = whole(0)
 _WHOLE = pa.decimal128(19, 0)
 _SHIFT = pa.scalar(Decimal(1 << _HALF), pa.decimal128(10, 0))
 
@@ -37,7 +37,7 @@ def totals(alike: Sequence[Aggregate], parts: Sequence[Signed], types: Sequence[
 
 def _weighed(alike: Sequence[Aggregate], table: pa.Table, times: int) -> pa.Table:
     """The groups of rows, and what each row adds to their totals; numbers as two halves."""
-    weight = pa.scalar(times, pa.int64())
+    weight = whole(times)
     weights = pa.repeat(weight, table.num_rows)
     found: dict[str, Any] = {column(c): table.column(c) for c in alike[0].group}
     found["times"] = weights
@@ -48,8 +48,8 @@ def _weighed(alike: Sequence[Aggregate], table: pa.Table, times: int) -> pa.Tabl
         value = table.column(aggregate.value)
         found[f"known{i}"] = pc.if_else(value.is_valid(), weight, _ZERO)
         if aggregate.function is Function.SUM:
-            found[f"high{i}"] = pc.multiply(pc.shift_right(value, pa.scalar(_HALF, pa.int64())), weight)
-            found[f"low{i}"] = pc.multiply(pc.bit_wise_and(value, pa.scalar((1 << _HALF) - 1, pa.int64())), weight)
+            found[f"high{i}"] = pc.multiply(pc.shift_right(value, whole(_HALF)), weight)
+            found[f"low{i}"] = pc.multiply(pc.bit_wise_and(value, whole((1 << _HALF) - 1)), weight)
     return pa.table(found)
 
 

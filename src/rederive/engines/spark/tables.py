@@ -32,10 +32,14 @@ def typed(table: pa.Table, types: Sequence[Type]) -> pa.Table:
     return table.rename_columns(columns(types)).cast(pa.schema([(name, arrow_type(type)) for name, type in fields]))
 
 
+def whole(number: int) -> pa.Int64Scalar:
+    return pa.scalar(number, pa.int64())
+
+
 def with_values(table: pa.Table, more: Mapping[str, int]) -> pa.Table:
     """The rows with columns more, each of which has one value in all of them."""
     for name, value in more.items():
-        table = table.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), table.num_rows))
+        table = table.append_column(name, pa.repeat(whole(value), table.num_rows))
     return table
 
 
@@ -43,10 +47,10 @@ def distinct(table: pa.Table) -> pa.Table:
     return table.group_by(table.column_names).aggregate([])
 
 
-def minus(table: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
-    """The rows of a table that none of the others has."""
+def minus(table: pa.Table, other: pa.Table) -> pa.Table:
+    """The rows of a table that another has not."""
     names = table.column_names
-    each = _together([(table, 0), *((other, 1) for other in others)]).group_by(names).aggregate([(_SIGN, "max")])
+    each = _together([(table, 0), (other, 1)]).group_by(names).aggregate([(_SIGN, "max")])
     return each.filter(pc.field(f"{_SIGN}_max") == 0).select(names)
 
 

@@ -14,11 +14,11 @@ from rederive.engines.spark.bulk import lacking
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.net import identity
 from rederive.engines.spark.sources import Ends, Frame, Local, listed, shown
+from rederive.engines.spark.tables import whole
 from rederive.engines.spark.types import column, columns, from_spark
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER
 
-_ONE = pa.scalar(1, pa.int64())
 _DENSE = 4  # rows of a range for each that is wished for, at most, for all of it to be taken
 
 
@@ -38,9 +38,19 @@ class Wishes:
     table: pa.Table | None = None
 
     @property
+    def ranges(self) -> list[Ends]:
+        """The values between which the identity's first column is, where it is not NULL."""
+        return [ends for ends in self.ends.values() if None not in ends]
+
+    @property
+    def nulls(self) -> bool:
+        """Whether it may be NULL."""
+        return self.relation.columns[identity(self.relation)[0]].nullable
+
+    @property
     def around(self) -> tuple[Ends | None, Ends | None]:
         """Values between which the rows that leave are, and those that enter; NULL is between none."""
-        if not self.relation.arity or self.relation.columns[identity(self.relation)[0]].nullable:
+        if not self.relation.arity or self.nulls:
             return None, None
         return None if self.upserts else self.ends.get(False), self.ends.get(True)
 
@@ -127,7 +137,7 @@ def _table(given: Sequence[_Given], relation: Relation, jobs: Jobs) -> pa.Table 
         table = jobs.at_hand(one.rows)
         if table is None:
             return None
-        number = table[wish] if one.number is None else pa.repeat(pa.scalar(one.number, pa.int64()), table.num_rows)
+        number = table[wish] if one.number is None else pa.repeat(whole(one.number), table.num_rows)
         wishes = pc.add(pc.multiply(number, 2), one.there)
         rows = table.select(columns(relation.types))
         parts.append(rows.append_column(wish, wishes).append_column(upsert, pc.multiply(number, one.upserted)))
@@ -140,7 +150,7 @@ def _told(table: pa.Table, relation: Relation, jobs: Jobs) -> tuple[Frame, dict[
             raise lacking(relation, i)
     wish, _ = beside(relation)
     by = identity(relation)[0]
-    there = pc.equal(pc.bit_wise_and(table[wish], _ONE), _ONE)
+    there = pc.equal(pc.bit_wise_and(table[wish], whole(1)), whole(1))
     ends = {}
     for side in (False, True):
         values = table.column(by).filter(there if side else pc.invert(there))
