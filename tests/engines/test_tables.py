@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
 import rederive
-from rederive.engines.spark import collect, here, jobs, kept, tables
+from rederive.engines.spark import collect, here, jobs, kept, net_tables, tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.gather import Derivation, Wanted, gather_all
@@ -289,6 +290,45 @@ def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession, m
     assert set(gone.minus) == {row for row in before if row[0] in (2, 3, 4)}
     assert len(gone.minus) == 3
     assert set(db.rows("v")) == before - set(gone.minus)
+
+
+KEYS = {
+    "BIGINT": "10 * id",
+    "STRING": "concat('é', 10 * id)",
+    "DATE": "date_add(DATE'1969-12-01', CAST(10 * id AS INT))",
+    "TIMESTAMP": "timestampadd(MICROSECOND, 10 * id, TIMESTAMP_NTZ'1969-12-31 23:59:59.9999')",
+    "DECIMAL(20,2)": "CAST(10 * id / 4 AS DECIMAL(20,2))",
+}
+
+
+@pytest.mark.parametrize(("type", "key"), [*((type, "x") for type in KEYS), ("BIGINT", "x, y")])
+def test_scattered_rows_are_looked_up_in_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, type: str, key: str) -> None:
+    """Rows far from each other leave, enter and are upserted; those that are not there, and near misses, change nothing."""
+    monkeypatch.setattr(tables, "SMALL", 0)
+    monkeypatch.setattr(jobs, "_BY_FILE", 1)
+    asked: list[str] = []
+    monkeypatch.setattr(net_tables, "near", lambda *_: asked.append("Spark"))
+    ours, witness = (rederive.open(engine=e, spark=s, strategy="materialized") for e, s in (("spark", spark), ("resident", None)))
+    all_rows = spark.range(40).selectExpr(f"{KEYS[type]} AS x", "id % 3 AS y", "id AS n").localCheckpoint()
+    for db in (ours, witness):
+        db.sql(f"CREATE TABLE r (x {type}, y BIGINT, n BIGINT, PRIMARY KEY ({key})); CREATE VIEW v AS SELECT x, n FROM r;")
+        db.load("r", all_rows.where("n < 30") if db is ours else [tuple(row) for row in all_rows.where("n < 30").collect()])
+    assert ours.engine.installed.kept.held["r"].rows.files is not None  # type: ignore[attr-defined]
+    changes = {
+        "delete": all_rows.where("n IN (1, 15, 29, 33)").union(all_rows.where("n = 7").withColumn("n", lit(-7))),
+        "insert": all_rows.where("n IN (2, 31)"),
+        "upsert": all_rows.where("n IN (4, 20, 32)").withColumn("n", lit(5)),
+    }
+    found = []
+    for db in (ours, witness):
+        with db.transaction() as tx:
+            for action, rows in changes.items():
+                getattr(tx, action)("r", rows if db is ours else [tuple(row) for row in rows.collect()])
+        found.append({name: (set(change.plus), set(change.minus)) for name, change in tx.result.changes.items()})
+    assert found[0] == found[1]
+    assert (len(found[0]["v"][0]), len(found[0]["v"][1])) == (4, 5)
+    assert set(ours.rows("r")) == set(witness.rows("r"))
+    assert not asked
 
 
 def test_tables_keep_nulls_apart_from_values() -> None:

@@ -1,7 +1,7 @@
 """The net effect of a transaction that is not too much for the driver: what `net_bulk` asks Spark, over tables.
 
-Only the rows of the relation that the wishes can be about are fetched: those in a range of its key straight from its files,
-others by one query.
+Only the rows of the relation that the wishes can be about are fetched: straight from its files, where this process can read them,
+else by one query.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from operator import or_
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
+from pyarrow.acero import Declaration, HashJoinNodeOptions, ScanNodeOptions, TableSourceNodeOptions  # type: ignore[attr-defined]
 
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Held
@@ -20,7 +21,7 @@ from rederive.engines.spark.net import duplicate, identity
 from rederive.engines.spark.sources import Distributed, Frame
 from rederive.engines.spark.tables import Signed, typed, whole, with_values
 from rederive.engines.spark.types import arrow_type, column, columns, from_arrow
-from rederive.engines.spark.wishes import Wishes, beside
+from rederive.engines.spark.wishes import Wishes, beside, by_identity
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER
 
@@ -32,7 +33,7 @@ def effect_here(wishes: Wishes, table: pa.Table, held: Held, jobs: Jobs) -> tupl
     """The rows that leave and those that enter, by the wishes in `table`; refused where two that are left share a key."""
     relation = wishes.relation
     wish, upsert = beside(relation)
-    there = (with_values(rows, {wish: -1, upsert: 0, _WAS: was}) for rows, was in _near(wishes, held, jobs))
+    there = (with_values(rows, {wish: -1, upsert: 0, _WAS: was}) for rows, was in _near(wishes, table, held, jobs))
     parts = [with_values(table, {_WAS: 0}), *there]
     names = columns(relation.types)
     each = pa.concat_tables(parts).group_by(names).aggregate([(wish, "max"), (upsert, "max"), (_WAS, "sum")])
@@ -75,15 +76,15 @@ def _check_keys(states: pa.Table, relation: Relation) -> None:
 # Rows of the relation
 
 
-def _near(wishes: Wishes, held: Held, jobs: Jobs) -> list[Signed]:
+def _near(wishes: Wishes, table: pa.Table, held: Held, jobs: Jobs) -> list[Signed]:
     """The rows that can be wished for or share a key with one of these, and their changes: 1 where they are there, or -1."""
     found, elsewhere = [], []
     for frame, was in parts_near(wishes, held):
-        table = _in_ranges(wishes, frame, jobs)
-        if table is None:
+        rows = _in_ranges(wishes, table, frame, jobs)
+        if rows is None:
             elsewhere.append((frame, was))
         else:
-            found.append((table, was))
+            found.append((rows, was))
     if elsewhere:
         rows = typed(jobs.session.sql(near(wishes, elsewhere, jobs)).toArrow(), (*wishes.relation.types, NUMBER))
         signs = rows.column(rows.num_columns - 1)
@@ -92,12 +93,31 @@ def _near(wishes: Wishes, held: Held, jobs: Jobs) -> list[Signed]:
     return found
 
 
-def _in_ranges(wishes: Wishes, frame: Frame, jobs: Jobs) -> pa.Table | None:
-    """The rows of a frame that are in the ranges of the wishes, where that takes no query."""
-    if isinstance(frame, Distributed) and frame.files is not None and frame.table is None and wishes.dense:
-        return typed(pyarrow.dataset.dataset(frame.files, format="parquet").to_table(filter=_ranges(wishes)), frame.types)
-    table = jobs.fetched(frame)
-    return table.filter(_ranges(wishes)) if table is not None else None
+def _in_ranges(wishes: Wishes, table: pa.Table, frame: Frame, jobs: Jobs) -> pa.Table | None:
+    """The rows of a frame that are in the ranges of the wishes, where that takes no query; from files, not many others than are
+    wished for."""
+    if isinstance(frame, Distributed) and frame.files is not None and frame.table is None:
+        rows = _from_files(wishes, table, frame.files)
+        if rows is not None:
+            return rows
+    rows = jobs.fetched(frame)
+    return rows.filter(_ranges(wishes)) if rows is not None else None
+
+
+def _from_files(wishes: Wishes, table: pa.Table, folder: str) -> pa.Table | None:
+    """All rows in the ranges of the wishes, or, where these hold many others, those that share their identity with one."""
+    relation, files = wishes.relation, pyarrow.dataset.dataset(folder, format="parquet")
+    if wishes.dense:
+        return typed(files.to_table(filter=_ranges(wishes)), relation.types)
+    wished = table.select(by_identity(relation))
+    if any(values.null_count for values in wished.columns):
+        return None  # to Arrow, NULL is not identical to NULL
+    scan = Declaration("scan", ScanNodeOptions(files, filter=_ranges(wishes)))
+    sought = Declaration("table_source", TableSourceNodeOptions(wished))
+    names: list[str | pc.Expression] = [*columns(relation.types)]
+    keys: list[str | pc.Expression] = [*wished.column_names]
+    found = Declaration("hashjoin", HashJoinNodeOptions("left semi", keys, keys, names, []), [scan, sought])
+    return typed(found.to_table(), relation.types)
 
 
 def _ranges(wishes: Wishes) -> pc.Expression:
