@@ -48,7 +48,7 @@ ANTI = "SELECT id, amount FROM sale LEFT ANTI JOIN banned USING (item)"
 ITEMS, SHOPS, CUSTOMERS, CATEGORIES, REGIONS, SEGMENTS = 20_000, 500, 300_000, 20, 10, 5
 GOAL_STAR, GOAL_DECOMPOSED, GOAL_LOOP = 5, 10, 3
 STREAMED, STREAMED_FILES = 200_000, 8
-RUNS = 3  # of a change of a range and of the query again, of which the best counts
+RUNS, LOOPS = 3, 2  # of which the best counts; LOOPS: of the PySpark loop
 
 
 def run(facts: tuple[int, ...]) -> Iterator[Section]:
@@ -66,18 +66,19 @@ def run(facts: tuple[int, ...]) -> Iterator[Section]:
 
 def closure(spark: SparkSession) -> Section:
     edges = spark.read.option("header", True).csv(str(DATA)).toDF("x", "y").distinct().localCheckpoint()
-    loop_seconds, pairs = timed(lambda: plain_loop(edges))
-    figures, sizes = [], []
+    loops = [timed(lambda: plain_loop(edges)) for _ in range(LOOPS)]
+    loop_seconds, sizes = min(seconds for seconds, _ in loops), [size for _, size in loops]
+    figures = []
     for name, decompose, goal in (("one job, by parts", True, GOAL_DECOMPOSED), ("in rounds", False, GOAL_LOOP)):
-        runs = [timed(lambda decompose=decompose: engine_closure(spark, edges, decompose)) for _ in range(2)]  # type: ignore[misc]
+        runs = [timed(lambda decompose=decompose: engine_closure(spark, edges, decompose)) for _ in range(RUNS)]  # type: ignore[misc]
         seconds = min(seconds for seconds, _ in runs)
         sizes += [size for _, size in runs]
         figures.append(Figure(name, seconds, loop_seconds, Goal(f"{goal}x", loop_seconds >= goal * seconds)))
     return Section(
         "Spark engine: the closure of the Debian graph",
         tuple(figures),
-        (Check(f"every run finds {pairs:,} pairs", set(sizes) == {pairs}),),
-        ("The better of two runs in one session, edges loaded and closure kept; the peer runs once, after the session is warm.",),
+        (Check(f"every run finds {sizes[0]:,} pairs", len(set(sizes)) == 1),),
+        (f"The best of {RUNS} runs in one session, edges loaded and closure kept; the peer's of {LOOPS}, as it takes so long.",),
         peer="PySpark loop",
     )
 
