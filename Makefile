@@ -28,7 +28,7 @@ format: $(STAMP) ## format the code and sort its imports
 	$(BIN)/ruff format .
 
 test: $(TESTS) ## all tests but the slow ones
-	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --timeout 600
+	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadfile --timeout 600
 
 test-all: $(TESTS) ## all tests, with many more random examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STRATEGIES = ("recompute", "counting", "materialized", "on_demand", "filtration", "differencing", "auto")
-CHANGING = ("auto", "materialized", "on_demand", "counting", "differencing")  # that follow changes more than they derive
+CHANGING = ("auto", "materialized", "counting", "differencing")  # that follow changes more than they derive
 RECURSIVE = {
     "access_rights",
     "arithmetic",
