@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow
-import pyarrow.parquet
 from pyspark.sql import types as spark_types
 
 from rederive.engines.spark.sessions import from_table
@@ -168,11 +167,8 @@ def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], stag
 
 def frame_of(spark: SparkSession, table: pyarrow.Table, schema: spark_types.StructType, staging: str | None = None) -> DataFrame:
     """An Arrow table as a DataFrame; see `dataframe`."""
-    if staging is None or table.num_rows < MANY_ROWS:
-        return from_table(spark, table, schema)
-    file = f"{staging}/{uuid4().hex}.parquet"
-    pyarrow.parquet.write_table(table, file)
-    return spark.read.schema(schema).parquet(file)
+    file = f"{staging}/{uuid4().hex}.parquet" if staging is not None and table.num_rows >= MANY_ROWS else None
+    return from_table(spark, table, schema, file)
 
 
 def collect(frame: DataFrame, relation: Relation) -> list[Row]:

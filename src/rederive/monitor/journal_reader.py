@@ -117,6 +117,11 @@ class JournalReader:
         """The versions that the lake does not have yet, in order."""
         return self.since(self.settled)
 
+    def staged(self, version: int) -> list[int]:
+        """Those of them up to this one whose changes are staged in the lake."""
+        numbers = "SELECT number FROM version WHERE number > ? AND number <= ? AND staged IS NOT NULL"
+        return [number for (number,) in self._query(numbers, self.settled, version)]
+
     # How
 
     def _query(self, sql: str, *parameters: object) -> list[Any]:

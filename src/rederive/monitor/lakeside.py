@@ -45,7 +45,6 @@ class Lakeside:
         self._program: Program | None = None
         self._upto = 0
         self._settled = 0
-        self._staged: list[int] = []  # versions whose staged files are of no use once they are settled
         self._failure: BaseException | None = None
         if journal.lake is not None and journal.lake != lake.root:
             raise Mismatch(f"the base relations of this store are in another lake: {journal.lake}", hint="open it with that one")
@@ -206,7 +205,6 @@ class Lakeside:
     def _settle(self, entries: list[Entry], tables: Tables) -> int:
         if not entries:
             return 0
-        self._staged += [entry.number for entry in entries if entry.staged]
         return settle(self.lake, self._with_former(tables, entries), [_of_tables(entry) for entry in entries])
 
     def _with_former(self, tables: Tables, entries: list[Entry]) -> Tables:
@@ -225,10 +223,10 @@ class Lakeside:
             failure, self._failure = self._failure, None
             raise failure
         if self._settled > self.journal.settled:
+            staged = self.journal.staged(self._settled)
             self.journal.settle_to(self._settled)
-            for version in [number for number in self._staged if number <= self._settled]:
+            for version in staged:
                 unstage(self.lake, version)
-                self._staged.remove(version)
 
     def wait(self) -> None:
         """Until a settling in the background is done."""

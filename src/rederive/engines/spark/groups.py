@@ -173,10 +173,8 @@ def _summed_here(
     """The same over tables in the driver, where all rows are there and their sums are of whole numbers."""
     summed = [a for a in alike if a.function is Function.SUM]
     plain = comparable(types[: len(alike[0].group)]) and all(value_type(a, relations.program) == NUMBER for a in summed)
-    here = jobs.all_at_hand([source for source, _ in rows]) if plain else None
-    if here is None:
-        return None
-    return jobs.tabled(totals(alike, [(table, times) for table, (_, times) in zip(here, rows, strict=True)], types), types)
+    here = jobs.signed_at_hand(rows) if plain else None
+    return jobs.tabled(totals(alike, here, types), types) if here is not None else None
 
 
 def _summed(alike: list[Aggregate], rows: list[tuple[Source, int]]) -> str:

@@ -14,7 +14,6 @@ from uuid import uuid4
 from weakref import finalize
 
 import pyarrow as pa
-import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.base import Bulk
@@ -40,7 +39,7 @@ from rederive.engines.spark.sources import (
     shown,
     union,
 )
-from rederive.engines.spark.tables import comparable, minus, typed
+from rederive.engines.spark.tables import Signed, comparable, minus, typed
 from rederive.engines.spark.types import column, columns, from_arrow, from_spark, schema, to_arrow
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
@@ -157,11 +156,8 @@ class Jobs:
 
     def _from_table(self, table: pa.Table, types: Types) -> DataFrame:
         """A table handed to Spark; many rows go by way of a file, where the workers see this process's files."""
-        if not self.local or table.num_rows < _BY_FILE:
-            return from_table(self.session, table, schema(types))
-        path = self._path()
-        pyarrow.parquet.write_table(table, path)
-        return self.session.read.schema(schema(types)).parquet(path)
+        file = self._path() if self.local and table.num_rows >= _BY_FILE else None
+        return from_table(self.session, table, schema(types), file)
 
     def given(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows as they are handed in: as such, or in a data frame of any session."""
@@ -274,6 +270,11 @@ class Jobs:
                 return None
             found.append(table)
         return found
+
+    def signed_at_hand(self, parts: Sequence[tuple[Source, int]]) -> list[Signed] | None:
+        """The same with how often the rows of each count."""
+        found = self.all_at_hand([source for source, _ in parts])
+        return [(table, sign) for table, (_, sign) in zip(found, parts, strict=True)] if found is not None else None
 
     def fetched(self, source: Source) -> pa.Table | None:
         """The same, where what is in Spark is not much; that is fetched once, and stays."""

@@ -111,9 +111,9 @@ class Kept:
         """The rows that are gone in the end, and those that are there."""
         types = signed[0][0].types
         few = sum(len(frame) for frame, _ in signed) <= tables.MOST and comparable(types)
-        here = self.jobs.all_at_hand([frame for frame, _ in signed]) if few else None
+        here = self.jobs.signed_at_hand(signed) if few else None
         if here is not None:
-            gone, came = net([(table, sign) for table, (_, sign) in zip(here, signed, strict=True)])
+            gone, came = net(here)
             return self.jobs.tabled(gone, types), self.jobs.tabled(came, types)
         chosen, sign = listed(shown(types)), column(len(shown(types)))
         rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {frame.text()}" for frame, way in signed)

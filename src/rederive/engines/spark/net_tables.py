@@ -18,7 +18,7 @@ from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Held
 from rederive.engines.spark.near import near, parts_near
 from rederive.engines.spark.net import duplicate, identity
-from rederive.engines.spark.sources import Distributed, Frame
+from rederive.engines.spark.sources import Frame, Local
 from rederive.engines.spark.tables import Signed, typed, whole, with_values
 from rederive.engines.spark.types import arrow_type, column, columns, from_arrow
 from rederive.engines.spark.wishes import Wishes, beside, by_identity
@@ -96,17 +96,17 @@ def _near(wishes: Wishes, table: pa.Table, held: Held, jobs: Jobs) -> list[Signe
 def _in_ranges(wishes: Wishes, table: pa.Table, frame: Frame, jobs: Jobs) -> pa.Table | None:
     """The rows of a frame that are in the ranges of the wishes, where that takes no query; from files, not many others than are
     wished for."""
-    if isinstance(frame, Distributed) and frame.files is not None and frame.table is None:
-        rows = _from_files(wishes, table, frame.files)
-        if rows is not None:
-            return rows
-    rows = jobs.fetched(frame)
-    return rows.filter(_ranges(wishes)) if rows is not None else None
+    if (rows := _from_files(wishes, table, frame)) is not None:
+        return rows
+    fetched = jobs.fetched(frame)
+    return fetched.filter(_ranges(wishes)) if fetched is not None else None
 
 
-def _from_files(wishes: Wishes, table: pa.Table, folder: str) -> pa.Table | None:
+def _from_files(wishes: Wishes, table: pa.Table, frame: Frame) -> pa.Table | None:
     """All rows in the ranges of the wishes, or, where these hold many others, those that share their identity with one."""
-    relation, files = wishes.relation, pyarrow.dataset.dataset(folder, format="parquet")
+    if isinstance(frame, Local) or frame.files is None or frame.table is not None:
+        return None
+    relation, files = wishes.relation, pyarrow.dataset.dataset(frame.files, format="parquet")
     if wishes.dense:
         return typed(files.to_table(filter=_ranges(wishes)), relation.types)
     wished = table.select(by_identity(relation))

@@ -131,12 +131,12 @@ def _table(given: Sequence[_Given], relation: Relation, jobs: Jobs) -> pa.Table 
     """The wishes as a table, where they are in the driver and not too many."""
     if not relation.arity or not tables.comparable(relation.types) or sum(len(one.rows) for one in given) > tables.MOST:
         return None
+    found = jobs.all_at_hand([one.rows for one in given])
+    if found is None:
+        return None
     wish, upsert = beside(relation)
     parts = []
-    for one in given:
-        table = jobs.at_hand(one.rows)
-        if table is None:
-            return None
+    for one, table in zip(given, found, strict=True):
         number = table[wish] if one.number is None else pa.repeat(whole(one.number), table.num_rows)
         wishes = pc.add(pc.multiply(number, 2), one.there)
         rows = table.select(columns(relation.types))
