@@ -14,7 +14,6 @@ from rederive.ir.rules import (
     Aggregate,
     Atom,
     Column,
-    Comparison,
     Function,
     Literal,
     Order,
@@ -22,7 +21,7 @@ from rederive.ir.rules import (
     Rule,
     literal_variables,
 )
-from rederive.ir.terms import BOOLEAN, NUMBER, Constant, Simple, Variable
+from rederive.ir.terms import NUMBER, Simple, Variable
 from rederive.lang.draft import Draft
 from rederive.lang.sql.body import Body
 from rederive.lang.sql.parse import Parsed
@@ -87,9 +86,8 @@ class Context:
         self.draft.relations[name] = Relation(name, distinct_columns(columns), () if whole else tuple(key), self.parsed.span)
 
     def define(self, name: str, terms: Sequence[Simple], body: Sequence[Literal]) -> None:
-        rule = Rule(Atom(name, tuple(terms)), tuple(body), self.parsed.span)
-        if not _contradicts(rule):
-            self.draft.definitions.append(_tidy(rule))
+        # a rule that can derive nothing is kept: a relation without any definition would be a base relation
+        self.draft.definitions.append(_tidy(Rule(Atom(name, tuple(terms)), tuple(body), self.parsed.span)))
 
     def aggregate(self, name: str, function: Function, source: str, group: Sequence[int], value: int | None) -> None:
         self.draft.definitions.append(Aggregate(name, function, source, tuple(group), value, self.parsed.span))
@@ -120,12 +118,6 @@ def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
         name = column.name if times == 1 else f"{column.name}_{times}"
         found.append(Column(name, column.type, column.nullable, column.bits))
     return tuple(found)
-
-
-def _contradicts(rule: Rule) -> bool:
-    """Whether the rule holds a test that is false whatever the data: it derives nothing."""
-    false = Constant(False, BOOLEAN)
-    return any(isinstance(literal, Comparison) and literal.left == false for literal in rule.body)
 
 
 def _tidy(rule: Rule) -> Rule:
