@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Final, Protocol
 
 from sqlglot import exp
 
-from rederive.errors import TypeClash
+from rederive.errors import SyntaxProblem, TypeClash
 from rederive.ir.scalars import SCALARS
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Call, Constant, Kind, Type
 from rederive.lang.sql.context import Context
@@ -23,6 +24,7 @@ from rederive.lang.sql.types import (
     DAY,
     DOUBLE,
     INT,
+    MAX_PRECISION,
     MOMENT,
     SMALLINT,
     STRING,
@@ -110,6 +112,9 @@ class Expressions:
                 return self.call("not", [self.boolean(node.this)], BOOL)
             case exp.Neg():
                 return self.negative(node)
+            case exp.NullSafeNEQ():
+                equal = self.comparison("<=>", self.lower(node.this), self.lower(node.expression), node)
+                return self.call("not", [equal], BOOL)
             case exp.Is():
                 return self.is_(node)
             case exp.Between():
@@ -166,7 +171,13 @@ class Expressions:
                 return Typed(Constant(bool(node.this), BOOLEAN), BOOL, False)
             case exp.Literal() if node.is_string:
                 return Typed(Constant(node.this, SYMBOL), STRING, False)
-        return number(node.this)
+        return self.number(node.this, node)
+
+    def number(self, text: str, node: exp.Expr) -> Typed:
+        try:
+            return number(text)
+        except ValueError as error:
+            raise SyntaxProblem(f"not SQL: {error}", self.context.span(node)) from None
 
     # Types
 
@@ -316,7 +327,7 @@ class Expressions:
 
     def negative(self, node: exp.Neg) -> Typed:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return number(f"-{node.this.this}")
+            return self.number(f"-{node.this.this}", node)
         typed = self.lower(node.this)
         if not typed.type.numeric:
             raise TypeClash(f"'-' does not take {typed.type}", self.context.span(node))
@@ -380,17 +391,21 @@ _KNOWN_TYPES: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMA
 def number(text: str) -> Typed:
     """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE where it has an exponent."""
     if "e" in text.lower():
-        return Typed(Constant(float(text), DOUBLE.type), DOUBLE, False)
-    value = Decimal(text)
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{text} does not fit DOUBLE")
+        return Typed(Constant(value, DOUBLE.type), DOUBLE, False)
     if "." not in text:
         whole = int(text)
         for type in (INT, BIGINT):
             if -(2 ** (type.bits - 1)) <= whole < 2 ** (type.bits - 1):
                 return Typed(Constant(whole, NUMBER), type, False)
-    _, digits, exponent = value.as_tuple()
+    exact = Decimal(text)
+    _, digits, exponent = exact.as_tuple()
     assert isinstance(exponent, int)
+    if max(len(digits), -exponent) > MAX_PRECISION:
+        raise ValueError(f"{text} has more than {MAX_PRECISION} digits")
     gives = decimal(max(len(digits), -exponent), -exponent)
-    return Typed(Constant(value, gives.type), gives, False)
+    return Typed(Constant(exact, gives.type), gives, False)
 
 
 def _constant_cast(constant: Constant, one: SqlType, to: SqlType) -> Constant | None:

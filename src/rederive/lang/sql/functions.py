@@ -251,6 +251,7 @@ FUNCTIONS: Final[dict[str, Handler]] = {
     "instr": _instr,
     "pad": _pad,
     "abs": _abs,
+    "positive": lambda lower, node: _number(lower, node.expressions[0]),
     "round": _round,
     "floor": _whole,
     "ceil": _whole,

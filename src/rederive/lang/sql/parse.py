@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from rederive.errors import Source, Span, SyntaxProblem, Unsupported
-
-
-class _Ansi(Spark):
-    """Spark with its default ANSI mode: CAST fails on what it cannot cast."""
-
-    class Parser(SparkParser):
-        STRICT_CAST: ClassVar[bool] = True
+from rederive.lang.sql.dialect import Ansi, tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,7 @@ def parse(text: str, name: str = "<text>") -> tuple[Parsed, ...]:
 def tokenized(source: Source) -> list[Token]:
     """The words of a text, with their places in it."""
     try:
-        return _Ansi().tokenize(source.text)
+        return tokenize(source.text)
     except TokenError as error:
         raise SyntaxProblem(f"not SQL: {_first_line(error)}", span_between(source, 0, max(len(source.text) - 1, 0))) from None
 
@@ -123,7 +115,7 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
     """What these words of a text say by themselves."""
     span = span_between(source, tokens[0].start, tokens[-1].end)
     try:
-        trees = _Ansi().parser().parse(tokens, source.text)
+        trees = Ansi().parser().parse(tokens, source.text)
     except ParseError as error:
         raise _refused(error, source, span) from None
     except RecursionError:

@@ -106,16 +106,16 @@ def _common_decimal(one: SqlType, two: SqlType) -> SqlType:
 
 
 def arithmetic(operator: str, one: SqlType, two: SqlType) -> SqlType | None:
-    """The type of `one operator two` for numbers; strings take part as the number they are compared with.
+    """The type of `one operator two` for numbers; a string beside a number is read as the number it is compared with.
 
     >>> str(arithmetic("+", INT, INT)), str(arithmetic("/", INT, INT)), str(arithmetic("*", decimal(10, 2), decimal(4, 2)))
     ('INT', 'DOUBLE', 'DECIMAL(15,4)')
     """
     shared = common(one, two)
     if shared is None or not shared.numeric:
-        return DOUBLE if shared in (VOID, STRING) else None
+        return DOUBLE if shared == VOID and operator != "div" else None
     if operator == "div":
-        return BIGINT
+        return BIGINT if shared != DOUBLE else None
     if shared == DOUBLE or (operator == "/" and shared.integer):
         return DOUBLE
     if shared.integer:

@@ -1,0 +1,126 @@
+"""Spark 4 in ANSI mode, where sqlglot's Spark differs from it: literals, and how strongly operators bind.
+
+The levels of operators are those of Spark's grammar (SqlBaseParser.g4), `booleanExpression` and `valueExpression`:
+
+    NOT p     p AND q     p OR q                                          p: value, or value [NOT] predicate, once
+    predicate: BETWEEN value AND value, IN (...), LIKE value, RLIKE value, IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM value
+    value, loosest first: = <=> <> < <= > >=   |   ^   &   << >>   + - ||   * / % DIV   - + ~ (prefix)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+_Build = Callable[[exp.Expr | None, exp.Expr | None], exp.Expr]
+
+
+def _binary(kind: type[exp.Expr]) -> _Build:
+    return lambda left, right: kind(this=left, expression=right)
+
+
+# each level's operators, as the tokens that they consist of, the longest first
+_LEVELS: Final[tuple[dict[tuple[TokenType, ...], _Build], ...]] = (
+    {(token,): _binary(kind) for token, kind in {**SparkParser.EQUALITY, **SparkParser.COMPARISON}.items()},
+    {(TokenType.PIPE,): _binary(exp.BitwiseOr)},
+    {(TokenType.CARET,): _binary(exp.BitwiseXor)},
+    {(TokenType.AMP,): _binary(exp.BitwiseAnd)},
+    {
+        (TokenType.LT, TokenType.LT): _binary(exp.BitwiseLeftShift),
+        (TokenType.GT, TokenType.GT): _binary(exp.BitwiseRightShift),
+    },
+    {
+        **{(token,): _binary(kind) for token, kind in SparkParser.TERM.items()},
+        (TokenType.DPIPE,): lambda left, right: exp.DPipe(this=left, expression=right, safe=True),
+    },
+)
+_TERMS: Final = len(_LEVELS) - 1
+_TYPED_LITERALS: Final = {
+    exp.DType.DATE,
+    exp.DType.TIME,
+    exp.DType.TIMESTAMP,
+    exp.DType.TIMESTAMPLTZ,
+    exp.DType.TIMESTAMPNTZ,
+    exp.DType.TIMESTAMPTZ,  # what sqlglot makes of Spark's TIMESTAMP
+}
+
+
+def _no_typed_literal(parser: SparkParser, literal: exp.Expr, type: exp.DataType) -> exp.Expr:
+    parser.raise_error(f"{type.sql('spark')} before a literal: write CAST({literal.sql('spark')} AS {type.sql('spark')})")
+    return literal
+
+
+class Parser(SparkParser):
+    STRICT_CAST: ClassVar[bool] = True  # CAST fails on what it cannot cast
+    UNARY_PARSERS: ClassVar[Any] = {
+        **{token: parser for token, parser in SparkParser.UNARY_PARSERS.items() if token is not TokenType.NOT},
+        TokenType.PLUS: lambda self: self.expression(exp.Anonymous(this="positive", expressions=[self._parse_unary()])),
+    }
+    TYPE_LITERAL_PARSERS: ClassVar[Any] = {type: _no_typed_literal for type in exp.DType if type not in _TYPED_LITERALS}
+
+    def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
+        """A condition that is neither AND nor OR."""
+        if self._match(TokenType.NOT):
+            return self.expression(exp.Not(this=self._parse_equality()))
+        return self._parse_range()
+
+    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
+        """A value, and one predicate about it."""
+        value = this or self._parse_bitwise()
+        negate = self._match(TokenType.NOT)
+        if not self._match_set(self.RANGE_PARSERS):
+            if negate:
+                self._retreat(self._index - 1)
+            return value
+        predicate = self.RANGE_PARSERS[self._prev.token_type](self, value)
+        return self._negate_range(predicate) if negate else predicate or value
+
+    def _parse_is_rhs(self, distinct: bool = False) -> exp.Expr | None:
+        return self._parse_bitwise()
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        return self._value(0)
+
+    def _parse_term(self, parse_mod: bool = True) -> exp.Expr | None:
+        return self._value(_TERMS)
+
+    def _value(self, level: int) -> exp.Expr | None:
+        """left op right op ..., of one level: from left to right."""
+        if level == len(_LEVELS):
+            return self._parse_factor()
+        left = self._value(level + 1)
+        while (build := self._operator(level)) is not None:
+            left = self.expression(build(left, self._value(level + 1)))
+        return left
+
+    def _operator(self, level: int) -> _Build | None:
+        for tokens, build in _LEVELS[level].items():
+            if all(self._token_at(i) is token for i, token in enumerate(tokens)):
+                self._advance(len(tokens))
+                return build
+        return None
+
+    def _token_at(self, offset: int) -> TokenType | None:
+        token = self._curr if offset == 0 else self._next
+        return token.token_type if token else None
+
+
+class Ansi(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']  # a quote inside of its quotes is doubled
+
+    Parser = Parser
+
+
+def tokenize(text: str) -> list[Token]:
+    """The words of a text. A raw string is a string: its text is what it says, as for all others."""
+    tokens = Ansi().tokenize(text)
+    for token in tokens:
+        if token.token_type is TokenType.RAW_STRING:
+            token.token_type = TokenType.STRING
+    return tokens
