@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -72,6 +73,59 @@ def receiver() -> Iterator[Receiver]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def socket_receiver(behave: Callable[[socket.socket], None]) -> Iterator[Receiver]:
+    """A server below HTTP: `behave` has each connection, in a thread of its own, when the request begins to come."""
+    found = Receiver()
+    listening = socket.create_server(("127.0.0.1", 0))
+    found.port = listening.getsockname()[1]
+
+    def take(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            text = connection.recv(65_536).decode()
+            found.received.append(Received(text.split(" ")[1], {}, text.partition("\r\n\r\n")[2]))
+            behave(connection)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=take, args=(listening.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield found
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+
+
+def drip(connection: socket.socket) -> None:
+    """An answer that comes byte by byte and has no end."""
+    connection.sendall(b"HTTP/1.1 ")
+    while True:
+        connection.sendall(b"1")
+        time.sleep(0.02)
+
+
+def drip_headers(connection: socket.socket) -> None:
+    """Interim answers for ever."""
+    while True:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        time.sleep(0.02)
+
+
+def hang(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+def close(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def babble(connection: socket.socket) -> None:
+    connection.sendall(b"220 mail.example.com ESMTP\r\n")
 
 
 def until(holds: Callable[[], bool], seconds: float = 10) -> None:

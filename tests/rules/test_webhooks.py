@@ -8,7 +8,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time as clock
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import rederive
 from rederive.errors import ProgramError
 from rederive.faults import VARIABLE
 from rederive.monitor.rules.webhook import NotSent, Webhooks
-from tests.rules.receiver import Receiver, receiver, until
+from tests.rules.receiver import Receiver, babble, close, drip, drip_headers, hang, receiver, socket_receiver, until
 
 PROGRAM = ".decl stock(item: symbol, n: number) key(item)  .decl low(item: symbol)  low(x) :- stock(x, n), n < 5."
 
@@ -162,6 +163,23 @@ def test_killed_around_a_delivery(tmp_path: Path, there: Receiver, point: str, t
         ("https://user:word@hooks.example.com/", "a name or password"),
         ("ftp://hooks.example.com/", "begins with https://"),
         ("https://hooks.example.com:port/", "no address"),
+        ("https://hooks.example.com:0/", "is not a host and a port"),
+        ("https://hooks.example.com:65536/", "no address"),
+        ("https://hooks.example.com/käse", "the character 'ä' must be percent-encoded"),
+        ("https://hooks.exämple.com/", "the character 'ä' must be percent-encoded"),
+        ("https://hooks.example.com/a b", "the character ' ' must be percent-encoded"),
+        ("https://hooks.example.com/100%", "the character '%' must be percent-encoded"),
+        ("https://hooks.example.com/a\tb", "must be percent-encoded"),
+        ("https://hooks.example.com/\x7f", "must be percent-encoded"),
+        ("https://hooks.example.com/<a>", "must be percent-encoded"),
+        ("https://hooks.example.com/#part", "a fragment"),
+        ("https://hooks..example.com/", "is not a host and a port"),
+        ("https://[::1/", "no address"),
+        ("https://[::x]/", "no address"),
+        (f"https://{'a' * 64}.example.com/", "is not a host and a port"),
+        ("https://@hooks.example.com/", "a name or password"),
+        ("https:///path", "begins with https://"),
+        ("", "begins with https://"),
     ],
 )
 def test_addresses_that_are_refused(tmp_path: Path, url: str, reason: str) -> None:
@@ -214,3 +232,108 @@ def test_the_connection_goes_to_the_address_that_was_checked(monkeypatch: pytest
         Webhooks("secret", ("hooks.example.com",)).post("https://hooks.example.com/", "r:1", "{}", 0)
     assert made == [("93.184.215.14", 443)]
     assert there.received == []
+
+
+# Receivers that do not do as they should
+
+
+def opened_for(path: Path, *there: Receiver, timeout: float = 0.4, attempts: int = 3) -> rederive.Database:
+    hosts = tuple(one.host for one in there)
+    db = rederive.open(path, webhooks=Webhooks("secret", hosts, True, timeout, 0.01, 0.02, attempts))
+    db.ensure(PROGRAM)
+    return db
+
+
+@pytest.mark.parametrize("behave", [drip, drip_headers, hang, close, babble], ids=lambda behave: behave.__name__)
+def test_a_bad_receiver_has_a_deadline_and_delays_its_own_rule_alone(
+    tmp_path: Path, there: Receiver, behave: Callable[[socket.socket], None]
+) -> None:
+    with socket_receiver(behave) as bad, opened_for(tmp_path, bad, there) as db:
+        db.sql(f"CREATE RULE a WHEN TABLE low DO WEBHOOK '{bad.url}'; CREATE RULE b WHEN TABLE low DO WEBHOOK '{there.url}'")
+        began = clock.monotonic()
+        put(db, bolt=1)
+        put(db, nut=1)
+        until(lambda: len(there.received) == 2)
+        assert clock.monotonic() - began < 0.4 * 2
+        assert there.keys() == ["b:1", "b:2"]
+        until(lambda: db.deliveries.parked == 2)
+        assert clock.monotonic() - began < 0.4 * 6 + 3
+        first = next(firing for firing in db.firings() if firing.rule == "a")
+        assert (first.outcome, first.detail.startswith("given up after 3 attempts: ")) == ("failed", True)
+        assert db.deliveries.waiting == 0
+
+
+def test_closing_does_not_wait_for_a_receiver(tmp_path: Path) -> None:
+    with socket_receiver(drip) as bad:
+        db = opened_for(tmp_path, bad, timeout=60)
+        db.sql(f"CREATE RULE a WHEN TABLE low DO WEBHOOK '{bad.url}'")
+        put(db, bolt=1)
+        until(lambda: len(bad.received) == 1)
+        began = clock.monotonic()
+        db.close()
+        assert clock.monotonic() - began < 4
+    with receiver() as there, rederive.open(tmp_path) as db:  # it is still in the outbox
+        assert (db.deliveries.waiting, bool(db.deliveries.error)) == (1, True)
+        assert there.received == []
+
+
+def test_a_message_that_cannot_be_sent_is_parked_and_the_next_one_goes(tmp_path: Path, there: Receiver) -> None:
+    """An address that an older version of rederive accepted; and whatever else sending it may raise."""
+    with opened(tmp_path, there) as db:
+        db.sql(f"CREATE RULE a WHEN TABLE low DO WEBHOOK '{there.url}'; CREATE RULE b WHEN TABLE low DO WEBHOOK '{there.url}'")
+    with opened(tmp_path, None) as db:
+        put(db, bolt=1)
+        put(db, nut=1)
+        connection = db._durable("test").journal._connection
+        connection.execute("UPDATE outbox SET address = ? WHERE rule = 'a' AND version = 1", (f"{there.url}/käse",))
+    with opened_for(tmp_path, there, attempts=9) as db:
+        until(lambda: db.deliveries.waiting == 0)
+        assert sorted(there.keys()) == ["a:2", "b:1", "b:2"]
+        outcomes = {(firing.rule, firing.version): (firing.outcome, firing.detail) for firing in db.firings()}
+        assert outcomes["a", 1] == (
+            "failed",
+            "given up after 5 attempts: the character 'ä' must be percent-encoded in an address",
+        )
+        assert (db.deliveries.parked, db.deliveries.error) == (1, "")
+        connection = db._durable("test").journal._connection
+        connection.execute("UPDATE parked SET address = ?", (there.url,))
+        assert db.retry_webhooks("A") == 1
+        until(lambda: there.keys()[3:] == ["a:1"] and delivered(db))
+        assert db.retry_webhooks() == 0
+
+
+def test_whatever_an_attempt_raises_does_not_end_delivery(
+    tmp_path: Path, there: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = Webhooks.post
+
+    def fail_for_a(self: Webhooks, url: str, key: str, body: str, now: int) -> None:
+        if key.startswith("a:"):
+            raise UnicodeEncodeError("ascii", "ä", 0, 1, "not in ASCII")
+        post(self, url, key, body, now)
+
+    monkeypatch.setattr(Webhooks, "post", fail_for_a)
+    with opened_for(tmp_path, there) as db:
+        db.sql(f"CREATE RULE a WHEN TABLE low DO WEBHOOK '{there.url}'; CREATE RULE b WHEN TABLE low DO WEBHOOK '{there.url}'")
+        put(db, bolt=1)
+        put(db, nut=1)
+        until(lambda: db.deliveries.parked == 2 and len(there.received) == 2)
+        assert "UnicodeEncodeError" in db.firings()[0].detail
+        db.drop_rule("a")
+        assert db._durable("test").journal.deliveries().parked == 0
+
+
+def test_trouble_with_the_outbox_is_told_and_tried_again(
+    tmp_path: Path, there: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rederive.monitor.rules import courier
+
+    with monkeypatch.context() as patched:
+        patched.setattr(courier, "_FIRST", "SELECT * FROM nowhere")
+        db = opened_for(tmp_path, there)
+        db.sql(f"CREATE RULE a WHEN TABLE low DO WEBHOOK '{there.url}'")
+        put(db, bolt=1)
+        until(lambda: "no such table" in db.deliveries.error)
+    until(lambda: delivered(db))
+    assert db.deliveries.error == ""
+    db.close()

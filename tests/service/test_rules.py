@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rederive.errors import ProjectError
-from tests.rules.receiver import receiver
+from rederive.monitor.rules.courier import Courier
+from tests.rules.receiver import hang, receiver, socket_receiver
 from tests.service.conftest import Serve, Served, until
 
 STOCK = """
@@ -156,6 +157,31 @@ def test_webhooks_go_where_the_project_allows_and_their_outcome_is_listed(serve:
         assert "Rederive-Signature" in hook.received[0].headers
         listed = {rule["name"]: rule["action"] for rule in served.get("/v1/rules").json()["rules"]}
         assert listed["tell"] == f"webhook {hook.url}"
+
+
+def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rederive.service.http.operations.LATE", 0.2)
+    with socket_receiver(hang) as hook:
+        settings = f'[webhooks]\nhosts = ["{hook.host}"]\nsecret = "HOOK"\nprivate = true\ntimeout = 60'
+        served = serve(STOCK, settings, HOOK="h" * 16)
+
+        def health() -> Any:
+            return served.get("/v1/health").json()
+
+        assert health()["webhooks"] == {"waiting": 0, "lag": 0.0, "parked": 0, "delivering": True}
+        assert define(served, f"CREATE RULE tell WHEN TABLE low DO WEBHOOK '{hook.url}'").status_code == 201
+        served.insert("stock", ["bolt", 3])
+        until(lambda: health()["webhooks"]["lag"] > 0.2)
+        assert health()["webhooks"]["waiting"] == 1
+        assert health()["status"].startswith("ok, but webhooks wait: the oldest for ")
+        metrics = served.get("/v1/metrics").text
+        assert "rederive_webhooks_waiting 1.0" in metrics
+        assert "rederive_webhooks_delivering 1.0" in metrics
+        assert "rederive_webhooks_lag_seconds 0.0\n" not in metrics
+        monkeypatch.setattr(Courier, "is_alive", False)  # whatever may end the thread
+        assert health()["status"] == "ok, but webhooks wait: the thread that delivers has ended"
+        assert health()["webhooks"]["delivering"] is False
+        assert "rederive_webhooks_delivering 0.0" in served.get("/v1/metrics").text
 
 
 @pytest.mark.parametrize(

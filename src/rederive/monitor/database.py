@@ -390,8 +390,8 @@ class Database(ActiveDatabase):
         """A transaction in progress, which rules may add to. Its key tells whether all of it has happened already."""
         self._check_open()
         self._check_idle("a transaction")
-        store = self._store
-        return Course(self, replayed=key is not None and store is not None and store.journal.by_key(key) is not None)
+        replayed = key is not None and self._durable("an idempotency key").journal.by_key(key) is not None
+        return Course(self, replayed=replayed)
 
     def commit(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations as one version, then tell the subscribers."""
@@ -432,6 +432,11 @@ class Database(ActiveDatabase):
         if operations:
             course.statement(operations)
         _, propagation = course.settled()
+        try:
+            course.call_functions()
+        except BaseException:
+            self.engine.rollback()
+            raise
         self.engine.commit()
         self._fired.extend(course.firings)
         return self._version(propagation, started, course.firings)

@@ -2,6 +2,9 @@
 
 The last version of a group is applied to the engine when it is on disk; those before it had to be applied earlier, as the next
 one starts from them. Where the disk refuses, they are taken back by their inverse: a net change and its inverse cancel.
+
+A transaction that calls functions is alone in its group: what nobody can take back is done when nothing is left to refuse but
+the sync of its own version.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rederive.engines.base import Delta, Operation
 from rederive.faults import passing
+from rederive.lang.active import Call
 from rederive.monitor.changes import Result
 from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Entry
@@ -43,7 +47,7 @@ class Outcome:
 
 
 class StandsAlone(Exception):
-    """A bulk version, which is staged and kept by itself: flush, and add it again."""
+    """A version that is kept by itself, a bulk one or one that calls functions: flush, and add it again."""
 
 
 class Group:
@@ -56,6 +60,7 @@ class Group:
         self._nets: list[Net] = []
         self._applied = 0  # how many of them the engine has; the last may be worked out only
         self._bulk = False
+        self.called = False  # whether the last transaction called functions: nothing may come between them and the sync
 
     def holds(self, key: str | None) -> bool:
         """Whether a version of the group has this key: only the journal can tell what it was used for."""
@@ -64,6 +69,8 @@ class Group:
     def add(self, write: Write) -> Result:
         """Work out one more version; where it is refused, the others stand."""
         started = time.perf_counter()
+        if self._entries and _calls_at_once(self._db):
+            raise StandsAlone
         self._apply()
         db, version = self._db, self._db.version
         given: Sequence[Operation] | None = None
@@ -77,11 +84,13 @@ class Group:
         if write.key is not None and (known := self._store.repeated(write.key, course.given)) is not None:
             return known
         net, propagation = course.settled()
+        used_for = digest(course.given if given is None else given) if write.key is not None else None
         try:
+            if self._entries and course.has_calls:
+                raise StandsAlone
             passing("commit:propagated")
             result = db._version(propagation, started, course.firings)
-            used_for = digest(course.given if given is None else given) if write.key is not None else None
-            self._entries.append(self._entry(net, result, write.key, used_for))
+            entry = self._entry(net, result, write.key, used_for)
         except (Exception, StandsAlone):
             db.version = version
             db.engine.rollback()
@@ -89,8 +98,21 @@ class Group:
         except BaseException:
             db.close()
             raise
+        self._call(course)
+        self._entries.append(entry)
         self._nets.append(net)
         return result
+
+    def _call(self, course: Course) -> None:
+        """Call functions, the last thing that may refuse a transaction; they read the state before it."""
+        made, self._db.version = self._db.version, self._db.version - 1
+        self.called = course.has_calls or _calls_at_once(self._db)
+        try:
+            course.call_functions()
+        except BaseException:
+            self._db.engine.rollback()
+            raise
+        self._db.version = made
 
     def _apply(self) -> None:
         if self._applied < len(self._nets):
@@ -144,6 +166,11 @@ class Group:
         self._entries, self._nets, self._applied = [], [], 0
 
 
+def _calls_at_once(database: Database) -> bool:
+    """Whether a statement may call functions before its transaction is committed; working it out twice would call them twice."""
+    return any(one.rule.immediate and isinstance(one.rule.action, Call) for one in database.rule_base.active)
+
+
 class Together:
     """The transactions of several requests in one group, and what became of each request."""
 
@@ -175,6 +202,8 @@ class Together:
             outcome.error = error
         else:
             self._waiting.append((outcome, result))
+            if self._group.called:
+                self._flush()
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []

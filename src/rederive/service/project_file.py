@@ -190,12 +190,13 @@ def _webhooks(table: Table, environment: Mapping[str, str]) -> Webhooks | None:
     hosts, variable, default = table.texts("hosts"), table.text("secret"), Webhooks("", ())
     private = table.take("private", bool, "true or false", default.private)
     timeout = table.number("timeout", default.timeout, 0.1, (int, float))
+    attempts = table.number("attempts", default.attempts, 1)
     table.done()
     if not hosts:
         return None
     if not variable:
         raise table.error("secret", "webhooks are signed: name the variable that holds the secret")
-    return Webhooks(_secret(table, variable, environment), hosts, private, timeout)
+    return Webhooks(_secret(table, variable, environment), hosts, private, timeout, attempts=attempts)
 
 
 def _rows(table: Table) -> dict[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ from rederive.monitor.changes import Result
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
 from rederive.monitor.house import House
+from rederive.monitor.journal_rules import Deliveries
 from rederive.service.follow import Follower
 from rederive.service.hub import Version
 
@@ -110,6 +111,11 @@ class Writer:
     def house(self) -> House | None:
         """The warehouse, where the database keeps one's views."""
         return self._db.house
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """How the delivery of webhooks is going; it does not wait for the thread."""
+        return self._db.deliveries
 
     @property
     def waiting(self) -> int:

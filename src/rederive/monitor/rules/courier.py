@@ -1,7 +1,9 @@
-"""The delivery of webhooks from the journal's outbox, in a thread: at least once, in the order of versions for each rule.
+"""The delivery of webhooks from the journal's outbox: at least once, in the order of versions for each rule.
 
-What was posted leaves the outbox afterwards. A process that ends in between posts again when the store is opened, under the same
-key. What is not accepted is tried again, after longer and longer waits, for as long as its rule stands.
+One thread reads the outbox and writes down what became of its messages. Every attempt has a thread of its own, one at a time for
+each rule: a receiver that is slow delays the webhooks of its rule alone. What was posted leaves the outbox afterwards; a process
+that ends in between posts again when the store is opened, under the same key. What is not accepted is tried again after longer
+and longer waits. After `Webhooks.attempts` it is parked: its rule goes on with the next one, and it is sent again on request.
 """
 
 from __future__ import annotations
@@ -9,15 +11,23 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from rederive.faults import passing
-from rederive.monitor.entries import DELIVERED
+from rederive.monitor.entries import DELIVERED, FAILED
 from rederive.monitor.journal_file import FILE
-from rederive.monitor.rules.webhook import NotSent, Webhooks
+from rederive.monitor.journal_rules import Deliveries, deliveries_in
+from rederive.monitor.rules.webhook import NotAllowed, NotSent, Webhooks, key_of
+
+GRACE: Final = 2.0
+"""Seconds that closing waits for attempts on their way; what is not over then is posted again under its key."""
+HOPELESS: Final = 5
+"""Attempts of a message that no receiver has refused: it may not be sent, or sending it fails in this process."""
 
 # The first one of each rule: those behind it wait for it.
 _FIRST: Final = """SELECT firing, rule, version, address, body, attempts, due FROM outbox AS o
@@ -36,70 +46,175 @@ class Outgoing:
     attempts: int
     due: float
 
-    @property
-    def key(self) -> str:
-        """What a receiver knows a repetition by."""
-        return f"{self.rule}:{self.version}"
+
+@dataclass(frozen=True, slots=True)
+class _Attempted:
+    """The end of an attempt; `error` is empty where the receiver accepted."""
+
+    sent: Outgoing
+    error: str = ""
+    hopeless: bool = False
 
 
 class Courier:
     """Delivers what a journal's outbox holds, until it is closed. It writes to the file by a connection of its own."""
 
-    def __init__(self, folder: Path, webhooks: Webhooks) -> None:
+    def __init__(self, folder: Path, webhooks: Webhooks, state: Deliveries) -> None:
         self._file = folder / FILE
         self._webhooks = webhooks
         self._ends = False
         self._news = threading.Event()
+        self._under_way: dict[str, Outgoing] = {}
+        self._attempted: SimpleQueue[_Attempted] = SimpleQueue()
+        self._state = state
         self._thread = threading.Thread(target=self._run, name="rederive-webhooks", daemon=True)
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def state(self) -> Deliveries:
+        """As the thread saw it last; from any thread."""
+        state = self._state
+        if self.is_alive:
+            return state
+        return replace(state, error=state.error or "the thread that delivers has ended")
 
     def wake(self) -> None:
         """There is something new in the outbox."""
         self._news.set()
 
     def close(self) -> None:
-        """Send no more. An attempt on its way is waited for."""
+        """Send no more. Attempts on their way are waited for, but not for long."""
         self._ends = True
         self._news.set()
         self._thread.join()
 
+    # In the thread
+
     def _run(self) -> None:
-        with closing(sqlite3.connect(self._file, timeout=60, isolation_level=None)) as connection:
-            while not self._ends:
-                self._news.clear()
-                try:
-                    wait = self._pass(connection)
-                except sqlite3.OperationalError:  # somebody else writes for long: the outbox is there later, too
-                    wait = self._webhooks.first
-                self._news.wait(wait)
+        """Whatever goes wrong with the file now is tried again: the outbox is there later, too."""
+        while True:
+            try:
+                with closing(sqlite3.connect(self._file, timeout=GRACE, isolation_level=None)) as connection:
+                    self._deliver(connection)
+                return
+            except Exception as error:
+                self._state = replace(self._state, error=f"{type(error).__name__}: {error}")
+            if self._ends:
+                return
+            self._news.wait(self._webhooks.first)
 
-    def _pass(self, connection: sqlite3.Connection) -> float | None:
-        """Send what is due; the seconds until more is, or None where nothing is left."""
+    def _deliver(self, connection: sqlite3.Connection) -> None:
         while not self._ends:
-            waiting = [Outgoing(*row) for row in connection.execute(_FIRST)]
-            due = [one for one in waiting if one.due <= time.time()]
-            if not due:
-                return max(waiting[0].due - time.time(), 0.001) if waiting else None
-            for one in due if not self._ends else ():
-                self._attempt(connection, one)
-        return None
+            self._news.clear()
+            self._note(connection)
+            wait = self._start_attempts(connection)
+            self._state = deliveries_in(connection)
+            if not self._ends:
+                self._news.wait(wait)
+        until = time.monotonic() + GRACE
+        while self._under_way and (left := until - time.monotonic()) > 0:
+            self._news.wait(left)
+            self._news.clear()
+            self._note(connection)
 
-    def _attempt(self, connection: sqlite3.Connection, one: Outgoing) -> None:
+    def _start_attempts(self, connection: sqlite3.Connection) -> float | None:
+        """Begin what is due; the seconds until more is, or None where only the end of an attempt can bring more."""
+        now = time.time()
+        idle = [one for one in (Outgoing(*row) for row in connection.execute(_FIRST)) if one.rule not in self._under_way]
+        for one in idle:
+            if one.due <= now:
+                self._start(one)
+        return min((max(one.due - now, 0.001) for one in idle if one.due > now), default=None)
+
+    def _start(self, one: Outgoing) -> None:
+        self._under_way[one.rule] = one
         try:
-            self._webhooks.post(one.address, one.key, one.body, int(time.time()))
-        except NotSent as error:
-            self._postpone(connection, one, str(error))
-            return
-        passing("webhook:sent")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("UPDATE firing SET outcome = ?, detail = '' WHERE id = ?", (DELIVERED, one.firing))
-        connection.execute("DELETE FROM outbox WHERE firing = ?", (one.firing,))
-        connection.execute("COMMIT")
+            threading.Thread(target=self._attempt, args=(one,), name=f"rederive-webhook-{one.firing}", daemon=True).start()
+        except RuntimeError as error:  # there are too many threads now
+            self._attempted.put(_Attempted(one, str(error)))
+            self._news.set()
 
-    def _postpone(self, connection: sqlite3.Connection, one: Outgoing, error: str) -> None:
+    def _attempt(self, one: Outgoing) -> None:
+        """In a thread of its own: whatever is raised here is the end of this attempt and of nothing else."""
+        end = _Attempted(one, "the attempt was interrupted")
+        try:
+            self._webhooks.post(one.address, key_of(one.rule, one.version), one.body, int(time.time()))
+            end = _Attempted(one)
+        except NotAllowed as error:
+            end = _Attempted(one, str(error), hopeless=True)
+        except NotSent as error:
+            end = _Attempted(one, str(error))
+        except Exception as error:
+            end = _Attempted(one, f"{type(error).__name__}: {error}", hopeless=True)
+        finally:
+            self._attempted.put(end)
+            self._news.set()
+
+    # What became of attempts
+
+    def _note(self, connection: sqlite3.Connection) -> None:
+        ended: list[_Attempted] = []
+        try:
+            while True:
+                ended.append(self._attempted.get_nowait())
+        except Empty:
+            pass
+        for i, end in enumerate(ended):
+            try:
+                self._note_one(connection, end)
+            except BaseException:
+                for left in ended[i:]:
+                    self._attempted.put(left)
+                raise
+            self._under_way.pop(end.sent.rule, None)
+
+    def _note_one(self, connection: sqlite3.Connection, end: _Attempted) -> None:
+        one = end.sent
+        if not end.error:
+            passing("webhook:sent")
+            _write(connection, _delivered(one))
+            return
         attempts = one.attempts + 1
-        due = time.time() + self._webhooks.wait(attempts)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("UPDATE outbox SET attempts = ?, due = ? WHERE firing = ?", (attempts, due, one.firing))
-        connection.execute("UPDATE firing SET detail = ? WHERE id = ?", (f"attempt {attempts}: {error}", one.firing))
+        most = min(HOPELESS, self._webhooks.attempts) if end.hopeless else self._webhooks.attempts
+        if attempts >= most:
+            _write(connection, _parked(one, f"given up after {attempts} attempts: {end.error}"))
+        else:
+            due = time.time() + self._webhooks.wait(attempts)
+            _write(connection, _postponed(one, attempts, due, f"attempt {attempts}: {end.error}"))
+
+
+Statements = Iterable[tuple[str, tuple[object, ...]]]
+_WAITS: Final = "id = ? AND id IN (SELECT firing FROM outbox)"  # its rule may have been dropped in between
+
+
+def _delivered(one: Outgoing) -> Statements:
+    yield "UPDATE firing SET outcome = ?, detail = '' WHERE id = ?", (DELIVERED, one.firing)
+    yield "DELETE FROM outbox WHERE firing = ?", (one.firing,)
+
+
+def _postponed(one: Outgoing, attempts: int, due: float, detail: str) -> Statements:
+    yield f"UPDATE firing SET detail = ? WHERE {_WAITS}", (detail, one.firing)
+    yield "UPDATE outbox SET attempts = ?, due = ? WHERE firing = ?", (attempts, due, one.firing)
+
+
+def _parked(one: Outgoing, detail: str) -> Statements:
+    yield f"UPDATE firing SET outcome = ?, detail = ? WHERE {_WAITS}", (FAILED, detail, one.firing)
+    yield "INSERT INTO parked SELECT * FROM outbox WHERE firing = ?", (one.firing,)
+    yield "DELETE FROM outbox WHERE firing = ?", (one.firing,)
+
+
+def _write(connection: sqlite3.Connection, statements: Statements) -> None:
+    """All or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for sql, values in statements:
+            connection.execute(sql, values)
         connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

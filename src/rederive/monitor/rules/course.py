@@ -2,12 +2,15 @@
 
 The engine stays at the state before the transaction. At each moment the net effect of all operations so far is propagated, which
 gives the change of every condition since the beginning; the change since an earlier moment is the difference of two of these.
+
+Functions come last, in the order of their firings: when the changes of data that rules make have come to rest, and, at the
+commit, when no constraint is violated. Whatever the database itself refuses is refused before the first function is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from rederive.analysis.polarity import Sign
@@ -20,13 +23,22 @@ from rederive.lang.values import sort_key
 from rederive.monitor.bags import on_copies
 from rederive.monitor.changes import of_bag
 from rederive.monitor.entries import DONE, FAILED, WAITING, Firing
-from rederive.monitor.rules.base import Standing, projected, touched_bases
+from rederive.monitor.rules.base import Function, Standing, projected, touched_bases
 from rederive.monitor.rules.moved import STILL, Moved, happened, of_base, of_view
 
 if TYPE_CHECKING:
     from rederive.monitor.database import Database
 
 Net: TypeAlias = Mapping[str, Delta]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A function to call with the rows that its rule fired for."""
+
+    standing: Standing
+    function: Function
+    moved: Moved
 
 
 class Course:
@@ -43,12 +55,13 @@ class Course:
         self._database = database
         self._replayed = replayed
         self._failure: Exception | None = None
+        self._calls: list[PendingCall] = []
         self._reached: dict[str, Moved] = {}  # the change of each immediate rule's condition, and of its event, at its last round
 
     # Statements and the commit
 
     def statement(self, operations: Sequence[Operation]) -> None:
-        """One more statement; the immediate rules that it may concern are processed before this returns."""
+        """One more statement; the immediate rules that it may concern are processed, and their functions called, at once."""
         self._check()
         self.given += operations
         self.operations += operations
@@ -59,13 +72,18 @@ class Course:
                 for one in rules:
                     self._reached[one.name] = of_view(propagation.views, one.condition.name)
                     self._reached[f"{one.name} event"] = self._event_change(one, net)
+                self.call_functions()
             except Exception as error:
                 self._failure = error
                 raise
-            self._database.engine.rollback()
+            finally:
+                self._database.engine.rollback()
 
     def settled(self) -> tuple[Net, Propagation]:
-        """Process all rules until they are quiet: the net effect of everything, propagated and not yet committed."""
+        """Process all rules until they are quiet: the net effect of everything, propagated and not yet committed.
+
+        No constraint is violated then. What is left to do before the commit is `call_functions`.
+        """
         self._check()
         net, propagation = self._round(self._database.rule_base.active)
         try:
@@ -73,7 +91,29 @@ class Course:
         except Violated:
             self._database.engine.rollback()
             raise
+        # another transaction may have been committed since an immediate rule fired
+        self.firings = [replace(firing, version=self._version) for firing in self.firings]
         return net, propagation
+
+    @property
+    def _version(self) -> int:
+        """The version that the transaction is to make."""
+        return self._database.version + 1
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether functions are to be called."""
+        return bool(self._calls)
+
+    def call_functions(self) -> None:
+        """Call the functions of the rules that fired, in that order. The first that raises refuses the transaction."""
+        calls, self._calls = self._calls, []
+        for call in calls:
+            try:
+                self._call(call)
+            except BaseException as error:
+                self._failed(call.standing, call.moved, error)
+                raise
 
     def _check(self) -> None:
         """An error inside a transaction ends it, also where the caller went on."""
@@ -150,11 +190,14 @@ class Course:
             hint = "make its condition false for the rows that its action adds, or fire it in another transaction"
             raise CascadeLimit(one.name, f"the transaction set off more than {most} firings", hint=hint)
         plus, minus = (sorted(rows, key=sort_key) for rows in (moved.plus, moved.minus))
-        version = self._database.version + 1
+        version = self._version
         match one.rule.action:
             case Call(function):
+                called = self._database.functions.get(function)
+                if called is None:
+                    raise UnknownFunction(one.name, function)
                 self.firings.append(Firing(version, one.name, "call", tuple(plus), tuple(minus), DONE, "", one.recorded))
-                self._call(one, function, plus, minus)
+                self._calls.append(PendingCall(one, called, moved))
                 return []
             case Webhook(url):
                 waiting = Firing(version, one.name, "webhook", tuple(plus), tuple(minus), WAITING, "", one.recorded, url)
@@ -169,16 +212,14 @@ class Course:
                 run.pending = self._pending(net)
                 return run.operations(one.write, parsed)
 
-    def _call(self, one: Standing, function: str, plus: Sequence[Row], minus: Sequence[Row]) -> None:
-        called = self._database.functions.get(function)
-        if called is None:
-            raise UnknownFunction(one.name, function)
-        sides = [projected(one, rows) for rows in (plus, minus)]
+    def _call(self, call: PendingCall) -> None:
+        one, moved = call.standing, call.moved
+        sides = [projected(one, sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus)]
         with self._database.acting(one.name):
             if len(one.rule.signs) > 1:
-                called(*sides)
+                call.function(*sides)
             else:
-                called(sides[0] or sides[1])
+                call.function(sides[0] or sides[1])
 
     def _post(self, waiting: Firing) -> None:
         """A rule posts once for a version: the rows of later firings join those of the first."""
@@ -206,7 +247,7 @@ class Course:
         kind = {Call: "call", Webhook: "webhook", Write: "write"}[type(one.rule.action)]
         plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus))
         detail = error.message if isinstance(error, RederiveError) else f"{type(error).__name__}: {error}"
-        self._database.note_failure(Firing(self._database.version + 1, one.name, kind, plus, minus, FAILED, detail, one.recorded))
+        self._database.note_failure(Firing(self._version, one.name, kind, plus, minus, FAILED, detail, one.recorded))
         if not isinstance(error, RuleError):
             raise ActionFailed(one.name, f"its action failed: {detail}", hint="the transaction is rolled back") from error
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from rederive.engines.base import Engine
@@ -15,7 +16,7 @@ from rederive.lang.active import ActiveRule, AlterRule, CreateRule, DropRule, Ru
 from rederive.lang.values import column_value, from_python
 from rederive.monitor.definitions import Definitions
 from rederive.monitor.entries import Firing
-from rederive.monitor.journal_rules import KeptRule
+from rederive.monitor.journal_rules import Deliveries, KeptRule
 from rederive.monitor.lifecycle import Lifecycle
 from rederive.monitor.rules.activity import Activity
 from rederive.monitor.rules.base import Function, RuleBase, Standing, check_functions
@@ -219,9 +220,24 @@ class ActiveDatabase(Lifecycle):
         """Have what is in the outbox sent, if the database may send at all."""
         if self.webhooks is None or not store.journal.undelivered:
             return
-        if self._courier is None:
-            self._courier = Courier(store.journal.folder, self.webhooks)
+        if self._courier is None or not self._courier.is_alive:
+            self._courier = Courier(store.journal.folder, self.webhooks, store.journal.deliveries())
         self._courier.wake()
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """How many webhooks wait and since when, how many were given up, and what is in the way."""
+        if self._courier is not None:
+            return self._courier.state
+        found = self._store.journal.deliveries() if self._store is not None else Deliveries()
+        return replace(found, error="this process sends no webhooks") if found.waiting and self.webhooks is None else found
+
+    def retry_webhooks(self, rule: str | None = None) -> int:
+        """Send again what was given up, of one rule or of all; how many."""
+        store = self._durable("a webhook")
+        number = store.journal.retry_parked(rule.lower() if rule is not None else None)
+        self._send(store)
+        return number
 
     def close(self) -> None:
         """Let go of the store, if there is one. What is not delivered yet stays in it, and is sent when it is opened again."""

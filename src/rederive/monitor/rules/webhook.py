@@ -9,23 +9,29 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import socket
-import ssl
-from contextlib import closing
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from time import monotonic
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import quote, urlsplit
 
 from rederive.errors import Span, Unsupported
+from rederive.monitor.rules.exchange import BadAnswer, post_within
 
 SIGNATURE: Final = "Rederive-Signature"
 KEY: Final = "Idempotency-Key"
 _PORTS: Final = {"http": 80, "https": 443}
+_NOT_IN_A_URL: Final = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]|%(?![0-9A-Fa-f]{2})")  # RFC 3986, 2
+_NAME: Final = re.compile(r"(?=.{1,253}\.?$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*\.?")
 
 
 class NotSent(Exception):
     """A webhook that did not arrive, or whose receiver did not accept it; it is tried again."""
+
+
+class NotAllowed(NotSent):
+    """A webhook that may not go where it is to go: no receiver can change that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +39,17 @@ class Webhooks:
     """Where webhooks may go, and the secret that signs them.
 
     `hosts`: names, with a port where it is not the usual one. `private`: whether addresses of this machine and of private
-    networks are allowed, and `http` with them. In seconds: `timeout` of one attempt; `first`, the wait after a failure,
-    which doubles up to `longest`.
+    networks are allowed, and `http` with them. In seconds: `timeout` of one attempt, from its beginning to the answer; `first`,
+    the wait after a failure, which doubles up to `longest`. `attempts`: after so many a webhook is given up; by default that
+    takes about four days.
 
     >>> allowed = Webhooks("secret", ("hooks.example.com", "localhost:8080"))
     >>> allowed.refusal("https://hooks.example.com/orders") is None
     True
     >>> allowed.refusal("https://elsewhere.example.com/")
     "the host 'elsewhere.example.com' is not allowed"
+    >>> allowed.refusal("https://hooks.example.com/käse")
+    "the character 'ä' must be percent-encoded in an address"
     """
 
     secret: str
@@ -49,22 +58,29 @@ class Webhooks:
     timeout: float = 10.0
     first: float = 1.0
     longest: float = 3600.0
+    attempts: int = 100
 
     def refusal(self, url: str) -> str | None:
         """Why an address may not be used; None where it may."""
+        if (wrong := _NOT_IN_A_URL.search(url)) is not None:
+            return f"the character {wrong[0]!r} must be percent-encoded in an address"
         try:
             parts = urlsplit(url)
-            port = parts.port
+            host, port = parts.hostname, parts.port
         except ValueError as error:
             return f"no address: {error}"
-        if parts.scheme not in _PORTS or not parts.hostname:
+        if parts.scheme not in _PORTS or not host:
             return "an address begins with https:// and a host"
         if parts.username is not None or parts.password is not None:
             return "a name or password in an address"
+        if port == 0 or not _is_host(host):
+            return f"no address: '{parts.netloc}' is not a host and a port"
+        if parts.fragment:
+            return "a fragment ('#') is not sent to a receiver"
         if parts.scheme == "http" and not self.private:
             return "http is for private addresses, and these are not allowed"
-        known = parts.hostname if port in (None, _PORTS[parts.scheme]) else f"{parts.hostname}:{port}"
-        return None if known in self.hosts else f"the host '{known}' is not allowed"
+        known = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
+        return None if known in map(str.lower, self.hosts) else f"the host '{known}' is not allowed"
 
     def check(self, url: str, span: Span) -> None:
         if (refusal := self.refusal(url)) is not None:
@@ -80,46 +96,52 @@ class Webhooks:
         return min(self.first * 2.0 ** min(attempts - 1, 60), self.longest)
 
     def post(self, url: str, key: str, body: str, now: int) -> None:
-        """Post once; NotSent where it was not accepted."""
+        """Post once, within `timeout` seconds; NotSent where it was not accepted."""
         if (refusal := self.refusal(url)) is not None:
-            raise NotSent(refusal)
-        parts = urlsplit(url)
+            raise NotAllowed(refusal)
+        parts, began = urlsplit(url), monotonic()
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        headers = {"Content-Type": "application/json", KEY: key, SIGNATURE: signature(self.secret, body, now)}
         try:
-            status = self._exchange(parts, self._headers(key, body, now), body.encode())
-        except (OSError, HTTPException) as error:
+            address = self.address(host, port)
+            left = self.timeout - (monotonic() - began)
+            secure = parts.scheme == "https"
+            status = post_within(left, address, host, port, path, headers, body.encode(), secure=secure)
+        except (OSError, BadAnswer) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
         if not 200 <= status < 300:
             raise NotSent(f"status {status}")
-
-    def _headers(self, key: str, body: str, now: int) -> dict[str, str]:
-        return {"Content-Type": "application/json", KEY: key, SIGNATURE: signature(self.secret, body, now)}
-
-    def _exchange(self, parts: SplitResult, headers: dict[str, str], body: bytes) -> int:
-        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-        connection = HTTPConnection(host, port, timeout=self.timeout)
-        with closing(connection):
-            connection.sock = self._connected(host, port, secure=parts.scheme == "https")
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", path, body, headers)
-            return connection.getresponse().status
-
-    def _connected(self, host: str, port: int, *, secure: bool) -> socket.socket:
-        plain = socket.create_connection((self.address(host, port), port), timeout=self.timeout)
-        if not secure:
-            return plain
-        try:
-            return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
-        except BaseException:
-            plain.close()
-            raise
 
     def address(self, host: str, port: int) -> str:
         """The address to connect to. Refused where any that the name has is not one of the public network, unless allowed."""
         found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
         for address in found if not self.private else ():
             if not is_public(address):
-                raise NotSent(f"'{host}' has the address {address}, which is not public")
+                raise NotAllowed(f"'{host}' has the address {address}, which is not public")
         return found[0]
+
+
+def _is_host(host: str) -> bool:
+    """
+    >>> [_is_host(host) for host in ("hooks.example.com", "localhost", "::1", "127.0.0.1", "a..b", "-a", "a" * 64)]
+    [True, True, True, True, False, False, False]
+    """
+    if ":" not in host:
+        return _NAME.fullmatch(host) is not None
+    try:
+        return ipaddress.ip_address(host) is not None
+    except ValueError:
+        return False
+
+
+def key_of(rule: str, version: int) -> str:
+    """What a receiver knows a repetition by. The name of a rule may be any text, and a header may not.
+
+    >>> key_of("low", 7), key_of("knapp für heute", 7)
+    ('low:7', 'knapp%20f%C3%BCr%20heute:7')
+    """
+    return f"{quote(rule, safe='')}:{version}"
 
 
 def is_public(address: str) -> bool:

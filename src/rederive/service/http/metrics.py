@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import time
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,11 +24,16 @@ class _State(Collector):
 
     def collect(self) -> Iterable[Metric]:
         clients, work = list(self._hub.clients.values()), self._writer.work
+        hooks = self._writer.deliveries
         gauges = {
             "rederive_version": ("The last committed version", self._hub.version),
             "rederive_subscriptions": ("Subscribers", len(clients)),
             "rederive_subscriptions_behind": ("Subscribers whose changes are being added up", sum(c.late for c in clients)),
             "rederive_waiting_jobs": ("Requests that wait for the writer", self._writer.waiting),
+            "rederive_webhooks_waiting": ("Webhooks that are not delivered yet", hooks.waiting),
+            "rederive_webhooks_parked": ("Webhooks that were given up", hooks.parked),
+            "rederive_webhooks_lag_seconds": ("For how long the oldest of them has been waiting", hooks.lag(time())),
+            "rederive_webhooks_delivering": ("1 while webhooks can be delivered", 0 if hooks.error else 1),
         }
         counters = {
             "rederive_commits": ("Committed transactions", work.commits),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from time import time
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,14 +19,22 @@ from rederive.service.http.views import answered
 from rederive.service.hub import Client
 from rederive.service.settings import Token
 
+LATE: Final = 60.0  # seconds that a webhook may wait before the service's health says so
+
 
 async def health(service: Service, token: Token, request: Request) -> Response:
     """Whether the service can commit: it asks the thread that would."""
     if not service.writer.alive:
         raise Closed
     version, engine, unsettled = await service.writer.ask(lambda db, _: (db.version, db.engine.name, db.unsettled))
-    status = "ok" if unsettled is None else f"ok, but the lake does not follow: {unsettled}"
-    return answered({"status": status, "version": version, "engine": engine})
+    hooks = service.writer.deliveries
+    lag = hooks.lag(time())
+    problems = [f"the lake does not follow: {unsettled}"] if unsettled is not None else []
+    if hooks.error or lag > LATE:
+        problems.append(f"webhooks wait: {hooks.error or f'the oldest for {lag:.0f} seconds'}")
+    status = f"ok, but {'; '.join(problems)}" if problems else "ok"
+    webhooks = {"waiting": hooks.waiting, "lag": round(lag, 3), "parked": hooks.parked, "delivering": not hooks.error}
+    return answered({"status": status, "version": version, "engine": engine, "webhooks": webhooks})
 
 
 async def metrics(service: Service, token: Token, request: Request) -> Response:
