@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from rederive.boundary import guard, guard_class
 from rederive.engines.base import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
@@ -29,6 +30,7 @@ REMEMBERED = 1000  # firings of a database in memory
 _F = TypeVar("_F", bound=Function)
 
 
+@guard_class
 class ActiveDatabase(Lifecycle):
     """The rules of a database.
 
@@ -96,6 +98,7 @@ class ActiveDatabase(Lifecycle):
         [(11,), (12,)]
         """
 
+        @guard
         def added(function: _F) -> _F:
             called = name or function.__name__
             self.register(function, called)
