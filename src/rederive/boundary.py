@@ -1,7 +1,8 @@
 """The boundary: nothing but an error of `rederive.errors` reaches whoever calls the API, the command line or the service.
 
-Whatever else escapes is a bug of ours. It becomes `Internal`, with the original as its cause. Three kinds of exception pass as they
-are: interrupts and exits, the end of an iteration, and what the caller's own code raised (callbacks, generators of rows, readers).
+Whatever else escapes is a bug of ours. It becomes `Internal`, with the original as its cause. Three kinds of exception pass as
+they are: interrupts and exits, the end of an iteration, and what the caller's own code raised (callbacks, generators of rows,
+readers).
 """
 
 from __future__ import annotations

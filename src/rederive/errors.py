@@ -15,7 +15,7 @@ RederiveError
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
 ├── WrongArgument           argument          a value of the wrong type handed to the API; also a TypeError
-├── WrongUse                use               a call at the wrong time, such as the result of an open transaction; also a RuntimeError
+├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
 ├── TooDeep                 too_deep          a text that nests deeper than it may
 ├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
 ├── StrategyError           strategy          the view cannot be maintained that way

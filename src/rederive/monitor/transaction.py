@@ -88,7 +88,7 @@ def typed_rows(relation: Relation, rows: Given) -> tuple[Row, ...] | Bulk:
         from rederive.lake.register import given_rows as given_frame
 
         return given_frame(cast("DataFrame", rows), relation)
-    return tuple(typed_row(relation, row) for row in given_rows(cast("Iterable[Sequence[Value] | Mapping[str, Value]]", rows)))
+    return tuple(typed_row(relation, row) for row in given_rows(rows))
 
 
 def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:
