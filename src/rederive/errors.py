@@ -51,7 +51,8 @@ RederiveError
 │   ├── WrongMethod         wrong_method      the address does not take this method
 │   ├── NotAcceptable       not_acceptable    none of the formats that were asked for can be given
 │   ├── WrongMedia          wrong_media       a body in a format that is not taken
-│   ├── TooLarge            too_large         a body beyond the limit
+│   ├── TooLarge            too_large         a body or headers beyond the limit
+│   ├── TimedOut            timed_out         a request that did not arrive in time
 │   ├── Unauthorized        unauthorized      no token, or one that is not known
 │   ├── Forbidden           forbidden         the token does not reach this view, relation or row
 │   ├── TooMany             too_many          beyond the rate, or the number of subscriptions
@@ -467,6 +468,10 @@ class WrongMedia(RequestError):
 
 class TooLarge(RequestError):
     code = "too_large"
+
+
+class TimedOut(RequestError):
+    code = "timed_out"
 
 
 class Unauthorized(RequestError):
