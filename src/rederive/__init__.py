@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rederive.boundary import guard
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import RederiveError, UnknownOption
 from rederive.maintain.choose import AUTO, check_strategy
@@ -51,6 +52,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+@guard
 def open(
     path: str | Path | None = None,
     *,
@@ -99,6 +101,7 @@ def open(
         raise
 
 
+@guard
 def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Connection:
     """A service at an address: `apply` changes, read `rows`, `subscribe` to views.
 
@@ -119,6 +122,7 @@ def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Co
     return Connection(url, token, patience)
 
 
+@guard
 def connect_async(url: str, *, token: str | None = None, patience: float = 60.0) -> AsyncConnection:
     """As `connect`, with `await` and `async for`.
 

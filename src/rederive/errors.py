@@ -1,4 +1,5 @@
-"""Everything `rederive` raises, in one tree. Each class has a stable `code`; the command line exits with 2 for all of them.
+"""Everything `rederive` raises, in one tree. Each class has a stable `code`; the command line exits with 2 for all of them,
+but with 70 for `internal`.
 
 RederiveError
 ├── ProgramError            the program's text is at fault; carries a Span
@@ -13,11 +14,16 @@ RederiveError
 │   ├── StillNeeded         still_needed      a view that is to be dropped, but something else reads it
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
+├── WrongArgument           argument          a value of the wrong type handed to the API; also a TypeError
+├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
+├── TooDeep                 too_deep          a text that nests deeper than it may
+├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
 ├── StrategyError           strategy          the view cannot be maintained that way
 ├── DataError               the rows or files handed in are at fault
 │   ├── MissingFile         missing_file
 │   ├── MalformedInput      malformed         a line that is not CSV, JSON or tab separated as declared
 │   ├── IllTypedRow         ill_typed         a value that does not fit its column, or too many or few of them
+│   │   └── WrongRows       ill_typed         something that is not rows at all
 │   ├── UnknownRelation     unknown_relation  no such relation or view
 │   ├── UnknownColumn       unknown_column
 │   ├── NotABase            not_a_base        a change to a view
@@ -45,7 +51,8 @@ RederiveError
 │   ├── WrongMethod         wrong_method      the address does not take this method
 │   ├── NotAcceptable       not_acceptable    none of the formats that were asked for can be given
 │   ├── WrongMedia          wrong_media       a body in a format that is not taken
-│   ├── TooLarge            too_large         a body beyond the limit
+│   ├── TooLarge            too_large         a body or headers beyond the limit
+│   ├── TimedOut            timed_out         a request that did not arrive in time
 │   ├── Unauthorized        unauthorized      no token, or one that is not known
 │   ├── Forbidden           forbidden         the token does not reach this view, relation or row
 │   ├── TooMany             too_many          beyond the rate, or the number of subscriptions
@@ -237,6 +244,37 @@ class UnknownOption(RederiveError):
         super().__init__(f"unknown {option} '{value}'", hint=nearest(value, known))
 
 
+class WrongArgument(RederiveError, TypeError):
+    code = "argument"
+
+    def __init__(self, name: str, value: object, what: str) -> None:
+        super().__init__(f"'{name}' must be {what}, not {shorten(value)}")
+
+
+class WrongUse(RederiveError, RuntimeError):
+    code = "use"
+
+
+class TooDeep(RederiveError):
+    code = "too_deep"
+
+    def __init__(self, message: str = "the text or the program nests too deeply", *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or "split it: name parts of it as views of their own")
+
+
+class Internal(RederiveError):
+    """Something went wrong that is not the caller's to mend. `__cause__` is the original error."""
+
+    code = "internal"
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(
+            f"rederive failed: {type(error).__name__}: {shorten(str(error), quoted=False)}",
+            hint="report this bug with the call or command, the program, the versions of rederive and Python, and the traceback "
+            "(the command line and the service show it with REDERIVE_DEBUG=1)",
+        )
+
+
 class StrategyError(RederiveError):
     code = "strategy"
 
@@ -257,6 +295,15 @@ class MalformedInput(DataError):
 
 class IllTypedRow(DataError):
     code = "ill_typed"
+
+
+class WrongRows(IllTypedRow):
+    """What is handed in as rows is not an iterable of rows."""
+
+    def __init__(self, rows: object) -> None:
+        super().__init__(
+            f"rows are an iterable of tuples or dictionaries, not {shorten(rows)}", hint="as in [(1, 'a'), (2, 'b')]"
+        )
 
 
 class UnknownRelation(DataError):
@@ -423,6 +470,10 @@ class TooLarge(RequestError):
     code = "too_large"
 
 
+class TimedOut(RequestError):
+    code = "timed_out"
+
+
 class Unauthorized(RequestError):
     code = "unauthorized"
 
@@ -539,6 +590,19 @@ class Closed(StoreError):
 
     def __init__(self) -> None:
         super().__init__("the database is closed", hint="open it again: rederive.open(path)")
+
+
+def shorten(value: object, most: int = 200, *, quoted: bool = True) -> str:
+    """A value as an error shows it.
+
+    >>> shorten("x" * 1000, 10)
+    "'xxxxxxxxx..."
+    """
+    try:
+        text = repr(value) if quoted else str(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from rederive import ENGINES, Limits, __version__
 from rederive import open as open_database
+from rederive.boundary import DEBUG, as_ours, is_debugging
 from rederive.cli import commands, network
 from rederive.cli.programs import Sources
-from rederive.errors import RederiveError, StrategyError
+from rederive.errors import Internal, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
@@ -25,6 +28,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Views maintained incrementally: exactly which rows entered and left them.",
 )
+
+INTERNAL: Final = 70
+"""The exit code of a bug of ours: EX_SOFTWARE of sysexits.h."""
 
 Program = Annotated[Path, typer.Argument(help="A program in Datalog (.dl) or SQL (.sql).", show_default=False)]
 Programs = Annotated[
@@ -48,7 +54,12 @@ Engine = Annotated[
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
+) -> None:
+    if debug:
+        os.environ[DEBUG] = "1"
     if version:
         typer.echo(f"rederive {__version__}")
         raise typer.Exit
@@ -253,15 +264,21 @@ for command in (network.init, network.serve, network.watch, network.apply):
 
 
 def main() -> None:
-    """Run a command; the user's mistakes end it with exit code 2, the error on standard error and nothing on standard output."""
+    """Run a command; the user's mistakes end it with exit code 2, the error on standard error and nothing on standard output.
+
+    A bug of ours ends it with exit code 70 (EX_SOFTWARE); with --debug or REDERIVE_DEBUG=1 its traceback is printed first.
+    """
     try:
         app()
-    except RederiveError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except Exception as raised:
+        error = as_ours(raised)
+        if is_debugging():
+            traceback.print_exception(raised)
+        sys.stderr.write(f"{error}\n")
+        sys.exit(INTERNAL if isinstance(error, Internal) else 2)
 
 
 if __name__ == "__main__":

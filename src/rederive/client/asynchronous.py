@@ -8,6 +8,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
+from rederive.boundary import guard_class
 from rederive.client import calls
 from rederive.client.calls import Answer, Call, Committed, Patience, Rows
 from rederive.client.connection import Lost
@@ -17,6 +18,7 @@ from rederive.client.wire import Event, Parser
 from rederive.errors import Refused
 
 
+@guard_class
 class AsyncConnection:
     """A service, as a database to ask, to change and to follow; see `Connection` for what each call promises."""
 
@@ -102,6 +104,7 @@ class AsyncConnection:
         await self.close()
 
 
+@guard_class
 class AsyncSubscription(Following):
     """An asynchronous iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
+from rederive.boundary import Signal, guard_class
 from rederive.client import calls
 from rederive.client.calls import Answer, Call, Committed, Patience, Rows
 from rederive.client.copy import Change, Row
@@ -16,6 +17,7 @@ from rederive.client.wire import Event, Parser
 from rederive.errors import Refused
 
 
+@guard_class
 class Connection:
     """A service, as a database to ask, to change and to follow.
 
@@ -115,10 +117,11 @@ class Connection:
         self.close()
 
 
-class Lost(Exception):
+class Lost(Signal):
     """A connection that broke."""
 
 
+@guard_class
 class Subscription(Following):
     """An iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
 
@@ -163,6 +166,7 @@ class Subscription(Following):
         self.close()
 
 
+@guard_class
 class Transaction:
     """Changes that are gathered here and committed together. `committed` is there afterwards."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
+from rederive.boundary import caller_function, guard_class
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
@@ -49,6 +50,7 @@ CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign
 SETTLED_AFTER = 100  # versions that wait in the journal
 
 
+@guard_class
 class Database(ActiveDatabase):
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
@@ -589,5 +591,6 @@ class Database(ActiveDatabase):
 
     def trace(self, callback: Trace) -> Callable[[], None]:
         """Watch strategy `filtration` at work: call back with each of its steps. Returns a function that ends it."""
-        self.engine.traces.append(callback)
-        return lambda: self.engine.traces.remove(callback)
+        traced = caller_function(callback)
+        self.engine.traces.append(traced)
+        return lambda: self.engine.traces.remove(traced)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self, cast
 
+from rederive.boundary import guard_class
 from rederive.engines.base import Engine
 from rederive.errors import Closed, NoStore
 from rederive.monitor.changes import Change
@@ -20,6 +21,7 @@ class _ClosedEngine:
         raise Closed
 
 
+@guard_class
 class Lifecycle:
     """What a database can do with its store, if it has one."""
 

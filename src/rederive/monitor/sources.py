@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from rederive.boundary import caller_function, given_rows
 from rederive.errors import SourceUnavailable
 from rederive.ir.rules import Program, Relation, Remote
 from rederive.ir.terms import Row
@@ -33,7 +34,7 @@ class Sources:
     def __init__(self, program: Program, readers: Mapping[str, Reader]) -> None:
         self._relations = program.relations
         self._readers = {remote.relation: r for remote in program.remotes if (r := _declared(remote, program)) is not None}
-        self._readers |= readers
+        self._readers |= {relation: caller_function(reader) for relation, reader in readers.items()}
         self._rows = {remote.relation: dict(remote.options).get("rows") for remote in program.remotes}
 
     def estimate(self, relation: str) -> float:
@@ -60,7 +61,7 @@ class Sources:
         if at > latest:
             hint = "hand in the transactions in between first"
             raise SourceUnavailable(f"'{relation}' reflects transaction {at}, but only {latest} were received", hint=hint)
-        rows = frozenset(typed_row(self._relations[relation], row) for row in reading.rows)
+        rows = frozenset(typed_row(self._relations[relation], row) for row in given_rows(reading.rows))
         for later in range(at, version, -1):
             rows = _taken_back(relation, rows, updates[later])
         return rows

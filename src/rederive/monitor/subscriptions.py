@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rederive.analysis.polarity import BOTH, Sign
+from rederive.boundary import guard_class, of_caller
 from rederive.engines.base import Question
 from rederive.errors import UnknownOption
 from rederive.ir.terms import Value
@@ -29,6 +30,7 @@ def signs(only: str | None) -> frozenset[Sign]:
         raise UnknownOption("only", only, [sign.value for sign in Sign]) from None
 
 
+@guard_class
 @dataclass(frozen=True, slots=True, eq=False)
 class Subscription:
     """Calls back with every change of a view from now on, until it is cancelled."""
@@ -85,4 +87,4 @@ class Subscribers:
                 try:
                     subscription.callback(change)
                 except Exception as error:  # the subscriber's own code may raise anything
-                    yield error
+                    yield of_caller(error)

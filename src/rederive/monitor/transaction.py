@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from rederive.boundary import given_rows, guard_class
 from rederive.engines.base import Action, Bulk, Operation
-from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation
+from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation, WrongUse
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Value
 from rederive.lang.values import column_value, from_python
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Given: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | DataFrame"
 
 
+@guard_class
 class Transaction:
     """Collects changes of base relations; they are applied as a whole when the `with` block ends, or not at all.
 
@@ -51,7 +53,7 @@ class Transaction:
 
     def _add(self, action: Action, relation: str, rows: Given) -> None:
         if self._result is not None:
-            raise RuntimeError("the transaction is committed; begin another one")
+            raise WrongUse("the transaction is committed", hint="begin another one")
         declared = base_relation(self._database.program, relation)
         self._course.statement([Operation(action, relation, typed_rows(declared, rows))])
 
@@ -59,7 +61,7 @@ class Transaction:
     def result(self) -> Result:
         """The version and the changes, once committed."""
         if self._result is None:
-            raise RuntimeError("the transaction is not committed")
+            raise WrongUse("the transaction is not committed", hint="ask for the result after the `with` block")
         return self._result
 
     def __enter__(self) -> Transaction:
@@ -83,10 +85,10 @@ def base_relation(program: Program, name: str) -> Relation:
 def typed_rows(relation: Relation, rows: Given) -> tuple[Row, ...] | Bulk:
     """Rows checked against the columns of their relation; those of a data frame stay where they are."""
     if hasattr(rows, "sparkSession"):
-        from rederive.lake.register import given_rows
+        from rederive.lake.register import given_rows as given_frame
 
-        return given_rows(cast("DataFrame", rows), relation)
-    return tuple(typed_row(relation, row) for row in rows)
+        return given_frame(cast("DataFrame", rows), relation)
+    return tuple(typed_row(relation, row) for row in given_rows(rows))
 
 
 def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rederive.boundary import given_rows, guard_class
 from rederive.errors import StrategyError, UnknownRelation
 from rederive.ir.terms import Row, Value
 from rederive.lang import compile_program
@@ -37,6 +38,7 @@ class Progress:
     pending: Mapping[int, Update]
 
 
+@guard_class
 class Warehouse:
     """Stored views and the transactions on the relations under them.
 
@@ -99,7 +101,7 @@ class Warehouse:
         known = {*self._at, *(base for view in self.views for base in view.sources)} - self.remote
         if name not in known:
             raise UnknownRelation(name, known)
-        self.load_typed({name: [typed_row(self.program.relations[name], row) for row in rows]})
+        self.load_typed({name: [typed_row(self.program.relations[name], row) for row in given_rows(rows)]})
 
     def load_typed(self, contents: Mapping[str, Iterable[Row]]) -> None:
         """`load` for several at once, of rows that readers have checked already."""
@@ -158,7 +160,7 @@ class Warehouse:
 
     def _typed(self, given: GivenRows) -> dict[str, frozenset[Row]]:
         declared = {name: base_relation(self.program, name) for name in given}
-        return {name: frozenset(typed_row(declared[name], row) for row in rows) for name, rows in given.items()}
+        return {name: frozenset(typed_row(declared[name], row) for row in given_rows(rows)) for name, rows in given.items()}
 
     def process(self) -> list[Report]:
         """Bring the views up to date with every transaction received, one version after the other."""

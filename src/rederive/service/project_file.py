@@ -128,6 +128,10 @@ def _bounds(table: Table) -> Bounds:
     rate = table.number("rate", default.rate, 1, (int, float))
     found = Bounds(
         body=table.number("body", default.body, 1),
+        headers=table.number("headers", default.headers, 1024),
+        header_seconds=table.number("header_seconds", default.header_seconds, 0.05, (int, float)),
+        body_seconds=table.number("body_seconds", default.body_seconds, 0.05, (int, float)),
+        connections=table.number("connections", default.connections, 1),
         rate=rate,
         burst=table.number("burst", max(1, int(rate)), 1),
         subscriptions=table.number("subscriptions", default.subscriptions, 0),

@@ -17,12 +17,18 @@ ALL = "*"
 class Bounds:
     """What clients may take of the service.
 
-    `body`: bytes of a request. `rate`: requests in a second, for each token; `burst` of them at once. `subscriptions`: at one
-    time. `queue`: events that wait for one client before they are coalesced, and `queue_bytes` how large they may be together.
-    `waiting`: requests that wait for the writer. `heartbeat`: seconds without an event after which a progress mark is sent.
+    `body`: bytes of a request. `headers`: bytes of its request line and headers. `header_seconds`, `body_seconds`: in which they
+    must arrive. `connections`: at one time, those of subscribers included. `rate`: requests in a second, for each token;
+    `burst` of them at once. `subscriptions`: at one time. `queue`: events that wait for one client before they are coalesced, and
+    `queue_bytes` how large they may be together. `waiting`: requests that wait for the writer. `heartbeat`: seconds without an
+    event after which a progress mark is sent.
     """
 
     body: int = 8 * 2**20
+    headers: int = 64 * 2**10
+    header_seconds: float = 10.0
+    body_seconds: float = 60.0
+    connections: int = 12_000
     rate: float = 2000.0
     burst: int = 2000
     subscriptions: int = 10_000

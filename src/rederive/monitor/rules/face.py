@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+from rederive.boundary import guard, guard_class
 from rederive.engines.base import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
@@ -30,6 +31,7 @@ REMEMBERED = 1000  # firings of a database in memory
 _F = TypeVar("_F", bound=Function)
 
 
+@guard_class
 class ActiveDatabase(Lifecycle):
     """The rules of a database.
 
@@ -97,6 +99,7 @@ class ActiveDatabase(Lifecycle):
         [(11,), (12,)]
         """
 
+        @guard
         def added(function: _F) -> _F:
             called = name or function.__name__
             self.register(function, called)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,14 +18,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketState
 
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
 from rederive.monitor.database import Database
 from rederive.service.access import ANYONE
 from rederive.service.http import operations, rules, streams, transactions, views
 from rederive.service.http.openapi import described
-from rederive.service.http.problems import MEDIA, problem
+from rederive.service.http.problems import answer, problem
 from rederive.service.http.service import Service
 from rederive.service.project import is_loopback
 from rederive.service.settings import Project, Token
@@ -112,9 +112,9 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
             response = await endpoint.handler(service, admitted(service, request, endpoint.open), request)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
-        except RederiveError as error:
-            response = problem(error)
-        service.metrics.requests.labels(request.method, path, response.status_code).inc()
+        except Exception as error:
+            response = answer(error)
+        service.metrics.count(request.method, path, response.status_code)
         return response
 
     return Route(path, handle, methods=list(by_method))
@@ -124,8 +124,12 @@ async def _socket(socket: WebSocket) -> None:
     service: Service = socket.app.state.service
     try:
         await streams.socket_changes(service, admitted(service, socket, False), socket)
-    except RederiveError as error:
-        await socket.send_denial_response(problem(error))
+    except Exception as error:
+        if socket.application_state is not WebSocketState.CONNECTING:
+            raise
+        response = answer(error)
+        service.metrics.count("WEBSOCKET", STREAMED["name" not in socket.path_params], response.status_code)
+        await socket.send_denial_response(response)
 
 
 def admitted(service: Service, connection: HTTPConnection, open: bool) -> Token:
@@ -148,11 +152,19 @@ def _secret(connection: HTTPConnection) -> str | None:
 def _check_origin(project: Project, connection: HTTPConnection) -> None:
     """A page of another host does not ask in the name of whoever looks at it, nor under a name that it gave this machine."""
     host = connection.headers.get("host", "")
-    if is_loopback(project.address.host) and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+    if is_loopback(project.address.host) and not is_loopback(_parts(f"//{host}").hostname or ""):
         raise Forbidden(f"this service is not '{host}'", hint="ask for 127.0.0.1 or localhost")
     origin = connection.headers.get("origin")
-    if origin is not None and origin not in project.origins and urlsplit(origin).netloc != host:
+    if origin is not None and origin not in project.origins and _parts(origin).netloc != host:
         raise Forbidden(f"pages of {origin} may not ask", hint="name it in 'origins' of rederive.toml")
+
+
+def _parts(url: str) -> SplitResult:
+    """The parts of an address; of one that is not written as an address, none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _refused(request: HTTPConnection, error: Exception) -> Response:
@@ -172,6 +184,8 @@ def _not_there(request: HTTPConnection, error: Exception) -> Response:
 
 
 def _failed(request: HTTPConnection, error: Exception) -> Response:
-    """A bug of ours. What it is about is in the log."""
-    body = {"type": "urn:rederive:error:internal", "title": "internal", "status": 500, "code": "internal"}
-    return Response(json.dumps({**body, "detail": "the service failed; its log has more"}), 500, media_type=MEDIA)
+    """A bug of ours outside of an endpoint."""
+    service: Service | None = getattr(request.app.state, "service", None)
+    if service is not None:
+        service.metrics.count(request.scope.get("method", "WEBSOCKET"), "", 500)
+    return answer(error)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from logging import getLogger
 from typing import Any, Final
+from uuid import uuid4
 
 from starlette.responses import Response
 
+from rederive.boundary import as_ours
 from rederive.errors import (
     Busy,
     Closed,
@@ -17,6 +20,7 @@ from rederive.errors import (
     EvaluationError,
     Expired,
     Forbidden,
+    Internal,
     LakeError,
     LateLoad,
     MalformedInput,
@@ -32,6 +36,7 @@ from rederive.errors import (
     StillNeeded,
     StoreError,
     StrategyError,
+    TimedOut,
     TooLarge,
     TooMany,
     Unauthorized,
@@ -43,15 +48,18 @@ from rederive.errors import (
 )
 from rederive.lang.values import to_json
 
+LOG: Final = getLogger("rederive.service")
 MEDIA: Final = "application/problem+json"
 MOST: Final = 1000  # violations in one answer
 # The first class that an error is an instance of decides.
 STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
+    (Internal, 500),
     (NotFound, 404),
     (WrongMethod, 405),
     (NotAcceptable, 406),
     (WrongMedia, 415),
     (TooLarge, 413),
+    (TimedOut, 408),
     (Unauthorized, 401),
     (Forbidden, 403),
     (TooMany, 429),
@@ -95,10 +103,25 @@ def problem(error: RederiveError, extra: Mapping[str, Any] | None = None) -> Res
     headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}.get(status, {})
     if isinstance(error, WrongMethod) and error.hint:
         headers = {"Allow": error.hint}
-    return Response(_encoded(status, error, extra or {}), status, headers, MEDIA)
+    return Response(encoded(status, error, extra or {}), status, headers, MEDIA)
 
 
-def _encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> bytes:
+def answer(error: Exception) -> Response:
+    """The response to whatever was raised. Of a bug of ours the client learns a reference; the log has the rest."""
+    ours = as_ours(error)
+    if not isinstance(ours, Internal):
+        assert isinstance(ours, RederiveError)
+        return problem(ours)
+    reference = uuid4().hex[:12]
+    LOG.error("internal error, reference %s", reference, exc_info=error)
+    hidden = Internal(RuntimeError())
+    hidden.message = f"the service failed; its log has more under reference {reference}"
+    hidden.hint = "report this with what the log has"
+    return problem(hidden, {"reference": reference})
+
+
+def encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> bytes:
+    """The problem details as JSON."""
     body: dict[str, Any] = {
         "type": f"urn:rederive:error:{error.code}",
         "title": error.code.replace("_", " "),

@@ -6,6 +6,7 @@ import asyncio
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -13,6 +14,7 @@ from starlette.applications import Starlette
 
 from rederive.errors import ProjectError
 from rederive.service.http.app import make_app
+from rederive.service.http.protocol import BoundedProtocol
 from rederive.service.http.service import Service
 from rederive.service.project import open_project
 from rederive.service.settings import Address, Project
@@ -69,7 +71,7 @@ def make_server(project: Project) -> Server:
         log_level="warning",
         access_log=False,
         lifespan="on",
-        http="httptools",
+        http=partial(BoundedProtocol, project.bounds),  # type: ignore[arg-type]
         loop="uvloop",
         ws="websockets-sansio",
         ws_per_message_deflate=False,

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rederive.errors import RederiveError
 from rederive.monitor.database import Database
@@ -42,7 +42,7 @@ class Subscriber:
         self._views = names if self._together else [connection.path_params["name"]]
         self._awake = asyncio.Event()
         self._client: Client | None = None
-        self._gone = False
+        self.gone = False
 
     def _wish(self, db: Database) -> Wish:
         return wish(db.program, db.precision, self._token, self._views, self._parameters, self._together)
@@ -82,7 +82,7 @@ class Subscriber:
         """Send what there is until one of the two ends it."""
         client = self._client
         assert client is not None
-        while not self._gone:
+        while not self.gone:
             self._awake.clear()
             if events := self._service.hub.take(client):
                 await send(events)
@@ -94,7 +94,7 @@ class Subscriber:
 
     def leave(self) -> None:
         """The client is gone."""
-        self._gone = True
+        self.gone = True
         self._awake.set()
 
     def end(self) -> None:
@@ -167,9 +167,10 @@ async def socket_changes(service: Service, token: Token, socket: WebSocket) -> N
             await socket.send_text(event.message)
 
     try:
-        with suppress(RuntimeError, OSError):  # the client left while something was sent
+        with suppress(RuntimeError, OSError, WebSocketDisconnect):  # the client left while something was sent
             await subscriber.follow(send)
-            await socket.close()
+            if not subscriber.gone:
+                await socket.close()
     finally:
         watch.cancel()
         subscriber.end()
