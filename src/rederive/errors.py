@@ -13,6 +13,7 @@ RederiveError
 │   ├── StillNeeded         still_needed      a view that is to be dropped, but something else reads it
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
+├── PlaceError              place             a path or an address that cannot be used for what it is given for
 ├── StrategyError           strategy          the view cannot be maintained that way
 ├── DataError               the rows or files handed in are at fault
 │   ├── MissingFile         missing_file
@@ -235,6 +236,10 @@ class UnknownOption(RederiveError):
 
     def __init__(self, option: str, value: str, known: Iterable[str]) -> None:
         super().__init__(f"unknown {option} '{value}'", hint=nearest(value, known))
+
+
+class PlaceError(RederiveError):
+    code = "place"
 
 
 class StrategyError(RederiveError):

@@ -14,7 +14,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from rederive.errors import WriteConflict
+from rederive.errors import PlaceError, WriteConflict
+from rederive.places import Place, Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +73,21 @@ def _properties(configuration: Any) -> dict[str, str]:
         pair = pairs.next()
         found[pair._1()] = pair._2()
     return found
+
+
+def spark_path(spark: SparkSession, place: Place) -> str:
+    """What Spark calls a place. A path without a scheme means a local folder to us, and to Spark its default file system."""
+    jvm: Any = spark._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(configuration).getScheme()
+    path = str(place) if isinstance(place, Remote) or default == "file" else f"file://{place}"
+    try:
+        jvm.org.apache.hadoop.fs.Path(path).getFileSystem(configuration)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName()).partition("\n")[0]
+        hint = "start the session with the file system's jar and settings, or name another place"
+        raise PlaceError(f"Spark cannot reach it: {reason}", hint=hint).at(str(place)) from None
+    return path
 
 
 def exists(spark: SparkSession, path: str) -> bool:

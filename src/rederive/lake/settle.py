@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow
@@ -24,6 +23,7 @@ from rederive.ir.terms import NUMBER, Row
 from rederive.lake.names import folder_name
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
 from rederive.lake.types import arrow_table, dataframe, frame_of
+from rederive.places import Remote, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -182,11 +182,12 @@ def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[st
 @contextmanager
 def rows_folder(lake: Lake) -> Iterator[str | None]:
     """A folder for rows that are many, where this process and every worker see the lake's root as a local folder."""
-    if not Path(lake.root).is_absolute() or not (lake.spark.sparkContext.master or "").startswith("local"):
+    root = place_of(lake.root)
+    if isinstance(root, Remote) or not (lake.spark.sparkContext.master or "").startswith("local"):
         yield None
         return
-    Path(lake.root).mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix="_rows-", dir=lake.root)
+    root.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="_rows-", dir=root)
     try:
         yield folder
     finally:

@@ -27,7 +27,7 @@ STAGED: Final = "_staged"
 
 def staging(lake: Lake, version: int) -> str:
     """The folder of a version's changes."""
-    return f"{lake.root}/{STAGED}/{version}"
+    return f"{lake.root.rstrip('/')}/{STAGED}/{version}"
 
 
 class Behind(Enum):

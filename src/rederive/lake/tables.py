@@ -57,14 +57,14 @@ class Lake:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self.root = root.rstrip("/") or "/"
+        self.root = root
         # Delta's settings for idempotent writes hold for a whole session: this one is ours alone, and the user's stays as it was.
         # Whoever writes in it holds the lock.
         self._private = spark.newSession()
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
-        return f"{self.root}/{area.value}/{folder_name(name)}"
+        return f"{self.root.rstrip('/')}/{area.value}/{folder_name(name)}"
 
     def has(self, path: str) -> bool:
         """Whether there is anything at a path."""

@@ -29,6 +29,7 @@ from rederive.monitor.changes import Change
 from rederive.monitor.entries import Changed, Entry
 from rederive.monitor.journal import Journal
 from rederive.monitor.journal_reader import JournalReader
+from rederive.places import place_of
 
 Extent = Callable[[], Collection[Row]]
 
@@ -46,7 +47,7 @@ class Lakeside:
         self._upto = 0
         self._settled = 0
         self._failure: BaseException | None = None
-        if journal.lake is not None and journal.lake != lake.root:
+        if journal.lake is not None and place_of(journal.lake) != place_of(lake.root):
             raise Mismatch(f"the base relations of this store are in another lake: {journal.lake}", hint="open it with that one")
 
     # Base relations
