@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +28,10 @@ REMOTE = (
     "S3A://bucket/x",
     "x-y.z+1://a",
 )
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +116,9 @@ def test_a_remote_lake_asks_for_a_store_and_makes_nothing(tmp_path: Path, lake: 
 
 @pytest.mark.parametrize("store", REMOTE)
 def test_a_store_is_a_local_folder(tmp_path: Path, store: str) -> None:
-    for refused in (lambda: rederive.open(store), lambda: rederive.open(store=store), lambda: rederive.open(store, lake="lake")):
+    for path, named, lake in ((store, None, None), (None, store, None), (store, None, "lake")):
         with pytest.raises(PlaceError, match="a store needs a local folder"):
-            refused()
+            rederive.open(path, store=named, lake=lake)
     assert not list(tmp_path.iterdir())
 
 
@@ -143,7 +146,7 @@ def test_the_command_line_says_the_same(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert "error[place]" in done.stderr
-    assert os.listdir(tmp_path) == ["p.dl"]
+    assert names_in(tmp_path) == ["p.dl"]
 
 
 def test_places_of_a_project(tmp_path: Path) -> None:
@@ -155,7 +158,7 @@ def test_places_of_a_project(tmp_path: Path) -> None:
         assert (project.store, project.lake) == (tmp_path / "p" / "st", found)
     for wrong in ('store = "s3a://b/x"', 'lake = "s3:x"', 'lake = "file://other/x"'):
         file.write_text(f'programs = ["views.dl"]\n{wrong}\n')
-        with pytest.raises(ProjectError, match="rederive.toml: (store|lake)"):
+        with pytest.raises(ProjectError, match=r"rederive\.toml: (store|lake)"):
             read_project(tmp_path / "p")
     with pytest.raises(PlaceError, match="a project needs a local folder"):
         init(Path("s3a://bucket/x"))
@@ -169,7 +172,7 @@ def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     """An address of Hadoop's view file system, whose files are in a local folder, `behind`."""
     (tmp_path / "behind").mkdir()
     link = "fs.viewfs.mounttable.places.link./lake"
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
     configuration.set(link, f"file://{tmp_path}/behind")
     yield "viewfs://places/lake"
     configuration.unset(link)
@@ -188,8 +191,8 @@ def test_a_remote_lake_with_its_store_elsewhere(spark: SparkSession, tmp_path: P
             assert db.version == number - 1
             change(db, (number, number + 1))
             assert db.lake == f"{mounted}/graph"
-    assert sorted(path.name for path in (tmp_path / "behind/graph").iterdir()) == ["base", "changes", "state", "views"]
-    assert sorted(os.listdir(tmp_path)) == ["behind", "kept"]
+    assert names_in(tmp_path / "behind/graph") == ["base", "changes", "state", "views"]
+    assert names_in(tmp_path) == ["behind", "kept"]
     with rederive.open("kept", lake=f"{mounted}/graph", spark=spark, engine="resident") as db:
         assert db.rows("twice") == [(1, 3)]
 
@@ -199,8 +202,8 @@ def test_a_lake_in_a_folder_with_a_difficult_name(spark: SparkSession, tmp_path:
     folder = tmp_path / "a b%20c:é"
     with rederive.open(lake=folder.as_uri(), spark=spark, engine="resident") as db:
         change(db, (1, 2), (2, 3))
-    assert os.listdir(tmp_path) == [folder.name]
-    assert {"_store", "base", "changes"} <= {path.name for path in folder.iterdir()}
+    assert names_in(tmp_path) == [folder.name]
+    assert {"_store", "base", "changes"} <= {*names_in(folder)}
     with rederive.open(lake=folder.name, spark=spark, engine="resident") as db:
         assert (db.version, db.rows("twice")) == (1, [(1, 3)])
     with pytest.raises(Mismatch, match="in another lake"):
@@ -213,7 +216,7 @@ def test_a_local_lake_where_sparks_default_is_elsewhere(spark: SparkSession, tmp
     session.conf.set("fs.defaultFS", mounted.removesuffix("/lake"))
     with rederive.open(lake="here", spark=session, engine="resident") as db:
         change(db, (1, 2), (2, 3))
-    assert {"_store", "base", "changes"} <= {path.name for path in (tmp_path / "here").iterdir()}
+    assert {"_store", "base", "changes"} <= {*names_in(tmp_path / "here")}
     with rederive.open(lake="here", spark=spark, engine="resident") as db:
         assert db.rows("twice") == [(1, 3)]
 

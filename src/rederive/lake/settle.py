@@ -28,6 +28,8 @@ from rederive.places import Remote, place_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ROWS: Final = "_rows-"
+"""How the names of folders begin that hold rows on their way to the tables."""
 SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
 
 
@@ -103,7 +105,7 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: st
         if changes is not None:
             lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in tables.bags)
             yield
-        elif not lake.has(lake.path(Area.BASE, relation.name)):
+        elif not lake.has_table(Area.BASE, relation.name):
             lake.create(Area.BASE, relation)
     for relation in tables.views:
         changes = _changes(lake, Area.CHANGES, relation, versions, folder)
@@ -113,7 +115,7 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: st
             if relation.name in tables.materialized:
                 lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in tables.bags)
                 yield
-        elif not lake.has(lake.path(Area.CHANGES, relation.name)):
+        elif not lake.has_table(Area.CHANGES, relation.name):
             lake.create(Area.CHANGES, relation)
 
 
@@ -187,7 +189,7 @@ def rows_folder(lake: Lake) -> Iterator[str | None]:
         yield None
         return
     root.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix="_rows-", dir=root)
+    folder = tempfile.mkdtemp(prefix=ROWS, dir=root)
     try:
         yield folder
     finally:

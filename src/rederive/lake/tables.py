@@ -25,7 +25,7 @@ from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
 from rederive.lake import bags
-from rederive.lake.delta import Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
+from rederive.lake.delta import Snapshot, exists, is_unfinished, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.format import check, check_frame, declared, properties, schema_difference
 from rederive.lake.names import PRESENT, column_names, folder_name
 from rederive.lake.types import dataframe, schema_of
@@ -69,6 +69,11 @@ class Lake:
     def has(self, path: str) -> bool:
         """Whether there is anything at a path."""
         return exists(self.spark, path)
+
+    def has_table(self, area: Area, name: str) -> bool:
+        """Whether the relation has a table; a first write that was stopped before its commit has made none."""
+        place = self.path(area, name)
+        return self.has(place) and self._table(place) is not None
 
     # Reading
 
@@ -117,7 +122,7 @@ class Lake:
 
     def _table(self, place: str) -> Snapshot | None:
         table = snapshot(self.spark, place)
-        if table is None and exists(self.spark, place):
+        if table is None and exists(self.spark, place) and not is_unfinished(self.spark, place):
             raise NotATable("there is something else than a Delta table", hint="choose another root, or move it away").at(place)
         return table
 

@@ -29,8 +29,9 @@ def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, la
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
         from rederive.lake.session import spark_session
+        from rederive.lake.staging import SCRATCH
 
-        scratch = f"{lake.root.rstrip('/')}/_scratch" if lake is not None else None
+        scratch = f"{lake.root.rstrip('/')}/{SCRATCH}" if lake is not None else None
         return SparkEngine(spark or spark_session(), limits, scratch=scratch)
 
     def cores() -> int:
