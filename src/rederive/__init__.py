@@ -20,7 +20,7 @@ from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
 from rederive.monitor.opening import ENGINES as ENGINES
-from rederive.monitor.opening import lakeside, make_engine
+from rederive.monitor.opening import attach_lake, lake_at, make_engine, places
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sources import Reading
 from rederive.monitor.store import Options, Store
@@ -63,6 +63,7 @@ def open(
     limits: Limits | None = None,
     retention: int | None = None,
     lake: str | Path | None = None,
+    store: str | Path | None = None,
     spark: SparkSession | None = None,
     strict: bool = False,
     webhooks: Webhooks | None = None,
@@ -74,9 +75,10 @@ def open(
     refuses views that a change evaluates as a whole. A store remembers strategy, precision and only. `retention`: how many
     versions of it can be read again; all of them by default.
 
-    `lake`: a folder, or any path that Spark can write, for base relations, views and changes as Delta tables; the store is in it
-    unless `path` says otherwise. `engine`: resident, spark, or auto, which moves to Spark when memory is short; without a lake or
-    a session it is resident. `spark`: the session to run in; its configuration stays as it is.
+    `lake`: a folder, or any address that Spark can write, for base relations, views and changes as Delta tables. `store`: the
+    same as `path`, for a database with a lake; by default a folder in the lake, where that is a local one. `engine`: resident,
+    spark, or auto, which moves to Spark when memory is short; without a lake or a session it is resident. `spark`: the session
+    to run in; its configuration stays as it is.
 
     `webhooks`: where active rules may post to; without it nothing is sent.
     """
@@ -85,19 +87,20 @@ def open(
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
     signs(only)
-    if path is None and lake is None:
+    folder, root = places(path, store, lake)
+    if folder is None:
         return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
-    folder = Path(path) if path is not None else Path(str(lake)) / "_store"
-    store = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
+    tables = lake_at(root, spark) if root is not None else None
+    kept = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
     try:
-        if lake is not None:
-            store.lake = lakeside(store, lake, spark)
-        options = store.options
-        made = make_engine(engine, limits, spark, lake)
-        rest = (options.strategy, options.precision, options.only or None, store)
+        if tables is not None:
+            attach_lake(kept, tables)
+        options = kept.options
+        made = make_engine(engine, limits, spark, tables)
+        rest = (options.strategy, options.precision, options.only or None, kept)
         return Database(made, *rest, strict=strict, webhooks=webhooks)
     except BaseException:
-        store.close()
+        kept.close()
         raise
 
 

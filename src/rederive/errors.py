@@ -18,6 +18,7 @@ RederiveError
 ├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
 ├── TooDeep                 too_deep          a text that nests deeper than it may
 ├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
+├── PlaceError              place             a path or an address that cannot be used for what it is given for
 ├── StrategyError           strategy          the view cannot be maintained that way
 ├── DataError               the rows or files handed in are at fault
 │   ├── MissingFile         missing_file
@@ -273,6 +274,10 @@ class Internal(RederiveError):
             hint="report this bug with the call or command, the program, the versions of rederive and Python, and the traceback "
             "(the command line and the service show it with REDERIVE_DEBUG=1)",
         )
+
+
+class PlaceError(RederiveError):
+    code = "place"
 
 
 class StrategyError(RederiveError):

@@ -40,6 +40,7 @@ from rederive.monitor.database import Database
 from rederive.monitor.journal_reader import JournalReader
 from rederive.monitor.store import changes_of
 from rederive.pipeline.changes import Transaction, read_all_changes
+from rederive.places import local_folder
 from rederive.selfmaint.strategy import advise, show
 
 
@@ -137,7 +138,7 @@ def _told_of_commits(db: Database) -> Iterator[None]:
 
 def log(folder: Path, since: int | None, view: str | None) -> None:
     """The changes of committed versions, as `run` has printed them."""
-    with JournalReader.read(folder) as journal, _printed_at_the_end() as output:
+    with JournalReader.read(local_folder(folder, "a store")) as journal, _printed_at_the_end() as output:
         for entry in journal.since(journal.reach(view) if since is None else since, view):
             for change in changes_of(entry):
                 output.write(change_line(change.version, change.view, change.plus, change.minus, change.counts))

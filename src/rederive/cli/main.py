@@ -47,6 +47,14 @@ Base = Annotated[
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
+Lake = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        help="Where Delta tables of relations, views and changes are kept: a folder, or an address, which needs --store.",
+        show_default=False,
+    ),
+]
 Engine = Annotated[
     str | None,
     typer.Option("--engine", help=f"What runs the rules: {', '.join(ENGINES)}.", show_default="resident; auto with a lake"),
@@ -118,7 +126,7 @@ def run(
     ] = None,
     store: Annotated[
         Path | None,
-        typer.Option("--store", help="Folder that keeps the database; made where there is none.", show_default=False),
+        typer.Option("--store", help="Folder that keeps the database; made where there is none.", show_default="in the lake"),
     ] = None,
     strategy: Annotated[
         str | None,
@@ -132,10 +140,7 @@ def run(
     ] = None,
     only: Only = None,
     engine: Engine = None,
-    lake: Annotated[
-        str | None,
-        typer.Option("--lake", help="Where Delta tables of relations, views and changes are kept.", show_default=False),
-    ] = None,
+    lake: Lake = None,
     initial: Annotated[bool, typer.Option("--initial", help="Print the answers before the first transaction.")] = False,
     stats: Stats = None,
     trace: Annotated[
@@ -175,10 +180,7 @@ def stream(
         Path | None,
         typer.Option("--store", help="Folder that keeps the database; made where there is none.", show_default="in the lake"),
     ] = None,
-    lake: Annotated[
-        str | None,
-        typer.Option("--lake", help="Where Delta tables of relations, views and changes are kept.", show_default=False),
-    ] = None,
+    lake: Lake = None,
     changes: Annotated[
         str | None, typer.Option("--changes", help="Folder of JSON lines, as for run.", show_default=False)
     ] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from rederive.errors import WriteConflict
+from rederive.errors import NotATable, PlaceError, WriteConflict
+from rederive.places import Place, Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +32,9 @@ _SETTINGS: Final = {
     "txnVersion": "spark.databricks.delta.write.txnVersion",
     "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
 }
+_LOG: Final = "_delta_log"
+_BEFORE_COMMIT: Final = re.compile(r"\.|_staged_commits$|_commits$|_sidecars$")  # temporary files, and folders
+_DATA: Final = re.compile(r"\.?part-\d+-")
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.2
 T = TypeVar("T")
@@ -50,9 +55,14 @@ class Snapshot:
 def snapshot(spark: SparkSession, path: str) -> Snapshot | None:
     """The table at `path` as it is now; None where there is no Delta table."""
     jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     none = jvm.scala.Option.empty()
-    state = log.update(False, none, none)
+    try:
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        state = log.update(False, none, none)
+    except FAILURES as error:
+        raise NotATable(f"the log of the table cannot be read: {_reason(error)}", hint="restore its _delta_log").at(
+            path
+        ) from None
     if state.version() < 0:
         return None
     written = state.transactions().get(APPLICATION)
@@ -66,12 +76,32 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot | None:
     )
 
 
+def _reason(error: Exception) -> str:
+    """What Java says, without the trace."""
+    said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    return said.partition("\n")[0]
+
+
 def _properties(configuration: Any) -> dict[str, str]:
     pairs, found = configuration.iterator(), {}
     while pairs.hasNext():
         pair = pairs.next()
         found[pair._1()] = pair._2()
     return found
+
+
+def spark_path(spark: SparkSession, place: Place) -> str:
+    """What Spark calls a place. A path without a scheme means a local folder to us, and to Spark its default file system."""
+    jvm: Any = spark._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(configuration).getScheme()
+    path = str(place) if isinstance(place, Remote) or default == "file" else f"file://{place}"
+    try:
+        jvm.org.apache.hadoop.fs.Path(path).getFileSystem(configuration)
+    except FAILURES as error:
+        hint = "start the session with the file system's jar and settings, or name another place"
+        raise PlaceError(f"Spark cannot reach it: {_reason(error)}", hint=hint).at(str(place)) from None
+    return path
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -89,6 +119,18 @@ def names_in(spark: SparkSession, path: str) -> list[str] | None:
     if not files.exists(place) or not files.getFileStatus(place).isDirectory():
         return None
     return [status.getPath().getName() for status in files.listStatus(place)]
+
+
+def is_unfinished(spark: SparkSession, path: str) -> bool:
+    """Whether a first write was stopped before its commit. Nobody can read what it left, and the next first write goes over it.
+
+    Delta makes the folder of the log, then data files, then the commit. Anything else in the folder is somebody's.
+    """
+    names = names_in(spark, path)
+    if not names:
+        return names is not None
+    log = names_in(spark, f"{path}/{_LOG}")
+    return log is not None and all(map(_BEFORE_COMMIT.match, log)) and all(name == _LOG or _DATA.match(name) for name in names)
 
 
 def remove(spark: SparkSession, path: str) -> None:

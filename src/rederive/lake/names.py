@@ -1,29 +1,18 @@
-"""Paths, and names of relations and columns as folders and as columns of tables: injective, and safe on every file system."""
+"""Names of relations and columns as folders and as columns of tables: injective, and safe on every file system."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 from typing import Final
 
 from rederive.ir.rules import Relation
 
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_")
 _LONGEST: Final = 150
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _COLUMN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 PRESENT: Final = "_present"
 """The one column of a relation that has none: Delta has no table without columns."""
-
-
-def absolute(path: str | Path) -> str:
-    """A local path made absolute, as Spark's processes have other working folders; any other as it is.
-
-    >>> absolute("/data/../edges"), absolute("s3a://bucket/edges"), absolute("file:/data")
-    ('/data/../edges', 's3a://bucket/edges', 'file:/data')
-    """
-    return str(path) if _SCHEME.match(str(path)) else str(Path(path).absolute())
 
 
 def folder_name(relation: str) -> str:

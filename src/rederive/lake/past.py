@@ -31,7 +31,7 @@ def rows_at(lake: Lake, relation: Relation, version: int, bindings: Mapping[int,
     table, start = lake.read_before(Area.VIEWS, relation, version)
     with _kept_still(version):
         found = Counter(collect(table if where is None else table.where(where), relation))
-    if start < version and lake.has(lake.path(Area.CHANGES, relation.name)):
+    if start < version and lake.has_table(Area.CHANGES, relation.name):
         for sign, move in ((PLUS, found.update), (MINUS, found.subtract)):
             for row, number in changed_rows(lake, relation, start, version, sign, where):
                 move({row: number})

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow
@@ -24,10 +23,13 @@ from rederive.ir.terms import NUMBER, Row
 from rederive.lake.names import folder_name
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
 from rederive.lake.types import arrow_table, dataframe, frame_of
+from rederive.places import Remote, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ROWS: Final = "_rows-"
+"""How the names of folders begin that hold rows on their way to the tables."""
 SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
 
 
@@ -103,7 +105,7 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: st
         if changes is not None:
             lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in tables.bags)
             yield
-        elif not lake.has(lake.path(Area.BASE, relation.name)):
+        elif not lake.has_table(Area.BASE, relation.name):
             lake.create(Area.BASE, relation)
     for relation in tables.views:
         changes = _changes(lake, Area.CHANGES, relation, versions, folder)
@@ -113,7 +115,7 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: st
             if relation.name in tables.materialized:
                 lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in tables.bags)
                 yield
-        elif not lake.has(lake.path(Area.CHANGES, relation.name)):
+        elif not lake.has_table(Area.CHANGES, relation.name):
             lake.create(Area.CHANGES, relation)
 
 
@@ -182,11 +184,12 @@ def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[st
 @contextmanager
 def rows_folder(lake: Lake) -> Iterator[str | None]:
     """A folder for rows that are many, where this process and every worker see the lake's root as a local folder."""
-    if not Path(lake.root).is_absolute() or not (lake.spark.sparkContext.master or "").startswith("local"):
+    root = place_of(lake.root)
+    if isinstance(root, Remote) or not (lake.spark.sparkContext.master or "").startswith("local"):
         yield None
         return
-    Path(lake.root).mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix="_rows-", dir=lake.root)
+    root.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=ROWS, dir=root)
     try:
         yield folder
     finally:

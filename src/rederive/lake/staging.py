@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +12,9 @@ from rederive.engines.spark.bulk import DataRows
 from rederive.faults import passing
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
-from rederive.lake.delta import remove
+from rederive.lake.delta import names_in, remove
 from rederive.lake.names import column_names
-from rederive.lake.settle import staged_path
+from rederive.lake.settle import ROWS, staged_path
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake
 from rederive.lake.types import collect, dataframe
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STAGED: Final = "_staged"
+SCRATCH: Final = "_scratch"  # of the engine, on a cluster
 
 
 def staging(lake: Lake, version: int) -> str:
     """The folder of a version's changes."""
-    return f"{lake.root}/{STAGED}/{version}"
+    return f"{lake.root.rstrip('/')}/{STAGED}/{version}"
 
 
 class Behind(Enum):
@@ -58,9 +59,20 @@ def stage(
                 passing("lake.stage:part")
 
 
-def unstage(lake: Lake, version: int | None = None) -> None:
-    """Remove what was staged for a version, or for any."""
-    remove(lake.spark, staging(lake, version) if version is not None else f"{lake.root}/{STAGED}")
+def unstage(lake: Lake, version: int) -> None:
+    """Remove what was staged for a version."""
+    remove(lake.spark, staging(lake, version))
+
+
+def remove_leftovers(lake: Lake, is_needed: Callable[[int], bool]) -> None:
+    """Remove folders of rows that were on their way, and staged versions that are not needed: all are ours by their names."""
+    root = lake.root.rstrip("/")
+    for name in names_in(lake.spark, lake.root) or ():
+        if name.startswith(ROWS) or name == SCRATCH:
+            remove(lake.spark, f"{root}/{name}")
+    for name in names_in(lake.spark, f"{root}/{STAGED}") or ():
+        if name.isdecimal() and not is_needed(int(name)):
+            unstage(lake, int(name))
 
 
 def numbered_relation(relation: Relation) -> Relation:

@@ -25,7 +25,7 @@ from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
 from rederive.lake import bags
-from rederive.lake.delta import Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
+from rederive.lake.delta import Snapshot, exists, is_unfinished, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.format import check, check_frame, declared, properties, schema_difference
 from rederive.lake.names import PRESENT, column_names, folder_name
 from rederive.lake.types import dataframe, schema_of
@@ -57,18 +57,23 @@ class Lake:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self.root = root.rstrip("/") or "/"
+        self.root = root
         # Delta's settings for idempotent writes hold for a whole session: this one is ours alone, and the user's stays as it was.
         # Whoever writes in it holds the lock.
         self._private = spark.newSession()
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
-        return f"{self.root}/{area.value}/{folder_name(name)}"
+        return f"{self.root.rstrip('/')}/{area.value}/{folder_name(name)}"
 
     def has(self, path: str) -> bool:
         """Whether there is anything at a path."""
         return exists(self.spark, path)
+
+    def has_table(self, area: Area, name: str) -> bool:
+        """Whether the relation has a table; a first write that was stopped before its commit has made none."""
+        place = self.path(area, name)
+        return self.has(place) and self._table(place) is not None
 
     # Reading
 
@@ -117,7 +122,7 @@ class Lake:
 
     def _table(self, place: str) -> Snapshot | None:
         table = snapshot(self.spark, place)
-        if table is None and exists(self.spark, place):
+        if table is None and exists(self.spark, place) and not is_unfinished(self.spark, place):
             raise NotATable("there is something else than a Delta table", hint="choose another root, or move it away").at(place)
         return table
 

@@ -22,13 +22,14 @@ from rederive.ir.terms import Row, Value
 from rederive.lake.bags import numbered, repeated
 from rederive.lake.past import rows_at
 from rederive.lake.settle import Tables, rows_folder, settle
-from rederive.lake.staging import Behind, changed_rows, frame, stage, staging, unstage
+from rederive.lake.staging import Behind, changed_rows, frame, remove_leftovers, stage, staging, unstage
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.monitor.bags import bag_tables
 from rederive.monitor.changes import Change
 from rederive.monitor.entries import Changed, Entry
 from rederive.monitor.journal import Journal
 from rederive.monitor.journal_reader import JournalReader
+from rederive.places import place_of
 
 Extent = Callable[[], Collection[Row]]
 
@@ -46,10 +47,15 @@ class Lakeside:
         self._upto = 0
         self._settled = 0
         self._failure: BaseException | None = None
-        if journal.lake is not None and journal.lake != lake.root:
+        if journal.lake is not None and place_of(journal.lake) != place_of(lake.root):
             raise Mismatch(f"the base relations of this store are in another lake: {journal.lake}", hint="open it with that one")
 
     # Base relations
+
+    def clean(self) -> None:
+        """Remove what a killed process left beside the tables: rows on their way, and staged versions that nobody needs."""
+        journal = self.journal
+        remove_leftovers(self.lake, lambda version: journal.settled < version <= journal.version)
 
     def attach(self, program: Program) -> None:
         """Move the base relations of a store that has no lake yet. What an earlier, unfinished move wrote is written over."""
@@ -66,7 +72,7 @@ class Lakeside:
         found = {}
         for name in program.bases:
             relation = table_of(program, name)
-            if self.lake.has(self.lake.path(Area.BASE, relation.name)):
+            if self.lake.has_table(Area.BASE, relation.name):
                 rows = self.lake.read(Area.BASE, relation)
                 found[name] = DataRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
         return found
@@ -76,7 +82,7 @@ class Lakeside:
         for name, rows in initial.items():
             relation = table_of(program, name)
             data = frame(self.lake, relation, _without_copies(name, rows))
-            if self.lake.has(self.lake.path(Area.BASE, relation.name)):
+            if self.lake.has_table(Area.BASE, relation.name):
                 there = self.lake.read(Area.BASE, relation)
                 data = frame(self.lake, relation, DataRows(there, relation.types)).union(data)
                 data = data.distinct() if relation.name == name else data
@@ -109,7 +115,7 @@ class Lakeside:
         found = []
         for name in program.monitored:
             relation = program.relations[name]
-            if self.lake.has(self.lake.path(Area.CHANGES, name)):
+            if self.lake.has_table(Area.CHANGES, name):
                 number = entry.number
                 plus, minus = (changed_rows(self.lake, relation, number - 1, number, sign) for sign in (PLUS, MINUS))
                 if plus or minus:
@@ -119,7 +125,7 @@ class Lakeside:
 
     def has_rows(self, relation: Relation) -> bool:
         """Whether there is a table of a view's rows."""
-        return self.lake.has(self.lake.path(Area.VIEWS, relation.name))
+        return self.lake.has_table(Area.VIEWS, relation.name)
 
     def rows_at(self, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
         """The rows of a view at a settled version."""
@@ -185,7 +191,7 @@ class Lakeside:
 
         One that has a table is brought along, also where nobody has its rows at hand.
         """
-        there = [name for name in program.monitored if self.lake.has(self.lake.path(Area.VIEWS, name))]
+        there = [name for name in program.monitored if self.lake.has_table(Area.VIEWS, name)]
         for name in (name for name in program.monitored if name in stored and name not in there):
             self._write_whole(program, name, stored[name]())
             there.append(name)
@@ -212,7 +218,7 @@ class Lakeside:
         changes = [changed for entry in entries for changed in entry.views]
         known = {relation.name for relation in tables.views}
         dropped = {changed.relation.name: changed.relation for changed in changes if changed.relation.name not in known}
-        there = [name for name in dropped if self.lake.has(self.lake.path(Area.VIEWS, name))]
+        there = [name for name in dropped if self.lake.has_table(Area.VIEWS, name)]
         were = {changed.relation.name for changed in changes if changed.counts is not None}
         views, kept = [*tables.views, *dropped.values()], [*tables.materialized, *there]
         return Tables(tables.base, views, kept, {*tables.bags, *were, *there})

@@ -10,25 +10,28 @@ from rederive.engines.auto import AutoEngine
 from rederive.engines.base import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
-from rederive.errors import UnknownOption
+from rederive.errors import PlaceError, UnknownOption
 from rederive.monitor.store import Store
+from rederive.places import Place, Remote, local_folder, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rederive.monitor.lakeside import Lakeside
+    from rederive.lake.tables import Lake
 
 ENGINES: Final = ("auto", "resident", "spark")
+STORE: Final = "_store"  # the store's folder in a lake that is a local folder
 
 
-def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: str | Path | None = None) -> Engine:
+def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: Lake | None = None) -> Engine:
     """The engine of that name; `auto` starts Spark when it moves there. On a cluster, rows on their way are kept in the lake."""
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
         from rederive.lake.session import spark_session
+        from rederive.lake.staging import SCRATCH
 
-        scratch = f"{_absolute(str(lake))}/_scratch" if lake is not None else None
+        scratch = f"{lake.root.rstrip('/')}/{SCRATCH}" if lake is not None else None
         return SparkEngine(spark or spark_session(), limits, scratch=scratch)
 
     def cores() -> int:
@@ -45,15 +48,31 @@ def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, la
             raise UnknownOption("engine", name, ENGINES)
 
 
-def lakeside(store: Store, root: str | Path, spark: SparkSession | None) -> Lakeside:
-    """The lake of a store."""
+def places(path: str | Path | None, store: str | Path | None, lake: str | Path | None) -> tuple[Path | None, Place | None]:
+    """The folder of the store and the place of the lake. What cannot be used is refused here, before anything is made."""
+    if path is not None and store is not None:
+        raise PlaceError("the folder of the store is given twice", hint="give it as the path, or as store=").at(str(store))
+    given = path if path is not None else store
+    folder = local_folder(given, "a store") if given is not None else None
+    root = place_of(lake) if lake is not None else None
+    if folder is None and isinstance(root, Remote):
+        hint = "add store=FOLDER (--store FOLDER), a local or mounted folder that stays with the lake"
+        raise PlaceError("a lake that is not a local folder needs a folder for its store", hint=hint).at(str(root))
+    return folder or (root / STORE if isinstance(root, Path) else None), root
+
+
+def lake_at(root: Place, spark: SparkSession | None) -> Lake:
+    """The lake at a place, which Spark must be able to reach."""
+    from rederive.lake.delta import spark_path
     from rederive.lake.session import spark_session
     from rederive.lake.tables import Lake
+
+    session = spark_session(spark)
+    return Lake(session, spark_path(session, root))
+
+
+def attach_lake(store: Store, lake: Lake) -> None:
+    """Give an open store its lake."""
     from rederive.monitor.lakeside import Lakeside
 
-    return Lakeside(Lake(spark_session(spark), _absolute(str(root))), store.journal)
-
-
-def _absolute(root: str) -> str:
-    """A local path is made absolute, as Spark's workers have other working folders."""
-    return root if "://" in root else str(Path(root).absolute())
+    store.lake = Lakeside(lake, store.journal)

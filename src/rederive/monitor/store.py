@@ -74,6 +74,7 @@ class Store:
     def base_rows(self, program: Program) -> Mapping[str, Collection[Row]]:
         """The base rows at the last version."""
         if self.lake is not None:
+            self.lake.clean()
             self.lake.attach(program)
             self.lake.settle(program, {})
             return self.lake.base(program)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rederive.errors import StoreError
 from rederive.ir.rules import Relation
@@ -17,6 +16,7 @@ from rederive.monitor.definitions import Definitions
 from rederive.monitor.journal_reader import JournalReader
 from rederive.pipeline import source
 from rederive.pipeline.source import ChangeSource, Record, Session, Signed
+from rederive.places import local_folder
 
 
 def register(spark: Session) -> None:
@@ -30,7 +30,7 @@ class StoreSource(ChangeSource):
     @staticmethod
     @contextmanager
     def record(store: str, view: str) -> Iterator[Record]:
-        with JournalReader.read(Path(store)) as journal:
+        with JournalReader.read(local_folder(store, "a store")) as journal:
             journal.reach(view)  # refuses a view that is not there, or not recorded
             yield JournalRecord(journal, Definitions.of(journal.catalog.texts).program.relations[view])
 

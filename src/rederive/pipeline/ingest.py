@@ -20,12 +20,12 @@ from rederive.engines.base import Operation
 from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
 from rederive.faults import passing
 from rederive.ir.rules import Program
-from rederive.lake.delta import names_in
-from rederive.lake.names import absolute
+from rederive.lake.delta import names_in, spark_path
 from rederive.lake.session import spark_session
 from rederive.pipeline.items import Decoded, gathered
 from rederive.pipeline.quarantine import quarantine as put_into_quarantine
 from rederive.pipeline.streams import Items, Source, identity, opened
+from rederive.places import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,9 +158,9 @@ def ingest(
     session = spark_session(spark)
     stream = opened(source, relation, db.program, session)
     name = identity(source, relation)
-    aside = absolute(quarantine or f"{db.lake or db.store}/quarantine")
+    aside = spark_path(session, place_of(quarantine) if quarantine else place_of(db.lake or db.store) / "quarantine")
     batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
-    kept = absolute(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16])
+    kept = spark_path(session, place_of(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16]))
     _check_known(db, session, kept, name)
     writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from rederive.errors import MalformedInput, MissingDependency, MissingFile, NotATable, SchemaMismatch
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Kind
-from rederive.lake.delta import names_in, snapshot
+from rederive.lake.delta import names_in, snapshot, spark_path
 from rederive.lake.jars import COMMAND, KAFKA
-from rederive.lake.names import absolute
 from rederive.lake.session import has_class
 from rederive.lake.types import column_type
 from rederive.pipeline.change_feed import feed_items
@@ -21,6 +20,7 @@ from rederive.pipeline.file_batches import Read, change_items, csv_items, file_i
 from rederive.pipeline.items import Item
 from rederive.pipeline.messages import message_items
 from rederive.pipeline.rows import wrong_names
+from rederive.places import place_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -105,7 +105,7 @@ def identity(source: Source, relation: str | None) -> str:
         case Topics(_, relations):
             return " ".join(("Topics", *(f"{topic}={name}" for topic, name in sorted(relations.items()))))
         case _:
-            return " ".join((type(source).__name__, absolute(source.path), *([relation] if relation else ())))
+            return " ".join((type(source).__name__, str(place_of(source.path)), *([relation] if relation else ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,14 @@ def _reader(spark: SparkSession, form: str, options: Options) -> DataStreamReade
 
 def _files(spark: SparkSession, path: str, options: Options) -> DataFrame:
     """Whole files: only they have a line's number, its text and its order."""
-    path = absolute(path)
+    path = spark_path(spark, place_of(path))
     if names_in(spark, path) is None:
         raise MissingFile("no such folder").at(path)
     return _reader(spark, "binaryFile", {**_ANY_AGE, **options}).schema(_FILES).load(path)
 
 
 def _feed(spark: SparkSession, path: str, options: Options, relation: Relation) -> DataFrame:
-    path = absolute(path)
+    path = spark_path(spark, place_of(path))
     table = snapshot(spark, path)
     if table is None:
         raise NotATable("there is no Delta table").at(path)

@@ -17,6 +17,7 @@ from rederive.lang import compile_program
 from rederive.monitor.database import Database
 from rederive.monitor.house import House, housed_text
 from rederive.monitor.questions import positions
+from rederive.places import local_folder
 from rederive.service.asking import declared
 from rederive.service.project_file import Table, project_from
 from rederive.service.settings import Project
@@ -35,6 +36,7 @@ def read_project(folder: Path, environment: Mapping[str, str] = environ) -> Proj
     ...     str(project.address), [program.name for program in project.programs]
     ('127.0.0.1:8420', ['views.dl'])
     """
+    folder = local_folder(folder, "a project")
     file = folder / FILE
     try:
         read = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -161,6 +163,7 @@ def _text(program: Path) -> str:
 
 def init(folder: Path) -> None:
     """Write a project to start from; a folder that has one is left as it is."""
+    folder = local_folder(folder, "a project")
     files = {FILE: _PROJECT, "views.dl": _PROGRAM}
     for name in files:
         if (folder / name).exists():
@@ -189,7 +192,7 @@ _PROJECT: Final = """\
 
 programs = ["views.dl"]        # Datalog (.dl) and SQL (.sql), in order
 store = "store"                # base rows, versions and changes
-# lake = "lake"                # Delta tables of relations, views and changes; needs Spark
+# lake = "lake"                # Delta tables of relations, views and changes: a folder, or s3a://...; needs Spark
 # engine = "resident"          # resident, spark or auto
 # strategy = "auto"
 retention = 100000             # versions from which a subscriber can resume

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from rederive import ENGINES
 from rederive.engines.resident.fixpoint import Limits as Budgets
-from rederive.errors import ProjectError, nearest
+from rederive.errors import PlaceError, ProjectError, nearest
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
 from rederive.monitor.rules.webhook import Webhooks
+from rederive.places import Place, local_folder, place_of
 from rederive.service.settings import Address, Bounds, Project, Token, Warehouse
 
 _MEBIBYTE: Final = 2**20
@@ -35,6 +37,23 @@ class Table:
 
     def text(self, key: str, default: str | None = None) -> Any:
         return self.take(key, str, "a text", default)
+
+    def place(self, key: str, base: Path) -> Place | None:
+        text = self.text(key)
+        with self._named(key):
+            return place_of(text, base) if text is not None else None
+
+    def folder(self, key: str, base: Path, default: str) -> Path:
+        with self._named(key):
+            return local_folder(self.text(key, default), f"a {key}", base)
+
+    @contextmanager
+    def _named(self, key: str) -> Iterator[None]:
+        """What is wrong with a place is wrong with the key that names it."""
+        try:
+            yield
+        except PlaceError as error:
+            raise self.error(key, error.message, error.hint) from None
 
     def texts(self, key: str) -> tuple[str, ...]:
         found = self.take(key, list, "a list of texts", [])
@@ -78,12 +97,12 @@ def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> 
         raise table.error("programs", "there is no program", 'name one: programs = ["views.dl"]')
     if strange := [name for name in programs if Path(name).suffix not in (".dl", ".sql")]:
         raise table.error("programs", f"'{strange[0]}' is neither .dl nor .sql")
-    lake = table.text("lake")
+    lake = table.place("lake", folder)
     project = Project(
         folder,
         tuple(folder / name for name in programs),
-        folder / table.text("store", "store"),
-        str(folder / lake) if lake is not None and "://" not in lake else lake,
+        table.folder("store", folder, "store"),
+        str(lake) if lake is not None else None,
         table.choice("engine", ENGINES),
         table.choice("strategy", tuple(STRATEGIES)),
         table.choice("precision", tuple(PRECISIONS)),

@@ -35,7 +35,7 @@ def from_table(session: SparkSession, table: pa.Table, schema: StructType | str,
     """
     if file is not None:
         pyarrow.parquet.write_table(table, file)
-        return session.read.schema(schema).parquet(file)
+        return session.read.schema(schema).parquet(f"file://{file}")  # else Spark looks in its default file system
     with unnoticed():
         return session.createDataFrame(table.combine_chunks(), schema=schema)
 

@@ -1,0 +1,106 @@
+"""What a place is: a local folder, or an address that only Spark can reach. Whatever takes a path asks here.
+
+A text with a scheme of two letters or more and a slash behind it is an address. `file:` addresses are local folders, with
+percent-encoding; all others (`s3a://`, `abfss://`, `gs://`, `hdfs://`, `dbfs:/`) are remote, and are left as they are.
+Everything else is a local folder: one letter before a colon is part of a name, `~` is the home folder, and a relative path
+starts from `base`, or from the working folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from rederive.errors import PlaceError
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+_LOCAL_HOSTS: Final = ("", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An address that only Spark can reach; without a slash at its end.
+
+    >>> str(Remote("s3a://bucket/lake") / "base")
+    's3a://bucket/lake/base'
+    """
+
+    address: str
+
+    def __str__(self) -> str:
+        return self.address
+
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(f"{self.address.rstrip('/')}/{name}")
+
+
+Place: TypeAlias = Path | Remote
+
+
+def place_of(given: str | Path, base: Path | None = None) -> Place:
+    """The place that a path or an address names; local ones are absolute, as Spark's workers have other working folders.
+
+    >>> [str(place_of(given)) for given in ("file:/data/a%20b/", "s3a://bucket/x/", "dbfs:/x", "/data/edges/")]
+    ['/data/a b', 's3a://bucket/x', 'dbfs:/x', '/data/edges']
+    >>> str(place_of("c:/x", Path("/project")))
+    '/project/c:/x'
+    """
+    text = str(given)
+    if not text or "\0" in text:
+        raise PlaceError(f"{text!r} does not name a folder", hint="name a folder, or an address that Spark can write")
+    address = _SCHEME.fullmatch(text)
+    if address is None:
+        return _absolute((base or Path()) / (_in_home(text) if text.startswith("~") else Path(text)))
+    scheme, rest = address[1].lower(), address[2]
+    if not rest.startswith("/"):
+        hint = f"write {scheme}:/... for an address, or ./{text} for a local folder with this name"
+        raise PlaceError("an address has a slash behind its scheme", hint=hint).at(text)
+    if scheme == "file":
+        return _from_uri(text, rest)
+    if isinstance(given, Path):  # which has made one slash of two: the host or bucket has become a folder
+        raise PlaceError("a pathlib.Path cannot hold an address", hint="pass the address as a str").at(text)
+    return Remote(text.rstrip("/") if rest.strip("/") else text)
+
+
+def local_folder(given: str | Path, what: str, base: Path | None = None) -> Path:
+    """The local folder that is named; an address is refused. `what`: the thing that needs a folder, as in "a store".
+
+    >>> local_folder("s3a://bucket/store", "a store")
+    Traceback (most recent call last):
+    rederive.errors.PlaceError: s3a://bucket/store: error[place]: a store needs a local folder, and this is an address
+      help: name a local or mounted folder
+    """
+    found = place_of(str(given), base)
+    if isinstance(found, Remote):
+        raise PlaceError(f"{what} needs a local folder, and this is an address", hint="name a local or mounted folder").at(
+            str(given)
+        )
+    return found
+
+
+def _in_home(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        hint = f"write the folder's absolute path, or ./{text} for a folder with this name"
+        raise PlaceError("there is no such home folder", hint=hint).at(text) from None
+
+
+def _from_uri(text: str, rest: str) -> Path:
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    if host.lower() not in _LOCAL_HOSTS or not slash:
+        hint = f"write file:///{rest.lstrip('/')} for a local folder, or mount the other machine's"
+        raise PlaceError(f"a file: address names a folder of this machine, and not of '{host}'", hint=hint).at(text)
+    decoded = os.fsdecode(unquote_to_bytes(os.fsencode(path)))
+    if "\0" in decoded:
+        raise PlaceError("no folder has a zero byte in its name", hint="leave out %00").at(text)
+    return _absolute(Path(f"/{decoded.lstrip('/')}"))
+
+
+def _absolute(path: Path) -> Path:
+    """Without `..`: the operating system follows links before it goes up, and Hadoop does not."""
+    return path.resolve() if ".." in path.parts else path.absolute()
