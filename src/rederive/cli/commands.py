@@ -135,10 +135,11 @@ def _told_of_commits(db: Database) -> Iterator[None]:
         raise
 
 
-def log(folder: Path, since: int | None, view: str | None) -> None:
+def log(folder: Path, since: str | None, view: str | None) -> None:
     """The changes of committed versions, as `run` has printed them."""
     with JournalReader.read(folder) as journal, _printed_at_the_end() as output:
-        for entry in journal.since(journal.reach(view) if since is None else since, view):
+        start = journal.version_at(int(since) if since.isdecimal() else since) if since is not None else journal.reach(view)
+        for entry in journal.since(start, view):
             for change in changes_of(entry):
                 output.write(change_line(change.version, change.view, change.plus, change.minus, change.counts))
 

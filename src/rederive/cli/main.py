@@ -222,7 +222,10 @@ def stream(
 def log(
     store: Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False)],
     since: Annotated[
-        int | None, typer.Option("--since", min=0, help="Only versions after this one.", show_default="all that are kept")
+        str | None,
+        typer.Option(
+            "--since", help="Only versions after this one, or after a saved position.", show_default="all that are kept"
+        ),
     ] = None,
     view: Annotated[str | None, typer.Option("--view", help="Only this view.", show_default=False)] = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import NoReturn, Self, cast
 from rederive.engines.base import Engine
 from rederive.errors import Closed, NoStore
 from rederive.monitor.changes import Change
+from rederive.monitor.position import Position, new_epoch
 from rederive.monitor.store import Store
 
 
@@ -21,11 +22,12 @@ class _ClosedEngine:
 
 
 class Lifecycle:
-    """What a database can do with its store, if it has one."""
+    """What a database can do with its store, if it has one. `epoch`: the name of its history, which a restore changes."""
 
     def __init__(self, engine: Engine, store: Store | None) -> None:
         self.engine = engine
         self._store = store
+        self.epoch = store.journal.epoch if store is not None else new_epoch()
 
     @property
     def store(self) -> Path | None:
@@ -37,10 +39,20 @@ class Lifecycle:
         """Where the database's tables are, if it has a lake."""
         return self._store.journal.lake if self._store is not None and self._store.lake is not None else None
 
-    def changes(self, view: str, since: int) -> Iterator[Change]:
+    @property
+    def is_restored(self) -> bool:
+        """Whether the store goes on from a backup: numbers alone do not tell its history from the one that was lost."""
+        return self._store is not None and self._store.journal.is_restored
+
+    def version_at(self, position: int | str | Position) -> int:
+        """The version of a position in this history; refused with `Mismatch` where it is, or may be, of another one."""
+        return self._durable("a position").journal.version_at(position)
+
+    def changes(self, view: str, since: int | str) -> Iterator[Change]:
         """The changes of a monitored view after a version, in order, from the journal: what a subscriber missed.
 
-        Refused with `Expired` where some of them are no longer kept.
+        Refused with `Expired` where some of them are no longer kept. `since`: a version, or better a `position` that was
+        saved, which is refused with `Mismatch` where the store has been restored since.
 
         >>> import rederive, tempfile
         >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
@@ -51,10 +63,14 @@ class Lifecycle:
         ...     print([(change.version, change.plus) for change in db.changes("big", since=1)])
         [(2, [(11,)]), (3, [(12,)])]
         """
-        return self._durable("reading past changes").changes(view, since)
+        store = self._durable("reading past changes")
+        return store.changes(view, store.journal.version_at(since))
 
     def cursor(self, name: str) -> int | None:
-        """The version up to which a named subscriber has acknowledged everything; None where it never has."""
+        """The version up to which a named subscriber has acknowledged everything; None where it never has.
+
+        Refused with `Mismatch` where that was before the store was restored.
+        """
         return self._durable("a named cursor").journal.cursor(name)
 
     def acknowledge(self, name: str, version: int) -> None:
