@@ -36,6 +36,7 @@ from rederive.lang.project import SQL
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
+from rederive.monitor import backup
 from rederive.monitor.database import Database
 from rederive.monitor.journal_reader import JournalReader
 from rederive.monitor.store import changes_of
@@ -142,6 +143,22 @@ def log(folder: Path, since: str | None, view: str | None) -> None:
         for entry in journal.since(start, view):
             for change in changes_of(entry):
                 output.write(change_line(change.version, change.view, change.plus, change.minus, change.counts))
+
+
+def back_up(store: Path, target: Path) -> None:
+    """Copy a store, and print what the copy is of."""
+    _print_copied(backup.back_up(store, target))
+
+
+def restore(source: Path, store: Path, lake: str | None) -> None:
+    """Make a store from a backup, and print its version and its new epoch."""
+    _print_copied(backup.restore(source, store, lake))
+
+
+def _print_copied(copied: backup.Copied) -> None:
+    said = {"version": copied.version, "epoch": copied.epoch}
+    lake = {"lake": copied.lake, "settled": copied.settled} if copied.lake is not None else {}
+    print(json.dumps(said | lake))
 
 
 def _trace_line(version: int, call: Call) -> str:

@@ -237,6 +237,35 @@ def log(
 
 
 @app.command()
+def backup(
+    store: Annotated[Path, typer.Argument(help="The folder of a store; a process may have it open.", show_default=False)],
+    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.", show_default=False)],
+) -> None:
+    """Copy a store as it is at its last committed version, also while another process writes it.
+
+    The tables of a lake, and the checkpoints of streams, are not in it.
+
+    Example: `rederive backup graph /backups/graph-1`
+    """
+    commands.back_up(store, target)
+
+
+@app.command()
+def restore(
+    backup: Annotated[Path, typer.Argument(help="A backup.", show_default=False)],
+    store: Annotated[Path, typer.Argument(help="A folder that does not exist yet.", show_default=False)],
+    lake: Annotated[
+        str | None, typer.Option("--lake", help="Where the lake is, if it is not where it was.", show_default=False)
+    ] = None,
+) -> None:
+    """Make a store from a backup. It has a history of its own: positions of the lost one are reset, or refused.
+
+    Example: `rederive restore /backups/graph-1 graph`
+    """
+    commands.restore(backup, store, lake)
+
+
+@app.command()
 def query(
     program: Program,
     atom: Annotated[str, typer.Argument(help="A relation with constants, variables or _, as in 'closure(\"a\", y)'.")],

@@ -158,6 +158,13 @@ class Journal(RuleJournal):
             self._connection.execute("INSERT INTO lake VALUES (?, ?)", (uri, self.version))
             self._connection.execute("DELETE FROM base")
 
+    def move_lake(self, uri: str) -> None:
+        """The lake is in another place now."""
+        if self.lake is None:
+            raise Mismatch("the store has no lake", hint="leave the lake out").at(str(self.folder))
+        with self._transaction("amend"):
+            self._connection.execute("UPDATE lake SET uri = ?", (uri,))
+
     def settle_to(self, version: int) -> None:
         """The lake has everything up to this version. Saying it twice is saying it once."""
         if self.lake is None:

@@ -69,6 +69,11 @@ class JournalReader:
         """Whether this history is the continuation of a backup."""
         return len(self._epochs()) > 1
 
+    @property
+    def is_just_restored(self) -> bool:
+        """Whether nothing has been committed since the restore."""
+        return self.is_restored and self.version == self._epochs()[-1][1]
+
     def version_at(self, position: int | str | Position) -> int:
         """The version of a position in this history; refused where it is, or may be, of another one.
 

@@ -9,6 +9,7 @@ from typing import NoReturn, Self, cast
 
 from rederive.engines.base import Engine
 from rederive.errors import Closed, NoStore
+from rederive.monitor.backup import back_up
 from rederive.monitor.changes import Change
 from rederive.monitor.position import Position, new_epoch
 from rederive.monitor.store import Store
@@ -76,6 +77,20 @@ class Lifecycle:
     def acknowledge(self, name: str, version: int) -> None:
         """A named subscriber has everything up to this version; kept with the store, and never taken back."""
         self._durable("a named cursor").acknowledge(name, version)
+
+    def backup(self, target: str | Path) -> None:
+        """Copy the store, as it is at this version, into a folder that is not there yet; `rederive restore` makes a store of it.
+
+        >>> import rederive, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(f"{folder}/store") as db:
+        ...     db.backup(f"{folder}/backup")
+        ...     rederive.open(f"{folder}/backup")
+        Traceback (most recent call last):
+        ...
+        rederive.errors.NotAStore: ...: error[not_a_store]: this is a backup of a store
+          help: make a store from it: rederive restore BACKUP DIR
+        """
+        back_up(self._durable("a backup").journal.folder, Path(target))
 
     def close(self) -> None:
         """Let go of the store, if there is one. Whatever is asked of the database afterwards is refused."""

@@ -103,7 +103,7 @@ def _firings(summary: str, name: str, parameters: list[Json], *problems: int) ->
         "operationId": name,
         "parameters": [*parameters, _query("since", "The id or number of a firing; those after it are told.", POSITION), last],
         "responses": _responses(
-            {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, *problems
+            {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, 409, *problems
         ),
     }
 
