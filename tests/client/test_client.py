@@ -106,7 +106,7 @@ def test_going_on_where_an_earlier_process_was(db: Connection, served: Served) -
     served.insert("edge", ["a", "b"])
     with db.subscribe("closure") as changes:
         next(changes)
-        held, version = changes.rows, changes.version
+        held, version = changes.rows, changes.position
     served.insert("edge", ["b", "c"])
     with db.subscribe("closure", since=version, rows={"closure": held}) as changes:
         assert next(changes).plus == (("a", "c"), ("b", "c"))
@@ -235,7 +235,7 @@ def test_events_in_pieces_of_any_size() -> None:
     first = 'retry: 1000\n\nevent: change\r\nid: 7\r\ndata: {"x":\ndata: "\u2028é"}\n\n: a comment\n\n'
     stream = f"{first}event: progress\ndata: {{}}\n\n".encode()
     whole = Parser().feed(stream)
-    assert [(event.name, event.id, event.data) for event in whole] == [("change", 7, {"x": "\u2028é"}), ("progress", None, {})]
+    assert [(event.name, event.id, event.data) for event in whole] == [("change", "7", {"x": "\u2028é"}), ("progress", None, {})]
     for size in (1, 2, 3, 7):
         parser = Parser()
         pieces = [stream[i : i + size] for i in range(0, len(stream), size)]

@@ -52,9 +52,14 @@ def test_a_webhook_is_signed_and_has_a_key(tmp_path: Path, there: Receiver) -> N
         db.sql(f"CREATE RULE r WHEN TABLE low DO WEBHOOK '{there.url}?a=1' ON BOTH")
         put(db, bolt=1, nut=2, gear=9)
         until(lambda: delivered(db))
+        epoch = db.epoch
     (one,) = there.received
     assert one.data == {"rule": "r", "version": 1, "columns": ["item"], "plus": [["bolt"], ["nut"]], "minus": []}
-    assert (one.path, one.headers["Idempotency-Key"], one.headers["Content-Type"]) == ("/hook?a=1", "r:1", "application/json")
+    assert (one.path, one.headers["Idempotency-Key"], one.headers["Content-Type"]) == (
+        "/hook?a=1",
+        f"r:{epoch}-1",
+        "application/json",
+    )
     time, _, mac = one.headers["Rederive-Signature"].removeprefix("t=").partition(",v1=")
     assert mac == hmac.new(b"secret", f"{time}.{one.body}".encode(), hashlib.sha256).hexdigest()
 

@@ -72,7 +72,7 @@ class Served:
         return found
 
     @contextmanager
-    def events(self, path: str, last: int | None = None) -> Iterator[Iterator[dict[str, Any]]]:
+    def events(self, path: str, last: int | str | None = None) -> Iterator[Iterator[Told]]:
         """The events of a stream, as a browser would read them."""
         headers = {**self.headers, "Accept": "text/event-stream"}
         if last is not None:
@@ -87,7 +87,13 @@ class Served:
         assert not self.thread.is_alive()
 
 
-def parsed(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+class Told(dict[str, Any]):
+    """An event; its `id` is the version alone. `position` is the whole id, with the epoch before the version."""
+
+    position: str | None = None
+
+
+def parsed(lines: Iterator[str]) -> Iterator[Told]:
     """Server-Sent Events by the standard's own rules, as far as they are used."""
     event: dict[str, Any] = {}
     for line in lines:
@@ -95,7 +101,11 @@ def parsed(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             name, _, value = line.partition(": ")
             event[name] = value
         elif "data" in event:
-            yield {"event": event["event"], "id": event.get("id"), **json.loads(event["data"])}
+            position = event.get("id")
+            number = position.rpartition("-")[2] if position is not None else None
+            told = Told({"event": event["event"], "id": number, **json.loads(event["data"])})
+            told.position = position
+            yield told
             event = {}
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rederive.analysis.polarity import BOTH
 from rederive.engines.base import Question
+from rederive.monitor.position import Position
 from rederive.monitor.subscriptions import signs
 from rederive.service.events import Delta, Event, snapshot
 from rederive.service.hub import Client, Hub, Version, Wish
@@ -65,7 +66,7 @@ class Play:
         client = Client(wish, self.bounds, lambda: None)
         state = self.states[-1]
         views = {part.view: (["x"], sorted(state[part.view])) for part in wish.parts}
-        self.hub.attach(client, list(snapshot(len(self.states) - 1, views)), len(self.states) - 1)
+        self.hub.attach(client, list(snapshot(Position(len(self.states) - 1), views)), len(self.states) - 1)
         return Copy(client)
 
     def publish(self, **toggled: set[int]) -> None:
@@ -202,7 +203,7 @@ def test_bags_are_added_up_by_their_copies() -> None:
     bounds = Bounds(queue=1)
     hub = Hub(bounds)
     client = Client(WISHES[0], bounds, lambda: None)
-    hub.attach(client, list(snapshot(0, {"v": (["x"], [])})), 0)
+    hub.attach(client, list(snapshot(Position(0), {"v": (["x"], [])})), 0)
     for number, delta in enumerate([Delta([(7,)], counts={"plus": [3], "minus": []}), Delta((), [(7,)]), Delta([(8,)])], 1):
         hub.publish(Version(number, {PART: delta}))
     hub.take(client)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.service.conftest import CLIENT, Served, parsed, start
+from tests.service.conftest import CLIENT, Served, Told, parsed, start
 
 NAMES = st.sampled_from("abcd")
 CHANGES = st.fixed_dictionaries(
@@ -38,10 +38,11 @@ class Mirror:
         self.path = path
         self.rows: dict[str, set[tuple[Any, ...]]] = {}
         self.version: int | None = None
+        self.position: str | None = None
         self.connect()
 
     def connect(self) -> None:
-        headers = {"Last-Event-ID": str(self.version)} if self.version is not None else {}
+        headers = {"Last-Event-ID": self.position} if self.position is not None else {}
         request = CLIENT.build_request("GET", f"{self.served.url}{self.path}", headers=headers)
         self.response = CLIENT.send(request, stream=True)
         self.events = parsed(self.response.iter_lines())
@@ -54,7 +55,7 @@ class Mirror:
         while self.version is None or self.version < version:
             self.apply(next(self.events))
 
-    def apply(self, event: dict[str, Any]) -> None:
+    def apply(self, event: Told) -> None:
         match event["event"]:
             case "reset":
                 self.rows = {}
@@ -69,7 +70,7 @@ class Mirror:
                     assert minus <= rows
                     self.rows[change["view"]] = (rows - minus) | plus
         if event["id"] is not None:
-            self.version = int(event["id"])
+            self.version, self.position = int(event["id"]), event.position
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ from rederive.lang.project import SQL
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
 from rederive.maintain.program import Strategy
+from rederive.monitor import backup
 from rederive.monitor.database import Database
 from rederive.monitor.journal_reader import JournalReader
 from rederive.monitor.store import changes_of
@@ -136,12 +137,29 @@ def _told_of_commits(db: Database) -> Iterator[None]:
         raise
 
 
-def log(folder: Path, since: int | None, view: str | None) -> None:
+def log(folder: Path, since: str | None, view: str | None) -> None:
     """The changes of committed versions, as `run` has printed them."""
     with JournalReader.read(local_folder(folder, "a store")) as journal, _printed_at_the_end() as output:
-        for entry in journal.since(journal.reach(view) if since is None else since, view):
+        start = journal.version_at(int(since) if since.isdecimal() else since) if since is not None else journal.reach(view)
+        for entry in journal.since(start, view):
             for change in changes_of(entry):
                 output.write(change_line(change.version, change.view, change.plus, change.minus, change.counts))
+
+
+def back_up(store: Path, target: Path) -> None:
+    """Copy a store, and print what the copy is of."""
+    _print_copied(backup.back_up(store, target))
+
+
+def restore(source: Path, store: Path, lake: str | None) -> None:
+    """Make a store from a backup, and print its version and its new epoch."""
+    _print_copied(backup.restore(source, store, lake))
+
+
+def _print_copied(copied: backup.Copied) -> None:
+    said = {"version": copied.version, "epoch": copied.epoch}
+    lake = {"lake": copied.lake, "settled": copied.settled} if copied.lake is not None else {}
+    print(json.dumps(said | lake))
 
 
 def _trace_line(version: int, call: Call) -> str:

@@ -235,7 +235,10 @@ def stream(
 def log(
     store: Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False)],
     since: Annotated[
-        int | None, typer.Option("--since", min=0, help="Only versions after this one.", show_default="all that are kept")
+        str | None,
+        typer.Option(
+            "--since", help="Only versions after this one, or after a saved position.", show_default="all that are kept"
+        ),
     ] = None,
     view: Annotated[str | None, typer.Option("--view", help="Only this view.", show_default=False)] = None,
 ) -> None:
@@ -244,6 +247,35 @@ def log(
     Example: `rederive log graph --since 10 --view closure`
     """
     commands.log(store, since, view)
+
+
+@app.command()
+def backup(
+    store: Annotated[Path, typer.Argument(help="The folder of a store; a process may have it open.", show_default=False)],
+    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.", show_default=False)],
+) -> None:
+    """Copy a store as it is at its last committed version, also while another process writes it.
+
+    The tables of a lake, and the checkpoints of streams, are not in it.
+
+    Example: `rederive backup graph /backups/graph-1`
+    """
+    commands.back_up(store, target)
+
+
+@app.command()
+def restore(
+    backup: Annotated[Path, typer.Argument(help="A backup.", show_default=False)],
+    store: Annotated[Path, typer.Argument(help="A folder that does not exist yet.", show_default=False)],
+    lake: Annotated[
+        str | None, typer.Option("--lake", help="Where the lake is, if it is not where it was.", show_default=False)
+    ] = None,
+) -> None:
+    """Make a store from a backup. It has a history of its own: positions of the lost one are reset, or refused.
+
+    Example: `rederive restore /backups/graph-1 graph`
+    """
+    commands.restore(backup, store, lake)
 
 
 @app.command()

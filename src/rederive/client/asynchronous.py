@@ -56,7 +56,7 @@ class AsyncConnection:
         only: str | None = None,
         every: str | None = None,
         precision: str | None = None,
-        since: int | None = None,
+        since: int | str | None = None,
         rows: Mapping[str, Iterable[Row]] | None = None,
         where: Mapping[str, Any] | None = None,
         **bindings: Any,
@@ -109,7 +109,7 @@ class AsyncSubscription(Following):
     """An asynchronous iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
 
     def __init__(
-        self, connection: AsyncConnection, wish: Wish, since: int | None, rows: Mapping[str, Iterable[Row]] | None = None
+        self, connection: AsyncConnection, wish: Wish, since: int | str | None, rows: Mapping[str, Iterable[Row]] | None = None
     ) -> None:
         super().__init__(wish, since, rows)
         self._connection = connection
@@ -127,7 +127,7 @@ class AsyncSubscription(Following):
             self.copy.begin()
             why = "the stream ended"
             try:
-                async with aclosing(self._connection.events(self.wish.call(self.version), patience)) as events:
+                async with aclosing(self._connection.events(self.wish.call(self.position), patience)) as events:
                     async for event in events:
                         if (change := self._heard(event)) is not None:
                             yield change

@@ -63,16 +63,16 @@ class Connection:
         only: str | None = None,
         every: str | None = None,
         precision: str | None = None,
-        since: int | None = None,
+        since: int | str | None = None,
         rows: Mapping[str, Iterable[Row]] | None = None,
         where: Mapping[str, Any] | None = None,
         **bindings: Any,
     ) -> Subscription:
         """Follow views: the first change is all their rows, and then come exactly the rows that enter and leave.
 
-        A lost connection is made again, and nothing is missed or told twice. `since`, with the `rows` at that version where they
-        are there, goes on where an earlier subscription was. `only`, `every`, `precision` and bindings are as in docs/service.md;
-        `where` is for columns that Python cannot name here: `where={"low.item": "bolt"}`.
+        A lost connection is made again, and nothing is missed or told twice. `since`, the `position` of an earlier
+        subscription, with its `rows` where they are there, goes on where that was. `only`, `every`, `precision` and bindings
+        are as in docs/service.md; `where` is for columns that Python cannot name here: `where={"low.item": "bolt"}`.
         """
         options = {"only": only, "every": every, "precision": precision}
         return Subscription(self, Wish.of(views, options, {**(where or {}), **bindings}), since, rows)
@@ -126,7 +126,7 @@ class Subscription(Following):
     """An iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
 
     def __init__(
-        self, connection: Connection, wish: Wish, since: int | None, rows: Mapping[str, Iterable[Row]] | None = None
+        self, connection: Connection, wish: Wish, since: int | str | None, rows: Mapping[str, Iterable[Row]] | None = None
     ) -> None:
         super().__init__(wish, since, rows)
         self._connection = connection
@@ -144,7 +144,7 @@ class Subscription(Following):
             self.copy.begin()
             why = "the stream ended"
             try:
-                with closing(self._connection.events(self.wish.call(self.version), patience)) as events:
+                with closing(self._connection.events(self.wish.call(self.position), patience)) as events:
                     for event in events:
                         if (change := self._heard(event)) is not None:
                             yield change

@@ -62,24 +62,26 @@ class Change:
 
 @dataclass(slots=True)
 class Copy:
-    """The rows of some views as the events tell them. `version`: everything up to it is in the copy.
+    """The rows of some views as the events tell them. `version`: everything up to it is in the copy; `position`: where the
+    service is to go on, which only the service can read.
 
     Without `kept`, no rows are held: of a subscription that is told one sign alone there is no copy to hold. Rows that begin it
     at a `version` let a later process go on where an earlier one was.
 
     >>> copy = Copy(("v",))
-    >>> copy.hear(Event("snapshot", {"version": 1, "view": "v", "columns": ["x"], "rows": [["a"]], "more": False}, 1)).plus
+    >>> copy.hear(Event("snapshot", {"version": 1, "view": "v", "columns": ["x"], "rows": [["a"]], "more": False}, "e-1")).plus
     (('a',),)
-    >>> copy.hear(Event("change", {"version": 2, "view": "v", "plus": [["b"]], "minus": [["a"]]}, 2)).minus
+    >>> copy.hear(Event("change", {"version": 2, "view": "v", "plus": [["b"]], "minus": [["a"]]}, "e-2")).minus
     (('a',),)
-    >>> copy.version, list(copy.rows["v"])
-    (2, [('b',)])
+    >>> copy.version, copy.position, list(copy.rows["v"])
+    (2, 'e-2', [('b',)])
     """
 
     views: tuple[str, ...]
     kept: bool = True
     version: int | None = None
     rows: dict[str, Counter[Row]] = field(default_factory=dict)
+    position: str | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _pieces: dict[str, Counter[Row]] = field(default_factory=dict)
 
@@ -91,11 +93,13 @@ class Copy:
         """Apply an event; what it changed, where it changed something."""
         match event.name:
             case "snapshot":
+                self.position = event.id or self.position
                 return self._snapshot(event.data)
             case "change" if self.version is None or event.data["version"] > self.version:
+                self.position = event.id or self.position
                 return self._change(event.data)
             case "progress":
-                self.version = event.data["version"]
+                self.version, self.position = event.data["version"], event.id or self.position
             case "problem":
                 raise Refused(event.data["code"], event.data["detail"], hint=event.data.get("hint"))
         return None

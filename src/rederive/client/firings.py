@@ -23,7 +23,7 @@ def path(rule: str | None) -> str:
     return f"/v1/rules/{quote(rule, safe='')}/firings" if rule is not None else "/v1/firings"
 
 
-def listed(connection: Connection, rule: str | None = None, since: int = 0) -> Generator[dict[str, Any], None, None]:
+def listed(connection: Connection, rule: str | None = None, since: int | str = 0) -> Generator[dict[str, Any], None, None]:
     """The firings that are kept, after the one with a number; page by page."""
     more = True
     while more:
@@ -33,8 +33,13 @@ def listed(connection: Connection, rule: str | None = None, since: int = 0) -> G
         since = found["firings"][-1]["number"] if found["firings"] else since
 
 
-def followed(connection: Connection, rule: str | None = None, since: int | None = None) -> Generator[dict[str, Any], None, None]:
-    """Each firing once, through lost connections: after the one with a number, or from now on."""
+def followed(
+    connection: Connection, rule: str | None = None, since: int | str | None = None
+) -> Generator[dict[str, Any], None, None]:
+    """Each firing once, through lost connections: after the one with an id, or from now on.
+
+    Where the service was restored in between, those of its history now are told from the start.
+    """
     patience = Patience(connection.patience)
     while True:
         why = "the stream ended"

@@ -37,29 +37,35 @@ class Wish:
     def path(self) -> str:
         return "/v1/changes" if len(self.views) > 1 else f"/v1/views/{quote(self.views[0], safe='')}/changes"
 
-    def call(self, version: int | None) -> Call:
-        """The request that begins, or that goes on after a version.
+    def call(self, position: str | None) -> Call:
+        """The request that begins, or that goes on after a position.
 
-        >>> Wish.of(["closure"], {"only": "plus"}, {"x": "a"}).call(7)  # doctest: +NORMALIZE_WHITESPACE
+        >>> Wish.of(["closure"], {"only": "plus"}, {"x": "a"}).call("00c0ffee00c0ffee-7")  # doctest: +NORMALIZE_WHITESPACE
         Call(method='GET', path='/v1/views/closure/changes', params=[('only', 'plus'), ('x', 'a')],
-             headers={'Accept': 'text/event-stream', 'Last-Event-ID': '7'}, content=None)
+             headers={'Accept': 'text/event-stream', 'Last-Event-ID': '00c0ffee00c0ffee-7'}, content=None)
         """
         views = [("view", view) for view in self.views] if len(self.views) > 1 else []
-        last = {"Last-Event-ID": str(version)} if version is not None else {}
+        last = {"Last-Event-ID": position} if position is not None else {}
         return Call("GET", self.path, [*views, *self.options], {"Accept": EVENTS, **last})
 
 
 class Following:
     """A copy of views, and what has been heard of them. The base of subscriptions that have a connection."""
 
-    def __init__(self, wish: Wish, since: int | None = None, rows: Mapping[str, Iterable[Row]] | None = None) -> None:
+    def __init__(self, wish: Wish, since: int | str | None = None, rows: Mapping[str, Iterable[Row]] | None = None) -> None:
         self.wish = wish
-        self.copy = Copy(wish.views, wish.kept, since, {view: Counter(map(tuple, held)) for view, held in (rows or {}).items()})
+        held = {view: Counter(map(tuple, given)) for view, given in (rows or {}).items()}
+        self.copy = Copy(wish.views, wish.kept, _version_of(since), held, str(since) if since is not None else None)
 
     @property
     def version(self) -> int | None:
-        """Everything up to this version has been told; a later process may go on after it."""
+        """Everything up to this version has been told."""
         return self.copy.version
+
+    @property
+    def position(self) -> str | None:
+        """The same for a later process to go on from: it names the service's history as well, which a restore changes."""
+        return self.copy.position
 
     @property
     def rows(self) -> list[Row]:
@@ -82,6 +88,19 @@ class Following:
             if error.code == ENDS:
                 raise ServiceEnds from None
             raise
+
+
+def _version_of(since: int | str | None) -> int | None:
+    """
+    >>> _version_of("00c0ffee00c0ffee-7"), _version_of(7), _version_of(None)
+    (7, 7, None)
+    """
+    if since is None or isinstance(since, int):
+        return since
+    number = since.rpartition("-")[2]
+    if not (number.isascii() and number.isdecimal()):
+        raise MalformedInput(f"'{since}' is not a position", hint="give the position of an earlier subscription")
+    return int(number)
 
 
 class ServiceEnds(Exception):

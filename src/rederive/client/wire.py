@@ -13,7 +13,7 @@ class Event:
 
     name: str
     data: dict[str, Any]
-    id: int | None = None
+    id: str | None = None
 
 
 @dataclass(slots=True)
@@ -21,10 +21,10 @@ class Parser:
     """Lines end at a line feed or a carriage return before one, and nowhere else: a text may hold any other separator.
 
     >>> parser = Parser()
-    >>> parser.feed(b'event: progress\\nid: 9\\nda')
+    >>> parser.feed(b'event: progress\\nid: 00c0ffee00c0ffee-9\\nda')
     []
     >>> parser.feed(b'ta: {"version":9}\\n\\n')
-    [Event(name='progress', data={'version': 9}, id=9)]
+    [Event(name='progress', data={'version': 9}, id='00c0ffee00c0ffee-9')]
     """
 
     _rest: bytes = b""
@@ -44,5 +44,4 @@ class Parser:
         fields, self._fields = self._fields, {}
         if "data" not in fields:
             return None
-        number = fields.get("id")
-        return Event(fields.get("event", "message"), json.loads(fields["data"]), int(number) if number else None)
+        return Event(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id") or None)

@@ -29,6 +29,7 @@ from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.entries import Firing
 from rederive.monitor.group import Group, Outcome, Together, Write
 from rederive.monitor.past import rows_at
+from rederive.monitor.position import Position
 from rederive.monitor.questions import matching, positions
 from rederive.monitor.recount import newly_counted, recounted
 from rederive.monitor.rules.base import RuleBase, check_precision
@@ -582,12 +583,18 @@ class Database(ActiveDatabase):
         question = Subscription(view, lambda change: None, BOTH, {0: 0}, self._subscribers)
         return self._asked_apart(question)
 
-    def history(self, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
+    @property
+    def position(self) -> str:
+        """Where the database is: a point to go on from later, in this history alone."""
+        return str(Position(self.version, self.epoch))
+
+    def history(self, views: Sequence[str], since: int | str | Position) -> Iterator[tuple[int, dict[str, Change]]]:
         """The versions after one that changed some of these monitored views, in order, with the changes of each.
 
         Refused with `Expired` where some of them are no longer kept, or where a view had other columns.
         """
-        return self._durable("reading past changes").history(self.program, views, since)
+        store = self._durable("reading past changes")
+        return store.history(self.program, views, store.journal.version_at(since))
 
     def trace(self, callback: Trace) -> Callable[[], None]:
         """Watch strategy `filtration` at work: call back with each of its steps. Returns a function that ends it."""

@@ -24,6 +24,7 @@ from rederive.monitor.encoding import columns_text, counts_text, row_text, rows_
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal_file import Lock, connect, create, guarded
 from rederive.monitor.journal_rules import RuleJournal
+from rederive.monitor.position import new_epoch
 
 
 class Journal(RuleJournal):
@@ -46,6 +47,7 @@ class Journal(RuleJournal):
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Lock, retention: int | None) -> None:
         super().__init__(folder, connection)
         self._make_rule_tables()
+        self._make_epoch()
         self.retention = retention
         self._lock = lock
         self._ids = self._known_ids()
@@ -67,6 +69,22 @@ class Journal(RuleJournal):
         if not self.closed:
             super().close()
             self._lock.release()
+
+    def _make_epoch(self) -> None:
+        """A journal that was made before there were epochs gets one when it is opened."""
+        self._connection.execute("CREATE TABLE IF NOT EXISTS epoch (id TEXT NOT NULL, since INTEGER NOT NULL)")
+        self._connection.execute("CREATE TABLE IF NOT EXISTS lost_cursor (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+        if not self._epochs():
+            self._connection.execute("INSERT INTO epoch VALUES (?, ?)", (new_epoch(), self.version))
+
+    def begin_epoch(self) -> str:
+        """From now on this is another history: what is known of this one's later versions elsewhere is not of it."""
+        epoch = new_epoch()
+        with self._transaction("amend"):
+            self._connection.execute("INSERT INTO epoch VALUES (?, ?)", (epoch, self.version))
+            self._connection.execute("INSERT OR REPLACE INTO lost_cursor SELECT name, version FROM cursor")
+            self._connection.execute("DELETE FROM cursor")
+        return epoch
 
     # Versions
 
@@ -104,10 +122,20 @@ class Journal(RuleJournal):
         with self._transaction("amend"):
             self._connection.executemany("INSERT OR REPLACE INTO option VALUES (?, ?)", options.items())
 
+    def cursor(self, name: str) -> int | None:
+        """Refused where the subscription was last heard of before a restore: what it has may not be of this history."""
+        if lost := self._query("SELECT version FROM lost_cursor WHERE name = ?", name):
+            reason = f"'{name}' acknowledged version {lost[0][0]} or a later one before the store was restored"
+            error = self._of_another_history(reason)
+            error.hint = f"take the rows as they are now, then acknowledge version {self.version}"
+            raise error
+        return super().cursor(name)
+
     def acknowledge(self, name: str, version: int, at: datetime) -> None:
         """A named subscription has everything up to this version; a cursor never goes back."""
         self.check_committed(version)
         with self._transaction("amend"):
+            self._connection.execute("DELETE FROM lost_cursor WHERE name = ?", (name,))
             self._connection.execute(
                 "INSERT INTO cursor VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
                 "SET version = excluded.version, at = excluded.at WHERE excluded.version > version",
@@ -118,6 +146,7 @@ class Journal(RuleJournal):
         """Remove a cursor."""
         with self._transaction("amend"):
             self._connection.execute("DELETE FROM cursor WHERE name = ?", (name,))
+            self._connection.execute("DELETE FROM lost_cursor WHERE name = ?", (name,))
 
     # Lake
 
@@ -128,6 +157,13 @@ class Journal(RuleJournal):
         with self._transaction("attach"):
             self._connection.execute("INSERT INTO lake VALUES (?, ?)", (uri, self.version))
             self._connection.execute("DELETE FROM base")
+
+    def move_lake(self, uri: str) -> None:
+        """The lake is in another place now."""
+        if self.lake is None:
+            raise Mismatch("the store has no lake", hint="leave the lake out").at(str(self.folder))
+        with self._transaction("amend"):
+            self._connection.execute("UPDATE lake SET uri = ?", (uri,))
 
     def settle_to(self, version: int) -> None:
         """The lake has everything up to this version. Saying it twice is saying it once."""

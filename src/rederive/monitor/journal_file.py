@@ -20,6 +20,7 @@ from rederive.faults import passing
 
 FILE: Final = "journal.sqlite"
 LOCK: Final = "lock"
+BACKUP: Final = "backup"  # a table that only a backup has
 FORMAT: Final = 2
 _APPLICATION: Final = 0x72656472  # "redr": tells our files from other SQLite files
 
@@ -121,6 +122,8 @@ def connect(folder: Path) -> sqlite3.Connection:
         _recognise(connection)
         if _blank(connection):
             _make(connection)
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (BACKUP,)).fetchone() is not None:
+            raise NotAStore("this is a backup of a store", hint="make a store from it: rederive restore BACKUP DIR")
         connection.execute("PRAGMA synchronous = FULL")
         _renew(connection)
         _verify(connection)

@@ -16,6 +16,7 @@ from rederive.ir.terms import Row
 from rederive.monitor.encoding import counts_from, relation_from, rows_from
 from rederive.monitor.entries import DATALOG, Catalog, Changed, Entry, Text
 from rederive.monitor.journal_file import connect_to_read, format_of, guarded
+from rederive.monitor.position import Position
 
 _BATCH = 256  # versions that are read at once
 
@@ -56,6 +57,42 @@ class JournalReader:
         """The earliest version from which one can resume: everything, or one view."""
         kept = self._number("SELECT coalesce(min(number) - 1, 0) FROM version")
         return kept if view is None else max(kept, self._recorded_since(view))
+
+    @property
+    def epoch(self) -> str:
+        """The name of this history; empty of a journal that nobody has opened to write since there are such names."""
+        found = self._epochs()
+        return found[-1][0] if found else ""
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether this history is the continuation of a backup."""
+        return len(self._epochs()) > 1
+
+    @property
+    def is_just_restored(self) -> bool:
+        """Whether nothing has been committed since the restore."""
+        return self.is_restored and self.version == self._epochs()[-1][1]
+
+    def version_at(self, position: int | str | Position) -> int:
+        """The version of a position in this history; refused where it is, or may be, of another one.
+
+        A number that this process has from this journal is one of its versions. One that somebody saved without the epoch is
+        one of its versions up to the first restore, and might be one of those that were lost after it.
+        """
+        if isinstance(position, int):
+            return position
+        given, epochs = Position.of(position), self._epochs()
+        if given.epoch and given.epoch != self.epoch:
+            raise self._of_another_history(f"the position {given} is of another history: this one is {self.epoch}")
+        if not given.epoch and len(epochs) > 1 and given.version > (shared := epochs[1][1]):
+            reason = f"version {given.version} may be of another history: the store was restored at version {shared}"
+            raise self._of_another_history(reason)
+        return given.version
+
+    def _of_another_history(self, reason: str) -> Mismatch:
+        hint = "take the rows as they are now, and follow the changes from there"
+        return Mismatch(reason, hint=hint).at(str(self.folder))
 
     def since(self, version: int, view: str | None = None) -> Iterator[Entry]:
         """The versions after this one, in order, with all their changes, or with those of one view.
@@ -123,6 +160,12 @@ class JournalReader:
         return [number for (number,) in self._query(numbers, self.settled, version)]
 
     # How
+
+    def _epochs(self) -> list[tuple[str, int]]:
+        """The names of this history, and the version that each begins after: the first, and one more for each restore."""
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'epoch'"):
+            return []
+        return [(str(epoch), int(since)) for epoch, since in self._query("SELECT id, since FROM epoch ORDER BY rowid")]
 
     def _query(self, sql: str, *parameters: object) -> list[Any]:
         if self.closed:

@@ -21,7 +21,7 @@ from rederive.ir.rules import COPIES, Program, Relation
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import numbered, repeated
 from rederive.lake.past import rows_at
-from rederive.lake.settle import Tables, rows_folder, settle
+from rederive.lake.settle import Tables, rows_folder, settle, settled
 from rederive.lake.staging import Behind, changed_rows, frame, remove_leftovers, stage, staging, unstage
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.monitor.bags import bag_tables
@@ -59,6 +59,7 @@ class Lakeside:
 
     def attach(self, program: Program) -> None:
         """Move the base relations of a store that has no lake yet. What an earlier, unfinished move wrote is written over."""
+        self._check_restored(program)
         if self.journal.lake is None:
             rows = self.journal.base_rows()
             with rows_folder(self.lake) as folder:
@@ -66,6 +67,20 @@ class Lakeside:
                     relation, kept = table_of(program, name), rows.get(name, [])
                     self.lake.replace(Area.BASE, relation, frame(self.lake, relation, _without_copies(name, kept), folder))
             self.journal.attach_lake(self.lake.root)
+
+    def _check_restored(self, program: Program) -> None:
+        """Refuse a lake that is not as it was at the backup: what it has more would be read as if it were of this history."""
+        journal = self.journal
+        if journal.lake is None or not journal.is_just_restored:
+            return
+        tables = [table_of(program, name).name for name in program.bases]
+        ahead = max((self.lake.written(Area.BASE, name) or 0 for name in tables), default=0)
+        if ahead > journal.version or not journal.settled <= settled(self.lake) <= journal.version:
+            found = max(ahead, settled(self.lake))
+            raise Mismatch(
+                f"the lake is at version {found}, and the restored store at version {journal.version}",
+                hint=f"restore the lake too, as it was at version {journal.settled}, and name it: rederive restore --lake",
+            ).at(self.lake.root)
 
     def base(self, program: Program) -> dict[str, DataRows]:
         """The base relations as the lake has them."""

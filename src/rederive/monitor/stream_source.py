@@ -46,6 +46,13 @@ class JournalRecord:
     def version(self) -> int:
         return self._journal.version
 
+    @property
+    def epoch(self) -> str:
+        return self._journal.epoch
+
+    def version_at(self, position: str) -> int:
+        return self._journal.version_at(position)
+
     def between(self, since: int, until: int) -> Iterator[Signed]:
         for entry in self._journal.since(since, self.relation.name):
             if entry.number > until:

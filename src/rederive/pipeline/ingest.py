@@ -181,7 +181,14 @@ def _check_known(db: Target[R], spark: SparkSession, checkpoint: str, source: st
         return
     line = spark.read.text(f"{checkpoint}/metadata").head()
     id = json.loads(line[0])["id"] if line is not None else ""
-    if db.cursor(_cursor(id, source)) is None:
+    try:
+        known = db.cursor(_cursor(id, source)) is not None
+    except Mismatch:
+        raise Mismatch(
+            f"the checkpoint has batches of a history that the store no longer has, as it was restored: this is {source}",
+            hint="use another checkpoint: what the source still has is read from its beginning",
+        ).at(checkpoint) from None
+    if not known:
         raise Mismatch(
             f"the checkpoint has batches of another stream, which are not in this store: this is {source}",
             hint="use one checkpoint for each store and source",

@@ -1,7 +1,8 @@
-"""View changes as a Spark data source: `spark.readStream.format("rederive")`, with versions for offsets.
+"""View changes as a Spark data source: `spark.readStream.format("rederive")`, with positions for offsets.
 
-Options: `store`, the folder; `view`; `since`, the version after which to begin (0: from the beginning); for `spark.read` also
-`until`, the last version. The columns are those of a change table: `_version`, `_change`, `_count`, and the view's own.
+Options: `store`, the folder; `view`; `since`, the version or saved position after which to begin (0: from the beginning); for
+`spark.read` also `until`, the last version. The columns are those of a change table: `_version`, `_change`, `_count`, and the
+view's own.
 
 The record of changes is on the driver's machine: it is read there when a scan is planned, and the rows travel to the workers
 inside the partitions. Whoever subclasses `ChangeSource` says what the record is.
@@ -33,6 +34,7 @@ NAME: Final = "rederive"
 _ROWS: Final = 50_000  # in one partition
 
 Session: TypeAlias = SparkSession
+Offset: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,13 @@ class Record(Protocol):
     @property
     def version(self) -> int:
         """The last version."""
+
+    @property
+    def epoch(self) -> str:
+        """The name of the history that the versions are of."""
+
+    def version_at(self, position: str) -> int:
+        """The version of a position, `"<epoch>-<version>"` or a number; refused where it is of another history."""
 
     @property
     def relation(self) -> Relation:
@@ -96,16 +105,22 @@ class ChangeSource(DataSource):
 
     # What both readers do
 
-    def since(self) -> int:
-        return _number(self.options, "since", 0)
+    def begin(self) -> Offset:
+        with self._opened() as record:
+            return {"epoch": record.epoch, "version": record.version_at(_position(self.options, "since"))}
 
     def latest(self) -> int:
         with self._opened() as record:
             return record.version
 
-    def slices(self, since: int, until: int | None) -> list[InputPartition]:
-        """The changes of these versions, in partitions of a size that Spark can send to a worker."""
+    def slices(self, since: int, until: int | None, epoch: str | None = None) -> list[InputPartition]:
+        """The changes of these versions, in partitions of a size that Spark can send to a worker.
+
+        `epoch`: the one that the versions are of; None where they were just asked for.
+        """
         with self._opened() as record:
+            if epoch is not None:
+                record.version_at(f"{epoch}-{since}" if epoch else str(since))
             last = record.version if until is None else until
             if not since <= last <= record.version:
                 raise Mismatch(f"there are no versions from {since} to {last}: the last one is {record.version}")
@@ -126,31 +141,31 @@ class _BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._source.options
-        return self._source.slices(self._source.since(), _number(options, "until") if "until" in options else None)
+        return self._source.slices(self._source.begin()["version"], _number(options, "until") if "until" in options else None)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return _unpacked(partition)
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are versions: `{"version": 7}` means that everything up to version 7 is read."""
+    """Offsets are positions: `{"epoch": "00c0ffee00c0ffee", "version": 7}` means that everything up to version 7 is read."""
 
     def __init__(self, source: ChangeSource) -> None:
         self._source = source
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:
-        return {"version": self._source.since()}
+    def initialOffset(self) -> Offset:
+        return self._source.begin()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         last = self._source.latest() if self._target is None else self._target
-        return {"version": max(last, start["version"])}
+        return {**start, "version": max(last, start["version"])}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._source.latest()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return self._source.slices(start["version"], end["version"])
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        return self._source.slices(start["version"], end["version"], start.get("epoch", ""))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return _unpacked(partition)
@@ -165,11 +180,17 @@ def _required(options: Mapping[str, str], name: str) -> str:
     return options[name]
 
 
-def _number(options: Mapping[str, str], name: str, default: int | None = None) -> int:
-    text = options.get(name, None if default is None else str(default))
-    if text is None or not text.isdecimal():
+def _number(options: Mapping[str, str], name: str) -> int:
+    if not (text := options[name]).isdecimal():
         raise MalformedInput(f"the option '{name}' must be a version, not '{text}'")
     return int(text)
+
+
+def _position(options: Mapping[str, str], name: str) -> str:
+    text = options.get(name, "0")
+    if not text.rpartition("-")[2].isdecimal() or text.startswith("-"):
+        raise MalformedInput(f"the option '{name}' must be a version, not '{text}'")
+    return text
 
 
 # Rows

@@ -14,6 +14,7 @@ from rederive.ir.terms import Value
 from rederive.lang.values import from_text
 from rederive.maintain.choose import PRECISIONS
 from rederive.monitor.definitions import check_view
+from rederive.monitor.position import Position
 from rederive.monitor.subscriptions import signs
 from rederive.service.access import check_read, enforced
 from rederive.service.hub import Wish
@@ -65,7 +66,15 @@ def question(program: Program, token: Token, name: str, parameters: Parameters, 
     return Question(name, tuple(sorted(wanted.items())))
 
 
-def wish(program: Program, precision: str, token: Token, views: Sequence[str], parameters: Parameters, together: bool) -> Wish:
+def wish(
+    program: Program,
+    precision: str,
+    token: Token,
+    views: Sequence[str],
+    parameters: Parameters,
+    together: bool,
+    epoch: str = "",
+) -> Wish:
     """What a subscriber wants. With several views, `view.column` says whose column is bound."""
     options = dict(parameters)
     if not views:
@@ -76,7 +85,7 @@ def wish(program: Program, precision: str, token: Token, views: Sequence[str], p
         check_read(token, view)
         check_view(program, view)
         parts.append(question(program, token, view, _own(view, views, parameters) if together else parameters))
-    return Wish(tuple(parts), _signs(options), together, _every(options), token.name)
+    return Wish(tuple(parts), _signs(options), together, _every(options), token.name, epoch)
 
 
 def _own(view: str, views: Sequence[str], parameters: Parameters) -> Parameters:
@@ -119,15 +128,16 @@ def _every(options: Mapping[str, str]) -> float:
     return seconds
 
 
-def cursor(last_event_id: str | None, since: str | None) -> int | None:
-    """The version that a subscriber has; the header wins, as browsers repeat the address as it was.
+def cursor(last_event_id: str | None, since: str | None) -> Position | None:
+    """How far a subscriber is; the header wins, as browsers repeat the address as it was.
 
-    >>> cursor("7", "3"), cursor(None, "3"), cursor(None, None)
-    (7, 3, None)
+    >>> str(cursor("00c0ffee00c0ffee-7", "3")), str(cursor(None, "3")), cursor(None, None)
+    ('00c0ffee00c0ffee-7', '3', None)
     """
     for place, text in (("Last-Event-ID", last_event_id), ("since", since)):
         if text:
-            if not (text.isascii() and text.isdecimal() and len(text) < 19):
-                raise MalformedInput(f"'{text}' is no version", hint="the id of an event is one").at(place)
-            return int(text)
+            try:
+                return Position.of(text)
+            except MalformedInput as error:
+                raise error.at(place) from None
     return None

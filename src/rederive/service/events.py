@@ -1,7 +1,7 @@
 """What a subscriber is sent, and how it is written. Each event is written once, however many clients get it.
 
-Over Server-Sent Events an event has a name, an id (the version) where one can resume from it, and data in JSON; over WebSocket
-it is one JSON object, with the name as its member `event`.
+Over Server-Sent Events an event has a name, an id (a position: epoch and version) where one can resume from it, and data in JSON;
+over WebSocket it is one JSON object, with the name as its member `event` and the id as its member `id`.
 
     snapshot  {"version": 7, "view": "closure", "columns": ["x", "y"], "rows": [["a", "b"]], "more": false}
     change    {"version": 8, "view": "closure", "plus": [["b", "c"]], "minus": []}
@@ -24,6 +24,7 @@ from rederive.ir.terms import Row
 from rederive.lang.values import sort_key
 from rederive.monitor.changes import Change
 from rederive.monitor.encoding import rows_text
+from rederive.monitor.position import Position
 
 CHUNK: Final = 5_000  # rows of a snapshot in one event
 Moves = dict[Row, int]
@@ -36,13 +37,13 @@ class Event:
 
     name: str
     data: str
-    id: int | None = None
+    id: str | None = None
 
     @cached_property
     def sse(self) -> bytes:
         """
-        >>> Event("progress", '{"version":9}', 9).sse
-        b'event: progress\\nid: 9\\ndata: {"version":9}\\n\\n'
+        >>> Event("progress", '{"version":9}', "00c0ffee00c0ffee-9").sse
+        b'event: progress\\nid: 00c0ffee00c0ffee-9\\ndata: {"version":9}\\n\\n'
         """
         number = f"id: {self.id}\n" if self.id is not None else ""
         return f"event: {self.name}\n{number}data: {self.data}\n\n".encode()
@@ -50,10 +51,11 @@ class Event:
     @cached_property
     def message(self) -> str:
         """
-        >>> Event("progress", '{"version":9}', 9).message
-        '{"event":"progress","version":9}'
+        >>> Event("progress", '{"version":9}', "00c0ffee00c0ffee-9").message
+        '{"event":"progress","id":"00c0ffee00c0ffee-9","version":9}'
         """
-        return f'{{"event":"{self.name}",{self.data[1:]}'
+        number = f'"id":"{self.id}",' if self.id is not None else ""
+        return f'{{"event":"{self.name}",{number}{self.data[1:]}'
 
     @cached_property
     def size(self) -> int:
@@ -137,6 +139,7 @@ class Shape:
 
     views: tuple[str, ...]
     together: bool
+    epoch: str = ""
 
     def change(self, version: int, deltas: Mapping[str, Delta], since: int | None = None, why: str = "") -> Event:
         """The change of one version, or the net change of all versions after `since`, which the event then says.
@@ -151,13 +154,13 @@ class Shape:
             head += f',"from":{since + 1},"coalesced":{json.dumps(why)}'
         parts = [f'"view":{json.dumps(view)},{deltas[view].text}' for view in self.views if deltas.get(view)]
         body = f'"changes":[{",".join(f"{{{part}}}" for part in parts)}]' if self.together else parts[0]
-        return Event("change", f"{{{head},{body}}}", version)
+        return Event("change", f"{{{head},{body}}}", str(Position(version, self.epoch)))
 
 
-def snapshot(version: int, answers: Mapping[str, tuple[Sequence[str], Sequence[Row]]]) -> Iterator[Event]:
+def snapshot(at: Position, answers: Mapping[str, tuple[Sequence[str], Sequence[Row]]]) -> Iterator[Event]:
     """All rows of some views at one version, in pieces; only the last piece is a point to resume from.
 
-    >>> [event.data for event in snapshot(7, {"v": (["x"], [("a",)])})]
+    >>> [event.data for event in snapshot(Position(7), {"v": (["x"], [("a",)])})]
     ['{"version":7,"view":"v","columns":["x"],"rows":[["a"]],"more":false}']
     """
     pieces = [(view, columns, rows[i : i + CHUNK]) for view, (columns, rows) in answers.items() for i in _starts(rows)]
@@ -165,16 +168,16 @@ def snapshot(version: int, answers: Mapping[str, tuple[Sequence[str], Sequence[R
         more = number < len(pieces)
         names = json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
         data = f'"view":{json.dumps(view)},"columns":{names},"rows":{rows_text(rows)},"more":{json.dumps(more)}'
-        yield Event("snapshot", f'{{"version":{version},{data}}}', None if more else version)
+        yield Event("snapshot", f'{{"version":{at.version},{data}}}', None if more else str(at))
 
 
 def _starts(rows: Sequence[Row]) -> range:
     return range(0, max(1, len(rows)), CHUNK)
 
 
-def progress(version: int) -> Event:
+def progress(at: Position) -> Event:
     """Everything up to this version has been told."""
-    return Event("progress", f'{{"version":{version}}}', version)
+    return Event("progress", f'{{"version":{at.version}}}', str(at))
 
 
 def told(name: str, version: int, error: RederiveError) -> Event:

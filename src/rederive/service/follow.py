@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.engines.base import Question
-from rederive.errors import Expired, Mismatch, RederiveError, UnknownRelation
+from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation
 from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
+from rederive.monitor.position import Position
 from rederive.monitor.subscriptions import Subscription
 from rederive.service.events import Delta, Event, Segment, progress, snapshot, told
 from rederive.service.hub import Version, Wish
@@ -103,7 +104,7 @@ class Follower:
 
     # Beginning
 
-    def begin(self, wish: Wish, since: int | None, most: int) -> Beginning:
+    def begin(self, wish: Wish, since: Position | None, most: int) -> Beginning:
         """Follow the parts of a wish, and bring its subscriber to the present version: by what it missed, or by all rows."""
         followed: list[Question] = []
         try:
@@ -121,14 +122,14 @@ class Follower:
         for part in wish.parts:
             self.unfollow(part)
 
-    def _events(self, wish: Wish, since: int | None, most: int) -> Iterator[Event]:
+    def _events(self, wish: Wish, since: Position | None, most: int) -> Iterator[Event]:
         if since is not None:
             try:
-                yield from self._missed(wish, since, most)
+                yield from self._missed(wish, self._db.version_at(since), most)
                 return
-            except (Expired, Mismatch) as error:
+            except (Expired, Mismatch, NoStore) as error:
                 yield told("reset", self._db.version, error)
-        yield from snapshot(self._db.version, {part.view: self.answer(part) for part in wish.parts})
+        yield from snapshot(self._at, {part.view: self.answer(part) for part in wish.parts})
 
     def answer(self, part: Question) -> tuple[list[str], list[Row]]:
         """The columns and rows of a part now."""
@@ -147,7 +148,11 @@ class Follower:
                 for _, one in single:
                     net.add(one, nervous=self._db.precision == "nervous")
                 single.clear()
-        return [*self._told(wish, since, single, net), progress(self._db.version)]
+        return [*self._told(wish, since, single, net), progress(self._at)]
+
+    @property
+    def _at(self) -> Position:
+        return Position(self._db.version, self._db.epoch)
 
     def _told(
         self, wish: Wish, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
@@ -159,7 +164,7 @@ class Follower:
             if wanted:
                 yield wish.shape.change(version, wanted, since if net is not None else None, "resumed")
 
-    def past(self, parts: Sequence[Question], since: int) -> Iterator[tuple[int, dict[str, Delta]]]:
+    def past(self, parts: Sequence[Question], since: int | Position) -> Iterator[tuple[int, dict[str, Delta]]]:
         """The versions after `since` that changed some of these parts."""
         bindings = {part.view: dict(part.bindings) for part in parts}
         for version, changes in self._db.history(list(bindings), since):

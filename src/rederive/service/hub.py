@@ -18,6 +18,7 @@ from itertools import count, islice
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Question
 from rederive.errors import Closed, RederiveError, TooMany
+from rederive.monitor.position import Position
 from rederive.service.events import Delta, Event, Segment, Shape, merge, progress, told
 from rederive.service.settings import Bounds
 
@@ -31,10 +32,11 @@ class Wish:
     together: bool = False
     every: float = 0.0
     owner: str = ""
+    epoch: str = ""
 
     @property
     def shape(self) -> Shape:
-        return Shape(tuple(part.view for part in self.parts), self.together)
+        return Shape(tuple(part.view for part in self.parts), self.together, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,9 @@ class Feed:
 class Hub:
     """All subscriptions of a service."""
 
-    def __init__(self, bounds: Bounds, version: int = 0, *, nervous: bool = False) -> None:
+    def __init__(self, bounds: Bounds, version: int = 0, *, epoch: str = "", nervous: bool = False) -> None:
         self.version = version
+        self.epoch = epoch
         self.clients: dict[int, Client] = {}
         self._bounds = bounds
         self._nervous = nervous
@@ -210,6 +213,10 @@ class Hub:
         self._feeds: dict[tuple[Shape, tuple[Question, ...], frozenset[Sign]], Feed] = {}
         self._of_part: dict[Question, dict[Feed, None]] = {}
         self._intervals: dict[float, tuple[float, dict[Client, None]]] = {}
+
+    @property
+    def position(self) -> Position:
+        return Position(self.version, self.epoch)
 
     def check_room(self) -> None:
         """Refuse one more subscription than there may be."""
@@ -273,7 +280,7 @@ class Hub:
 
     def beat(self) -> None:
         """Mark progress for all who were told nothing since the last beat."""
-        event = progress(self.version)
+        event = progress(self.position)
         for client in self.clients.values():
             if client.quiet and not client.waiting and client.behind is None:
                 client.put(event, self.version)
@@ -291,7 +298,7 @@ class Hub:
     def _caught_up(self, client: Client) -> None:
         self._feed(client.wish).catch_up(client, self.version, "every")
         if client.quiet and not client.waiting:
-            client.put(progress(self.version), self.version)
+            client.put(progress(self.position), self.version)
 
     def close(self) -> None:
         """End all subscriptions; they can resume elsewhere, or later."""

@@ -22,6 +22,7 @@ from rederive.faults import passing
 from rederive.monitor.entries import DELIVERED, FAILED
 from rederive.monitor.journal_file import FILE
 from rederive.monitor.journal_rules import Deliveries, deliveries_in
+from rederive.monitor.position import Position
 from rederive.monitor.rules.webhook import NotAllowed, NotSent, Webhooks, key_of
 
 GRACE: Final = 2.0
@@ -30,7 +31,9 @@ HOPELESS: Final = 5
 """Attempts of a message that no receiver has refused: it may not be sent, or sending it fails in this process."""
 
 # The first one of each rule: those behind it wait for it.
-_FIRST: Final = """SELECT firing, rule, version, address, body, attempts, due FROM outbox AS o
+_FIRST: Final = """SELECT firing, rule, version, address, body, attempts, due,
+                          coalesce((SELECT id FROM epoch WHERE since < o.version ORDER BY rowid DESC LIMIT 1), '')
+                   FROM outbox AS o
                    WHERE firing = (SELECT min(firing) FROM outbox WHERE rule = o.rule) ORDER BY due, firing"""
 
 
@@ -45,6 +48,11 @@ class Outgoing:
     body: str
     attempts: int
     due: float
+    epoch: str
+
+    @property
+    def key(self) -> str:
+        return key_of(self.rule, Position(self.version, self.epoch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,7 @@ class Courier:
         """In a thread of its own: whatever is raised here is the end of this attempt and of nothing else."""
         end = _Attempted(one, "the attempt was interrupted")
         try:
-            self._webhooks.post(one.address, key_of(one.rule, one.version), one.body, int(time.time()))
+            self._webhooks.post(one.address, one.key, one.body, int(time.time()))
             end = _Attempted(one)
         except NotAllowed as error:
             end = _Attempted(one, str(error), hopeless=True)

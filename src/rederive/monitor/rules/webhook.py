@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from rederive.errors import Span, Unsupported
+from rederive.monitor.position import Position
 from rederive.monitor.rules.exchange import BadAnswer, post_within
 
 SIGNATURE: Final = "Rederive-Signature"
@@ -135,13 +136,13 @@ def _is_host(host: str) -> bool:
         return False
 
 
-def key_of(rule: str, version: int) -> str:
+def key_of(rule: str, position: Position) -> str:
     """What a receiver knows a repetition by. The name of a rule may be any text, and a header may not.
 
-    >>> key_of("low", 7), key_of("knapp für heute", 7)
-    ('low:7', 'knapp%20f%C3%BCr%20heute:7')
+    >>> key_of("low", Position(7, "00c0ffee00c0ffee")), key_of("knapp für heute", Position(7))
+    ('low:00c0ffee00c0ffee-7', 'knapp%20f%C3%BCr%20heute:7')
     """
-    return f"{quote(rule, safe='')}:{version}"
+    return f"{quote(rule, safe='')}:{position}"
 
 
 def is_public(address: str) -> bool:

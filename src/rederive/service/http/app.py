@@ -88,7 +88,7 @@ def make_app(project: Project, database: Database) -> Starlette:
         allow_origins=list(project.origins),
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-        expose_headers=["Rederive-Version"],
+        expose_headers=["Rederive-Version", views.POSITION],
     )
     handlers: dict[Any, Any] = {RederiveError: _refused, HTTPException: _not_there, 500: _failed}
     app = Starlette(routes=_routes(), middleware=[cors], exception_handlers=handlers, lifespan=lifespan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rederive.service.http.schemas import SCHEMAS, TEXT, TRUTH, VERSION, Json, an_object, ref
+from rederive.service.http.schemas import POSITION, SCHEMAS, TEXT, TRUTH, VERSION, WEBHOOKS, Json, an_object, ref
 
 
 def _content(schema: Json, media: str = "application/json") -> Json:
@@ -55,8 +55,8 @@ _QUALITY: Final[list[Json]] = [
     _query("only", "Only rows that enter, or only rows that leave.", {"enum": ["plus", "minus"]}),
     _query("every", "The net change of each interval: `5s`, `250ms`, `1m`."),
     _query("precision", "Nervous changes may tell rows again.", {"enum": ["exact", "nervous"], "default": "exact"}),
-    _query("since", "The version that the subscriber has.", VERSION),
-    {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": VERSION},
+    _query("since", "How far the subscriber is: the id of its last event.", POSITION),
+    {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": POSITION},
 ]
 _STREAM: Final[Json] = {
     "content": {
@@ -97,13 +97,13 @@ def _list(summary: str, name: str, member: str, item: str) -> Json:
 
 def _firings(summary: str, name: str, parameters: list[Json], *problems: int) -> Json:
     listed = an_object({"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": TRUTH})
-    last = {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": VERSION}
+    last = {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": POSITION}
     return {
         "summary": summary,
         "operationId": name,
-        "parameters": [*parameters, _query("since", "The number of a firing; those after it are told.", VERSION), last],
+        "parameters": [*parameters, _query("since", "The id or number of a firing; those after it are told.", POSITION), last],
         "responses": _responses(
-            {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, *problems
+            {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, 409, *problems
         ),
     }
 
@@ -221,7 +221,9 @@ PATHS: Final[Json] = {
             "summary": "Whether the service can commit.",
             "operationId": "health",
             "security": [],
-            "responses": _responses(_content(an_object({"status": TEXT, "version": VERSION, "engine": TEXT}))),
+            "responses": _responses(
+                _content(an_object({"status": TEXT, "version": VERSION, "engine": TEXT}, {"webhooks": WEBHOOKS}))
+            ),
         }
     },
     "/v1/openapi.json": {

@@ -33,8 +33,11 @@ async def health(service: Service, token: Token, request: Request) -> Response:
     if hooks.error or lag > LATE:
         problems.append(f"webhooks wait: {hooks.error or f'the oldest for {lag:.0f} seconds'}")
     status = f"ok, but {'; '.join(problems)}" if problems else "ok"
-    webhooks = {"waiting": hooks.waiting, "lag": round(lag, 3), "parked": hooks.parked, "delivering": not hooks.error}
-    return answered({"status": status, "version": version, "engine": engine, "webhooks": webhooks})
+    found: dict[str, Any] = {"status": status, "version": version, "engine": engine}
+    if service.project.webhooks is not None or hooks.waiting or hooks.parked:
+        sent = {"waiting": hooks.waiting, "lag": round(lag, 3), "parked": hooks.parked, "delivering": not hooks.error}
+        found["webhooks"] = sent
+    return answered(found)
 
 
 async def metrics(service: Service, token: Token, request: Request) -> Response:

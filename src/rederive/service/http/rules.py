@@ -10,12 +10,13 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rederive.errors import Closed, NotFound, nearest
+from rederive.errors import Closed, Mismatch, NotFound, nearest
 from rederive.ir.terms import Row
 from rederive.lang.active import Call, Webhook
 from rederive.lang.values import to_json
 from rederive.monitor.database import Database
 from rederive.monitor.entries import Firing
+from rederive.monitor.position import Position
 from rederive.monitor.rules.base import Standing
 from rederive.service.access import check_admin
 from rederive.service.asking import cursor
@@ -92,21 +93,34 @@ async def firings(service: Service, token: Token, request: Request) -> Response:
         return Response(media_type=EVENTS)
     if media == EVENTS:
         return await _stream(service, rule, after)
-    version, found = await service.writer.ask(lambda db, _: (db.version, _next(db, rule, after or 0)))
+    version, found = await service.writer.ask(lambda db, _: (db.version, _next(db, rule, _number(db, after))))
     return answered({"version": version, "firings": [described(firing) for firing in found[:PAGE]], "more": len(found) > PAGE})
 
 
-async def _stream(service: Service, rule: str | None, after: int | None) -> Response:
-    begins = await service.writer.ask(lambda db, _: _begins(db, rule, after))
-    follower = FiringFollower(service, rule, begins)
+async def _stream(service: Service, rule: str | None, after: Position | None) -> Response:
+    begins, lost = await service.writer.ask(lambda db, _: _begins(db, rule, after))
+    follower = FiringFollower(service, rule, begins, lost)
     service.firings.listen(follower.wake)
     return EventStream(follower)
 
 
-def _begins(db: Database, rule: str | None, after: int | None) -> int:
-    """Where a stream begins: after the number that it was given, or now."""
+def _begins(db: Database, rule: str | None, after: Position | None) -> tuple[int, Mismatch | None]:
+    """Where a stream begins: after the number that it was given, or now; from the start where that is of another history."""
     _check_rule(db, rule)
-    return after if after is not None else db.last_firing
+    try:
+        return (_number(db, after) if after is not None else db.last_firing), None
+    except Mismatch as error:
+        return 0, error
+
+
+def _number(db: Database, after: Position | None) -> int:
+    """The number of a firing: an id has the epoch before it, as numbers are given again after a restore."""
+    if after is None or after.epoch == db.epoch or after.version == 0:
+        return after.version if after is not None else 0
+    if after.epoch or db.is_restored:
+        hint = "list the firings from the start"
+        raise Mismatch(f"the number {after} is of another history: this one is {db.epoch}", hint=hint)
+    return after.version
 
 
 def _next(db: Database, rule: str | None, after: int) -> Sequence[Firing]:
@@ -124,16 +138,18 @@ def _check_rule(db: Database, rule: str | None) -> None:
 class FiringFollower:
     """A stream of firings: read from the journal when there are new ones, so that nothing waits in memory for a slow client."""
 
-    def __init__(self, service: Service, rule: str | None, after: int) -> None:
+    def __init__(self, service: Service, rule: str | None, after: int, lost: Mismatch | None = None) -> None:
         self._service = service
         self._rule = rule
         self._after = after
+        self._lost = lost
         self._awake = asyncio.Event()
         self._gone = False
         self.wake = self._awake.set
 
     async def follow(self, send: Callable[[list[Event]], Awaitable[None]]) -> None:
-        await send([self._progress()])
+        version = self._service.hub.version
+        await send([told("reset", version, self._lost)] if self._lost is not None else [self._progress()])
         while not self._gone:
             self._awake.clear()
             if found := await self._read():
@@ -150,7 +166,10 @@ class FiringFollower:
         after, rule = self._after, self._rule
         found = await self._service.writer.ask(lambda db, _: db.firings_after(after, rule, PAGE))
         self._after = found[-1].number if found else after
-        return [Event("firing", json.dumps(described(firing), ensure_ascii=False), firing.number) for firing in found]
+        return [Event("firing", json.dumps(described(one), ensure_ascii=False), self._id(one.number)) for one in found]
+
+    def _id(self, number: int) -> str:
+        return str(Position(number, self._service.hub.epoch))
 
     async def _woken(self) -> bool:
         try:
@@ -161,7 +180,7 @@ class FiringFollower:
 
     def _progress(self) -> Event:
         """A sign of life, and a point to resume from: the last firing that was told, or that was there before."""
-        return Event("progress", progress(self._service.hub.version).data, self._after)
+        return Event("progress", progress(self._service.hub.position).data, self._id(self._after))
 
     def leave(self) -> None:
         self._gone = True

@@ -16,10 +16,15 @@ def an_object(required: Json, optional: Json | None = None) -> Json:
 
 
 VERSION: Final[Json] = {"type": "integer", "minimum": 0}
+POSITION: Final[Json] = {"type": "string", "pattern": "^([0-9a-f]{16}-)?[0-9]{1,18}$"}
 TEXT: Final[Json] = {"type": "string"}
 TRUTH: Final[Json] = {"type": "boolean"}
 NAMES: Final[Json] = {"type": "array", "items": TEXT}
 VALUES: Final[Json] = {"type": "array", "items": ref("Value")}
+
+WEBHOOKS: Final[Json] = an_object(
+    {"waiting": {"type": "integer"}, "lag": {"type": "number"}, "parked": {"type": "integer"}, "delivering": TRUTH}
+)
 
 SCHEMAS: Final[Json] = {
     "Value": {

@@ -35,7 +35,7 @@ class Service:
     def start(cls, project: Project, database: Database) -> Service:
         """In a running loop: the database belongs to the writer from now on."""
         bounds = project.bounds
-        hub = Hub(bounds, database.version, nervous=database.precision == "nervous")
+        hub = Hub(bounds, database.version, epoch=database.epoch, nervous=database.precision == "nervous")
         firings = News(bounds.subscriptions)
         writer = Writer(database, hub.publish, firings.tell, bounds.waiting)
         access = Access(project.tokens, bounds.rate, bounds.burst)

@@ -18,7 +18,7 @@ from rederive.service.asking import cursor, wish
 from rederive.service.follow import Beginning, Follower
 from rederive.service.http.formats import chosen
 from rederive.service.http.service import Service
-from rederive.service.http.views import parameters
+from rederive.service.http.views import POSITION, parameters
 from rederive.service.hub import Client, Wish
 from rederive.service.settings import Token
 
@@ -45,7 +45,7 @@ class Subscriber:
         self.gone = False
 
     def _wish(self, db: Database) -> Wish:
-        return wish(db.program, db.precision, self._token, self._views, self._parameters, self._together)
+        return wish(db.program, db.precision, self._token, self._views, self._parameters, self._together, db.epoch)
 
     async def begin(self) -> None:
         """Begin at the present version. What is refused here is refused before anything is sent."""
@@ -67,14 +67,15 @@ class Subscriber:
             self.end()
             raise
 
-    async def past(self) -> bytes:
-        """What happened after a version, as lines; refused where it is no longer kept."""
+    async def past(self) -> tuple[bytes, str]:
+        """What happened after a version, as lines, and where they lead; refused where it is no longer kept."""
 
-        def run(db: Database, follower: Follower) -> bytes:
+        def run(db: Database, follower: Follower) -> tuple[bytes, str]:
             wanted = self._wish(db)
             found = list(follower.past(wanted.parts, self._cursor or 0))
             only = ((n, {v: d for v, delta in deltas.items() if (d := delta.only(wanted.signs))}) for n, deltas in found)
-            return b"".join(f"{wanted.shape.change(n, deltas).data}\n".encode() for n, deltas in only if deltas)
+            lines = b"".join(f"{wanted.shape.change(n, deltas).data}\n".encode() for n, deltas in only if deltas)
+            return lines, db.position
 
         return await self._service.writer.ask(run)
 
@@ -150,7 +151,8 @@ async def changes(service: Service, token: Token, request: Request) -> Response:
     if request.method == "HEAD":
         return Response(media_type=media, headers=_HEADERS)
     if media == LINES:
-        return Response(await subscriber.past(), media_type=LINES, headers={"Vary": "Accept"})
+        lines, position = await subscriber.past()
+        return Response(lines, media_type=LINES, headers={POSITION: position, "Vary": "Accept"})
     await subscriber.begin()
     return EventStream(subscriber)
 

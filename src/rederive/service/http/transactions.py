@@ -12,11 +12,13 @@ from starlette.responses import Response
 from rederive.errors import MalformedInput, RederiveError
 from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
+from rederive.monitor.position import Position
 from rederive.pipeline.changes import RawTransaction, typed
 from rederive.service.access import ANYONE, check_write, discreet
 from rederive.service.http import bodies
 from rederive.service.http.problems import problem
 from rederive.service.http.service import Service
+from rederive.service.http.views import POSITION
 from rederive.service.settings import Token
 
 
@@ -33,7 +35,9 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
         return _refused(discreet(token, outcome.error), outcome, raw)
     results = [{"version": result.version, "repeated": result.repeated} for result in outcome.results]
     body = {"transactions": results} if lines else results[0]
-    return Response(json.dumps(body), media_type=bodies.JSON)
+    last = max((result.version for result in outcome.results), default=service.hub.version)
+    headers = {POSITION: str(Position(last, service.hub.epoch))}
+    return Response(json.dumps(body), media_type=bodies.JSON, headers=headers)
 
 
 def _key(request: Request, token: Token) -> str | None:

@@ -24,6 +24,8 @@ from rederive.service.http.formats import FORMATS, Answer, chosen
 from rederive.service.http.service import Service
 from rederive.service.settings import Token
 
+POSITION: Final = "Rederive-Position"
+"""The header that says which version of which epoch an answer is of: a point to follow the changes from."""
 _MEDIA: Final = {"text": "text/plain", "json": "application/json", "dot": "text/vnd.graphviz"}
 
 
@@ -67,13 +69,14 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
     media = chosen(request.headers.get("accept"), list(FORMATS))
     name, given = request.path_params["name"], parameters(request)
 
-    def read(db: Database) -> Answer:
+    def read(db: Database) -> tuple[Answer, str]:
         part = question(db.program, token, name, given, ())
         relation = db.program.relations[name]
-        return Answer(db.version, relation, db.rows(name, **{relation.columns[i].name: v for i, v in part.bindings}))
+        found = db.rows(name, **{relation.columns[i].name: v for i, v in part.bindings})
+        return Answer(db.version, relation, found), db.position
 
-    answer = await service.writer.ask(lambda db, _: read(db))
-    headers = {"Rederive-Version": str(answer.version), "Vary": "Accept"}
+    answer, position = await service.writer.ask(lambda db, _: read(db))
+    headers = {"Rederive-Version": str(answer.version), POSITION: position, "Vary": "Accept"}
     return Response(FORMATS[media](answer), media_type=media, headers=headers)
 
 
