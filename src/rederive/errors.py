@@ -12,11 +12,11 @@ RederiveError
 │   ├── UnsafeVariable      unsafe            a variable that nothing binds
 │   ├── Unstratified        unstratified      negation or aggregation through recursion
 │   ├── StillNeeded         still_needed      a view that is to be dropped, but something else reads it
+│   ├── TooDeep             too_deep          a text that nests deeper than it may
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
 ├── WrongArgument           argument          a value of the wrong type handed to the API; also a TypeError
 ├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
-├── TooDeep                 too_deep          a text that nests deeper than it may
 ├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
 ├── PlaceError              place             a path or an address that cannot be used for what it is given for
 ├── StrategyError           strategy          the view cannot be maintained that way
@@ -223,6 +223,17 @@ class StillNeeded(ProgramError):
     code = "still_needed"
 
 
+class TooDeep(ProgramError):
+    """An expression inside an expression inside an expression ..., more often than `most` times."""
+
+    code = "too_deep"
+
+    def __init__(self, most: int | None = None, span: Span | None = None) -> None:
+        levels = f": more than {most} levels" if most is not None else ""
+        hint = "name parts of it as columns of a subquery or as views of their own; lists (IN, AND, OR, ||) may be long"
+        super().__init__(f"the text nests too deeply{levels}", span, hint=hint)
+
+
 class ProgramRefused(ProgramError):
     """Several errors of one program, in the order of its text."""
 
@@ -254,13 +265,6 @@ class WrongArgument(RederiveError, TypeError):
 
 class WrongUse(RederiveError, RuntimeError):
     code = "use"
-
-
-class TooDeep(RederiveError):
-    code = "too_deep"
-
-    def __init__(self, message: str = "the text or the program nests too deeply", *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint or "split it: name parts of it as views of their own")
 
 
 class Internal(RederiveError):

@@ -41,11 +41,18 @@ def join_order(literals: Sequence[Literal], known: frozenset[str], fanout: Fanou
     waiting = list(literals)
     steps: list[Step] = []
     while waiting:
-        literal = min(enumerate(waiting), key=lambda entry: (*_rank(entry[1], bound, fanout), entry[0]))[1]
-        waiting.remove(literal)
+        position = next((i for i, literal in enumerate(waiting) if _is_free(literal, bound)), None)
+        if position is None:
+            position = min(enumerate(waiting), key=lambda entry: (*_rank(entry[1], bound, fanout), entry[0]))[0]
+        literal = waiting.pop(position)
         steps.append(Step(literal, binding_pattern(literal, bound) if isinstance(literal, Atom) else ()))
         bound.update(v.name for v in literal_variables(literal))
     return tuple(steps)
+
+
+def _is_free(literal: Literal, bound: set[str]) -> bool:
+    """Whether a literal has the first rank: a body of thousands of tests is ordered in one pass."""
+    return isinstance(literal, Comparison) and _rank(literal, bound, None) == (0,)
 
 
 def _rank(literal: Literal, bound: set[str], fanout: Fanout | None) -> tuple[float, ...]:

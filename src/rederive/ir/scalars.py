@@ -1,7 +1,8 @@
 """The scalar functions of SQL that terms may call: what they do with NULL, and whether they can fail.
 
 A call of one carries the type that it gives. *Strict* functions give NULL where an argument is NULL; the others say for
-themselves: `case`, `coalesce`, `and` and `or` evaluate only the arguments that decide.
+themselves: `case`, `coalesce`, `and` and `or` evaluate only the arguments that decide. The first argument of `in` is tested
+against the others, which are constants.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Scalar:
 
 
 _LAZY = ("case", "coalesce", "and", "or")
-_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "nullif", "concat_ws", *_LAZY)
+_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "nullif", "concat_ws", "in", *_LAZY)
 _ARITHMETIC = ("+", "-", "*", "/", "div", "%", "negative", "abs", "power", "sqrt", "exp", "ln", "round", "floor", "ceil", "rint")
 _CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp")
 _DATES = ("add_days", "add_months", "add_seconds")

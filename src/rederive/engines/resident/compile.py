@@ -34,7 +34,7 @@ from rederive.engines.resident.function_text import FunctionText
 from rederive.engines.resident.functors import FunctorError, contains, matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
-from rederive.errors import EvaluationError, Unsupported
+from rederive.errors import EvaluationError, TooDeep, Unsupported
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable
 from rederive.ir.text import show_rule
@@ -117,7 +117,9 @@ class _Writer(FunctionText):
             self.line(f"except FunctorError as error: raise {self.name('failed', self.failed)}(error) from None")
         try:
             exec("\n".join(self.lines), self.scope)
-        except SyntaxError as error:  # Python nests twenty loops, and no more
+        except SyntaxError as error:  # Python nests twenty loops and two hundred parentheses, and no more
+            if "parentheses" in str(error.msg):
+                raise TooDeep(span=self.rule.span) from None
             raise Unsupported(
                 f"the rule joins too many relations: {error.msg}",
                 self.rule.span,
@@ -136,7 +138,7 @@ class _Writer(FunctionText):
             if plan.start is not None:
                 self.row(plan.start, "key", "leaf", plan.bulk)
             tail = plan.tail if not isinstance(self.into, Keys) else ()
-            early = [literal for literal in tail if self.leaf and self.cheap(literal, plan.bulk)]
+            early = dict.fromkeys(literal for literal in tail if self.leaf and self.cheap(literal, plan.bulk))
             for literal in early:
                 self.narrow(literal, plan.bulk)
             self.fresh = False  # the loops below may hand it over more than once
@@ -321,6 +323,7 @@ class _Writer(FunctionText):
                 other = left if right == Variable(bulk) else right
                 assert not isinstance(other, Call)
                 slot = self.slot(other)
+                self.leave_test()
                 self.narrowed(f"{self.leaf} - BitMap(({slot},)) if {slot} in {self.leaf} else {self.leaf}")
             case Negation(atom):
                 found = self.find(atom, self.without(atom, bulk))
@@ -346,6 +349,13 @@ class _Writer(FunctionText):
         self.leaf, self.fresh = f"leaf{len(self.lines)}", fresh or self.fresh
         self.line(f"{self.leaf} = {expression}")
         self.enter(f"if {self.leaf}:")
+
+    def leave_test(self) -> None:
+        """Before a test of the bitmap that is narrowed next: it is tested then. Python nests a hundred blocks, and no more."""
+        test = "    " * (self.depth - 1) + f"if {self.leaf}:"
+        if self.lines[-1] == test and (self.gather is None or self.gather[0] < len(self.lines)):
+            self.lines.pop()
+            self.depth -= 1
 
     @staticmethod
     def without(atom: Atom, variable: str) -> tuple[int, ...]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from rederive.analysis.types import term_type
 from rederive.engines.resident.functors import implementation
-from rederive.engines.resident.scalars import scalar
+from rederive.engines.resident.scalars import member, scalar
 from rederive.ir.scalars import LAZY
 from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable
 
 Name = Callable[[str, Any], str]
+_MISSED: Final = object()  # no condition of a CASE was true
 
 
 class Expressions:
@@ -31,6 +32,8 @@ class Expressions:
                 return self.variable(term)
             case Constant():
                 return self.name("constant", term.value)
+            case Call("in", (tested, *options)) if term.gives is not None:
+                return self.call(self.name("member", member([o.value for o in options if isinstance(o, Constant)])), [tested])
             case Call() if term.functor in LAZY and term.gives is not None:
                 return self.lazy(term)
             case Call(gives=Type() as gives):
@@ -54,27 +57,38 @@ class Expressions:
             case connective:
                 return self.connective(term.arguments, decisive=str(connective == "or"))
 
+    # Many arguments are written as halves of halves: Python nests two hundred parentheses, and no more.
+
     def case(self, arguments: Sequence[Term]) -> str:
-        if len(arguments) == 1:
-            return self.value(arguments[0])
-        condition, result, *others = arguments
-        return f"({self.value(result)} if {self.value(condition)} is True else {self.case(others)})"
+        *branches, otherwise = arguments
+        pairs = list(zip(branches[::2], branches[1::2], strict=True))
+        return self.chosen(pairs, self.value(otherwise)) if pairs else self.value(otherwise)
+
+    def chosen(self, pairs: Sequence[tuple[Term, Term]], otherwise: str) -> str:
+        """The result of the first condition that is true."""
+        if len(pairs) == 1:
+            ((condition, result),) = pairs
+            return f"({self.value(result)} if {self.value(condition)} is True else {otherwise})"
+        half, local, missed = len(pairs) // 2, self.local(), self.name("missed", _MISSED)
+        first = self.chosen(pairs[:half], missed)
+        return f"({local} if ({local} := {first}) is not {missed} else {self.chosen(pairs[half:], otherwise)})"
 
     def coalesce(self, arguments: Sequence[Term]) -> str:
         if len(arguments) == 1:
             return self.value(arguments[0])
-        local = self.local()
-        return f"({local} if ({local} := {self.value(arguments[0])}) is not None else {self.coalesce(arguments[1:])})"
+        half, local = len(arguments) // 2, self.local()
+        first, others = self.coalesce(arguments[:half]), self.coalesce(arguments[half:])
+        return f"({local} if ({local} := {first}) is not None else {others})"
 
     def connective(self, arguments: Sequence[Term], decisive: str) -> str:
         """Three-valued: a decisive part decides; without one, NULL makes it NULL."""
         if len(arguments) == 1:
             return self.value(arguments[0])
-        left, right = self.local(), self.local()
+        half, left, right = len(arguments) // 2, self.local(), self.local()
         other = "False" if decisive == "True" else "True"
         unknown = f"None if {left} is None or {right} is None else {other}"
-        rest = f"{decisive} if ({right} := {self.connective(arguments[1:], decisive)}) is {decisive} else {unknown}"
-        return f"({decisive} if ({left} := {self.value(arguments[0])}) is {decisive} else {rest})"
+        rest = f"{decisive} if ({right} := {self.connective(arguments[half:], decisive)}) is {decisive} else {unknown}"
+        return f"({decisive} if ({left} := {self.connective(arguments[:half], decisive)}) is {decisive} else {rest})"
 
     def local(self) -> str:
         return f"part_{next(self.numbers)}"

@@ -15,6 +15,8 @@ class FunctionText:
         self.lines: list[str] = []
         self.depth = 0
         self.loops = 0
+        self._joined = 0  # the line, counted from 1, whose test is several in parentheses
+        self._names: dict[tuple[str, int], str] = {}
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -34,15 +36,24 @@ class FunctionText:
         self.depth = depth
 
     def enter(self, opening: str) -> None:
+        """Open a block. A test right inside a test joins it: Python nests a hundred blocks, and no more."""
+        last = "    " * (self.depth - 1) + "if "
+        if opening.startswith("if ") and self.lines and self.lines[-1].startswith(last) and self.lines[-1].endswith(":"):
+            before = self.lines[-1][len(last) : -1]
+            before = before if self._joined == len(self.lines) else f"({before})"
+            self.lines[-1] = f"{last}{before} and ({opening[3:-1]}):"
+            self._joined = len(self.lines)
+            return
         self.line(opening)
         self.depth += 1
         self.loops += opening.startswith("for ")
 
     def name(self, stem: str, value: Any) -> str:
         """A name in the function's scope for an object."""
-        for name, known in self.scope.items():
-            if known is value and name.startswith(stem):
-                return name
+        known = self._names.get((stem, id(value)))  # the scope keeps the object, so that nothing else gets its id
+        if known is not None:
+            return known
         name = f"{stem}{len(self.scope)}"
         self.scope[name] = value
+        self._names[stem, id(value)] = name
         return name

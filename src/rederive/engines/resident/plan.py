@@ -85,7 +85,8 @@ def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: 
     tail = tuple(literal for literal in rest if last in literal_variables(literal))
     if not all(_holds_once(literal, last) for literal in tail):
         return None
-    others = [literal for literal in rest if literal not in tail]
+    in_tail = set(tail)
+    others = [literal for literal in rest if literal not in in_tail]
     first = start
     if start is None:
         first = next((s.literal for s in join_order(rest, frozenset(), fanout) if isinstance(s.literal, Atom)), None)

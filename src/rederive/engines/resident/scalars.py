@@ -40,6 +40,23 @@ def scalar(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
     return _strict(function) if SCALARS[name].strict else function
 
 
+def member(options: Sequence[Value]) -> Implementation:
+    """Whether a value is one of these constants; NULL where it is none of them and one of them is NULL. NaN equals itself.
+
+    >>> [member([1, 2, None])(value) for value in (1, 3, None)]
+    [True, None, None]
+    """
+    known, otherwise = frozenset(options), None if None in options else False
+    has_nan = any(option != option for option in options)
+
+    def found(value: Any) -> bool | None:
+        if value is None:
+            return None
+        return True if value in known or (has_nan and value != value) else otherwise
+
+    return found
+
+
 def _strict(function: Implementation) -> Implementation:
     def strict(*arguments: Any) -> Any:
         return None if None in arguments else function(*arguments)

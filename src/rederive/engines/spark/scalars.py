@@ -44,6 +44,8 @@ def _printed(functor: str, a: list[str], gives: Type) -> str | None:
             return f"({a[0]} {functor.upper()})"
         case "not":
             return f"(NOT {a[0]})"
+        case "in":
+            return f"({a[0]} IN ({', '.join(a[1:])}))"
         case "case":
             cases = (f"WHEN {a[i]} THEN {a[i + 1]}" for i in range(0, len(a) - 1, 2))
             return f"CAST(CASE {' '.join(cases)} ELSE {a[-1]} END AS {sql_type(gives)})" if len(a) > 1 else a[0]

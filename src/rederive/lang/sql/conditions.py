@@ -35,8 +35,8 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
         case exp.Paren():
             yield from conjuncts(node.this)
         case exp.And():
-            yield from conjuncts(node.left)
-            yield from conjuncts(node.right)
+            for part in node.flatten():
+                yield from conjuncts(part)
         case exp.Not(this=exp.Paren() as inner):
             yield from conjuncts(exp.Not(this=inner.this))
         case exp.Not(this=exp.Not() as inner):

@@ -56,6 +56,7 @@ _ARITHMETIC: Final[dict[type[exp.Expr], str]] = {
     exp.IntDiv: "div",
     exp.Mod: "%",
 }
+LISTED: Final = 8  # constants of an IN from which on they are looked up as a set; fewer are compared one by one
 _CONNECTIVES: Final = {exp.And: "and", exp.Or: "or"}
 _TYPES: Final = {
     exp.DType.TINYINT: TINYINT,
@@ -268,6 +269,8 @@ class Expressions:
         if not node.expressions or any(node.args.get(arg) for arg in ("unnest", "field")):
             raise self.context.unsupported("this IN", node)
         value, *options = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
+        if len(options) >= LISTED and all(isinstance(option.term, Constant) for option in options):
+            return self.call("in", [value, *options], BOOL, nullable=any(one.nullable for one in (value, *options)))
         tests = [self.call("=", [value, option], BOOL) for option in options]
         return tests[0] if len(tests) == 1 else self.call("or", tests, BOOL, nullable=any(t.nullable for t in tests))
 

@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from rederive.errors import Source, Span, SyntaxProblem, Unsupported
+from rederive.errors import Source, Span, SyntaxProblem, TooDeep, Unsupported
+from rederive.lang.sql.depth import DEPTH, balanced, check_depth
 from rederive.lang.sql.dialect import Ansi, tokenize
 
 
@@ -119,8 +120,11 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
     except ParseError as error:
         raise _refused(error, source, span) from None
     except RecursionError:
-        raise Unsupported("not supported: a statement nested this deeply", span) from None
+        raise TooDeep(DEPTH, span) from None
     (tree,) = trees
+    if tree is not None:
+        tree = balanced(tree)
+        check_depth(tree, span)
     if tree is None or isinstance(tree, exp.Command):
         raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
     return Parsed(tree, span)

@@ -1,0 +1,66 @@
+"""How deep a statement may nest. Long chains of AND, OR and || are balanced, so that their length is no depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlglot import exp
+
+from rederive.errors import Span, TooDeep
+
+DEPTH: Final = 80
+"""Levels of a parse tree: all that is written for one, in this process and on Spark, fits the stack and Python's own limits."""
+_ASSOCIATIVE: Final = (exp.And, exp.Or, exp.DPipe)
+
+
+def balanced(tree: exp.Expr) -> exp.Expr:
+    """The same tree with each chain of an associative operator as halves of halves.
+
+    >>> from sqlglot import parse_one
+    >>> depth(balanced(parse_one(" OR ".join("abcdefgh")))) < depth(parse_one(" OR ".join("abcdefgh")))
+    True
+    """
+    for node in list(tree.walk()):
+        if isinstance(node, _ASSOCIATIVE) and type(node.parent) is not type(node) and type(node.this) is type(node):
+            parts = _operands(node)
+            halves = [_chain(node, half) for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :])]
+            node.set("this", halves[0])
+            node.set("expression", halves[1])
+    return tree
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    """What the operator is applied to, from left to right."""
+    found: list[exp.Expr] = []
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is type(node):
+            waiting += [one.args["expression"], one.this]
+        else:
+            found.append(one)
+    return found
+
+
+def _chain(node: exp.Expr, parts: Sequence[exp.Expr]) -> exp.Expr:
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    others = {key: value for key, value in node.args.items() if key not in ("this", "expression")}
+    return type(node)(this=_chain(node, parts[:half]), expression=_chain(node, parts[half:]), **others)
+
+
+def check_depth(tree: exp.Expr, span: Span) -> None:
+    if depth(tree) > DEPTH:
+        raise TooDeep(DEPTH, span)
+
+
+def depth(tree: exp.Expr) -> int:
+    """The levels of a tree, found without a recursion."""
+    deepest, waiting = 0, [(tree, 1)]
+    while waiting:
+        node, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += ((child, level + 1) for child in node.iter_expressions())
+    return deepest
