@@ -18,7 +18,7 @@ from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.parse import Parsed
 from rederive.lang.sql.query import Prepared, Queries
 from rederive.lang.sql.relation import Typed
-from rederive.lang.sql.scope import Binding, Scope, identifier, names
+from rederive.lang.sql.scope import Scope, identifier, names
 from rederive.lang.sql.statements import define_view
 from rederive.lang.sql.types import SqlType, of_column
 
@@ -194,12 +194,14 @@ class _Lowering:
         return Change(table.name, tuple(self.bindings(where, lower)), condition, values)
 
     def scope(self, node: exp.Expr, table: Relation) -> Scope:
-        columns = {c.name: Typed(Variable(f"c{i}"), of_column(c), c.nullable) for i, c in enumerate(table.columns)}
-        return Scope(self.context.body(), None, [Binding(identifier(node.args.get("alias")) or table.name.lower(), columns)])
+        columns = [(c.name, Typed(Variable(f"c{i}"), of_column(c), c.nullable)) for i, c in enumerate(table.columns)]
+        scope = Scope(self.context.body())
+        scope.bind(identifier(node.args.get("alias")) or table.name.lower(), columns)
+        return scope
 
     def updated(self, table: Relation, updates: Sequence[exp.Expr], lower: Expressions) -> list[Typed]:
         """All columns of the new row."""
-        columns = list(lower.scope.bindings[0].columns.values())
+        columns = [column.typed for column in lower.scope.columns]
         for update in updates:
             if not isinstance(update, exp.EQ):
                 raise self.parsed.unsupported("this SET", update)

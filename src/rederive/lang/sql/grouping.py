@@ -190,7 +190,9 @@ class _Grouping:
     ) -> Typed | None:
         lower = self.lower
         tests = [lower.boolean(condition)] if condition is not None else []
-        if isinstance(nodes[0], exp.Star):
+        if any(isinstance(node, exp.Star) for node in nodes):
+            if name != "count" or distinct or len(nodes) > 1:
+                raise self.context.unsupported("a star in this aggregate", call, "name the columns")
             value = number("1")
         elif len(nodes) > 1:
             if distinct or name != "count":
@@ -248,7 +250,7 @@ class _Grouping:
         body.add(*self.read(groups, outer, results))
         inner = self.lower.scope
         by_term = {repr(self.body.resolved(g.term)): above for g, above in zip(self.groups, groups, strict=True)}
-        scope = GroupScope(body, inner.parent, [], {}, inner, by_term)
+        scope = GroupScope(body, inner.parent, [], inner, by_term)
         return Expressions(self.context, scope, self.lower.subqueries, {**dict(zip(self.keys, groups, strict=True)), **results})
 
     def above_group(self, i: int, body: Body) -> Typed:

@@ -8,13 +8,13 @@ Inner joins grow the body of their query. An outer join becomes relations of its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
 
-from rederive.errors import Redefined, UnknownName
+from rederive.errors import Redefined, Span, UnknownName
 from rederive.ir.rules import Atom, Column, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
 from rederive.lang.sql.body import Body, Rows
@@ -22,7 +22,7 @@ from rederive.lang.sql.conditions import equal, require
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions, Subqueries
 from rederive.lang.sql.relation import Rel, Typed
-from rederive.lang.sql.scope import Binding, Scope, identifier, names
+from rederive.lang.sql.scope import Named, Scope, ambiguous, identifier, names
 
 
 class Lowers(Protocol):
@@ -56,16 +56,47 @@ class Joins:
             self.join(join, scope)
 
     def operand(self, node: exp.Expr, scope: Scope) -> None:
-        """A table, a view or a query in FROM."""
+        """A table, a view, a query in FROM, or sources in parentheses."""
+        if _is_parenthesised(node):
+            self.parenthesised(node, scope)
+            return
+        if node.args.get("joins"):
+            raise self.context.unsupported("a join inside a join", node, "put it into parentheses")
         rel, alias = self.relation(node)
-        if any(binding.alias == alias for binding in scope.bindings):
+        columns = [field.name for field in rel.fields]
+        self.bind(scope, alias, list(zip(columns, scope.body.read(rel), strict=True)), node)
+
+    def bind(self, scope: Scope, alias: str, columns: Sequence[tuple[str, Typed]], node: exp.Expr) -> None:
+        if alias in scope.aliases:
             raise Redefined(f"two sources are called '{alias}'", self.context.span(node), hint="give one an alias")
-        names_ = [field.name for field in rel.fields]
+        names_ = [name for name, _ in columns]
         if double := next((name for i, name in enumerate(names_) if name in names_[:i]), None):
             raise Redefined(f"'{alias}' has two columns '{double}'", self.context.span(node), hint="give one an alias")
-        scope.bindings.append(Binding(alias, dict(zip(names_, scope.body.read(rel), strict=True))))
-        for join in node.args.get("joins") or ():
-            self.join(join, scope)
+        scope.bind(alias, columns)
+
+    def parenthesised(self, node: exp.Expr, scope: Scope) -> None:
+        """( sources ) [alias]: joined by themselves; under an alias, their own names mean nothing outside."""
+        if unread := next((part for part, value in node.args.items() if value and part not in ("this", "alias", "joins")), None):
+            raise self.context.unsupported(f"{unread.rstrip('_').upper()} of sources in parentheses", node)
+        alone = not scope.body.literals
+        inner = scope if alone else Scope(self.context.body(scope.body), scope.parent)
+        self.from_clause(_bare(node.this), node.this.args.get("joins") or (), inner)
+        if (alias := node.args.get("alias")) is not None:
+            columns = self.renamed([c.name for c in inner.visible], alias, node)
+            typed = [c.typed for c in inner.visible]
+            inner.columns = []
+            self.bind(inner, identifier(alias), list(zip(columns, typed, strict=True)), node)
+        if not alone:
+            side = self.frozen(inner)
+            scope.body.add(side.atom)
+            scope.body.sources.append(Rows(side.atom.terms, side.key))
+            scope.columns += inner.columns
+
+    def renamed(self, columns: list[str], alias: exp.Expr | None, node: exp.Expr) -> list[str]:
+        given = names(alias.args.get("columns") or ()) if alias is not None else []
+        if given and len(given) != len(columns):
+            raise Redefined(f"{len(given)} names for {len(columns)} columns", self.context.span(node))
+        return given or columns
 
     def relation(self, node: exp.Expr) -> tuple[Rel, str]:
         """What an operand reads, and the name that it goes by."""
@@ -83,105 +114,107 @@ class Joins:
                 found = self.queries.values(node)
             case _:
                 raise self.context.unsupported("this source", node)
-        columns = names(alias.args.get("columns") or ()) if alias is not None else []
-        if columns and len(columns) != len(found.fields):
-            raise Redefined(f"{len(columns)} names for {len(found.fields)} columns", self.context.span(node))
-        if columns:
-            fields = tuple(replace(field, name=given) for field, given in zip(found.fields, columns, strict=True))
-            found = replace(found, fields=fields)
+        columns = self.renamed([field.name for field in found.fields], alias, node)
+        fields = tuple(replace(field, name=given) for field, given in zip(found.fields, columns, strict=True))
+        found = replace(found, fields=fields)
         return found, name or f"source {len(self.context.draft.relations)}"
 
     # Joins
 
     def join(self, node: exp.Join, scope: Scope) -> None:
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
-        if kind in ("SEMI", "ANTI"):
-            self.semi(node, scope, positive=kind == "SEMI")
-        elif side in ("LEFT", "RIGHT", "FULL"):
-            self.outer(node, scope, side)
-        elif kind in ("", "INNER", "CROSS", "OUTER") and not side:
-            shared = self.joined(node, scope)
-            scope.merged.update({name: left for name, (left, _) in shared.items()})
-        else:
-            raise self.context.unsupported(f"a {side} {kind} join", node)
+        match side, kind:
+            case ("" | "LEFT"), ("SEMI" | "ANTI"):
+                self.semi(node, scope, positive=kind == "SEMI")
+            case ("LEFT" | "RIGHT" | "FULL"), ("" | "OUTER"):
+                self.outer(node, scope, side)
+            case "", ("" | "INNER" | "CROSS"):
+                self.inner(node, scope)
+            case _:
+                hint = "swap the sides, and use LEFT" if kind in ("SEMI", "ANTI") else None
+                raise self.context.unsupported(f"a {f'{side} {kind}'.strip()} join", node, hint)
 
-    def joined(self, node: exp.Join, scope: Scope) -> dict[str, tuple[Typed, Typed]]:
-        """Join an operand by the join's condition; the pairs of columns that USING or NATURAL equates."""
-        before = [name for name, _ in scope.star(None, self.context.span(node))]
-        lefts = {name: scope.find(name, None, self.context.span(node)) for name in before if before.count(name) == 1}
-        self.operand(node.this, scope)
-        columns = scope.bindings[-1].columns
+    def inner(self, node: exp.Join, scope: Scope) -> None:
+        right = Scope(scope.body, scope.parent)
+        left = Scope(scope.body, scope.parent, scope.columns)
+        self.operand(node.this, right)
+        self.check_aliases(left, right, node)
+        keys = self.keys(node, left, right)
+        scope.columns = [*left.columns, *right.columns]
+        self.condition(node, keys, scope)
+        scope.columns = merged(keys, left, right, "LEFT")
+
+    def check_aliases(self, left: Scope, right: Scope, node: exp.Expr) -> None:
+        if double := next((alias for alias in right.aliases if alias in left.aliases), None):
+            raise Redefined(f"two sources are called '{double}'", self.context.span(node.this), hint="give one an alias")
+
+    def keys(self, node: exp.Join, left: Scope, right: Scope) -> list[Key]:
+        """The pairs of columns that USING or NATURAL equates."""
+        span = self.context.span(node)
+        ours, theirs = ([column.name for column in side.visible] for side in (left, right))
+        if (node.args.get("method") or "").upper() == "NATURAL":
+            shared = [name for name in dict.fromkeys(ours) if name in theirs]
+        else:
+            shared = names(node.args.get("using") or ())
+        found = []
+        for name in shared:
+            for side in (left, right):
+                if side.find(name, None, span) is None:
+                    raise UnknownName("column on both sides", name, (c.name for c in side.visible), span)
+            one, two = (next(c for c in side.visible if c.name == name) for side in (left, right))
+            found.append(Key(name, one, two))
+        return found
+
+    def condition(self, node: exp.Join, keys: Sequence[Key], scope: Scope) -> None:
+        """Keep the rows that a join's condition keeps."""
         lower = Expressions(self.context, scope, self.queries.subqueries)
-        shared = {name: (lefts.get(name), columns.get(name)) for name in self.shared(node, before, columns)}
-        pairs: dict[str, tuple[Typed, Typed]] = {}
-        for name, (left, right) in shared.items():
-            if left is None or right is None:
-                raise UnknownName("column on both sides", name, before if left is None else columns, self.context.span(node))
-            equal(left, right, lower, node)
-            pairs[name] = (left, right)
+        for key in keys:
+            equal(key.left.typed, key.right.typed, lower, node)
         if (on := node.args.get("on")) is not None:
             require(on, lower)
-        return pairs
-
-    @staticmethod
-    def shared(node: exp.Join, left: Sequence[str], right: Sequence[str] | dict[str, Typed]) -> list[str]:
-        if (node.args.get("method") or "").upper() == "NATURAL":
-            return [name for name in left if name in right]
-        return names(node.args.get("using") or ())
 
     def semi(self, node: exp.Join, scope: Scope, *, positive: bool) -> None:
         """The rows of the left side that have, or do not have, a partner."""
-        inner = Scope(self.context.body(scope.body), scope)
-        self.operand(node.this, inner)
-        lower = Expressions(self.context, inner, self.queries.subqueries)
-        span = self.context.span(node)
-        for name in self.shared(node, [column for column, _ in scope.star(None, span)], inner.bindings[0].columns):
-            left = scope.resolve(name, None, span)
-            inner.body.mention(v for v in [scope.body.resolved(left.term)] if isinstance(v, Variable))
-            equal(replace(left, term=scope.body.resolved(left.term)), inner.bindings[0].columns[name], lower, node)
-        if (on := node.args.get("on")) is not None:
-            require(on, lower)
+        if node.args.get("method"):
+            raise self.context.unsupported(f"a {node.args['method']} {node.kind} join", node, "name the columns by USING")
+        right = Scope(self.context.body(scope.body), scope.parent)
+        self.operand(node.this, right)
+        self.check_aliases(scope, right, node)
+        inner = _Partners(right.body, scope, right.columns)
+        keys = []
+        for key in self.keys(node, scope, right):
+            left = replace(key.left.typed, term=scope.body.resolved(key.left.typed.term))
+            inner.body.mention(v for v in [left.term] if isinstance(v, Variable))
+            keys.append(replace(key, left=replace(key.left, typed=left)))
+        self.condition(node, keys, inner)
         atom = hit(inner.body, self.context)
         scope.body.mention(v for v in atom.terms if isinstance(v, Variable))
         scope.body.add(atom if positive else Negation(atom))
+        first = [key.name for key in keys]
+        scope.columns.sort(key=lambda c: first.index(c.name) if c.name in first and not c.hidden else len(first))
 
     # Outer joins
 
     def outer(self, node: exp.Join, scope: Scope, side: str) -> None:
         left = self.frozen(scope)
-        bindings, merged = list(scope.bindings), dict(scope.merged)
         right_scope = Scope(self.context.body(scope.body), scope.parent)
         self.operand(node.this, right_scope)
+        self.check_aliases(scope, right_scope, node)
         right = self.frozen(right_scope)
-        match = Scope(self.context.body(), scope.parent, bindings, merged)
+        keys = self.keys(node, scope, right_scope)
+        match = Scope(self.context.body(), scope.parent, [*scope.columns, *right_scope.columns])
         for one in (left, right):
             match.body.add(one.atom)
             match.body.sources.append(Rows(one.atom.terms, one.key))
-        pairs = self.condition(node, match, right_scope.bindings)
+        self.condition(node, keys, match)
         if match.body.outer:
             raise self.context.unsupported("an outer join whose condition refers to the query around it", node)
         whole, columns = self.padded(match.body, left, right, side)
         self.rebind(scope, (left, right), whole, columns, side)
-        scope.bindings = [*self.mapped(bindings, scope.body), *self.mapped(right_scope.bindings, scope.body)]
-        scope.merged = self.remerged(merged, pairs, scope, side)
-
-    def condition(self, node: exp.Join, match: Scope, right: Sequence[Binding]) -> dict[str, tuple[Typed, Typed]]:
-        span = self.context.span(node)
-        lower = Expressions(self.context, match, self.queries.subqueries)
-        before = [name for name, _ in match.star(None, span)]
-        columns = right[0].columns
-        pairs: dict[str, tuple[Typed, Typed]] = {}
-        for name in self.shared(node, before, columns):
-            left = match.find(name, None, span)
-            if left is None or name not in columns:
-                raise UnknownName("column on both sides", name, before if left is None else columns, span)
-            pairs[name] = (left, columns[name])
-        match.bindings = [*match.bindings, *right]
-        for one, two in pairs.values():
-            equal(one, two, lower, node)
-        if (on := node.args.get("on")) is not None:
-            require(on, lower)
-        return pairs
+        for one_scope in (scope, right_scope):
+            one_scope.map_terms(self.now)
+        keys = [key.mapped(self.now) for key in keys]
+        scope.columns = merged([self.whole(key, scope, side) for key in keys], scope, right_scope, side)
 
     def frozen(self, scope: Scope) -> Side:
         """A side as one atom: the one that it is, or a relation of its own for what has been joined so far."""
@@ -198,9 +231,7 @@ class Joins:
         self.context.declare(name, self.columns(kept))
         self.context.define(name, kept, body.finished())
         keys = dict.fromkeys(t for rows in body.sources for t in map(body.resolved, rows.key) if isinstance(t, Variable))
-        for binding in scope.bindings:
-            binding.columns = {n: replace(t, term=body.term(t.term)) for n, t in binding.columns.items()}
-        scope.merged = {n: replace(t, term=body.term(t.term)) for n, t in scope.merged.items()}
+        scope.map_terms(lambda typed: replace(typed, term=body.term(typed.term)))
         return Side(Atom(name, tuple(kept)), tuple(keys), self.columns(kept))
 
     def columns(self, terms: Sequence[Simple]) -> tuple[Column, ...]:
@@ -242,27 +273,75 @@ class Joins:
         body.literals, body.same, body.known = [Atom(whole, (*terms, *tags))], {}, set()
         body.sources = [Rows((*terms, *tags), key)]
 
-    def mapped(self, bindings: Sequence[Binding], body: Body) -> list[Binding]:
-        return [Binding(b.alias, {name: self.now(typed) for name, typed in b.columns.items()}) for b in bindings]
-
     def now(self, typed: Typed) -> Typed:
         """The column as it is after the join: it may have become nullable."""
         if not isinstance(typed.term, Variable):
             return replace(typed, nullable=True)
         return replace(typed, nullable=typed.nullable or self.context.columns[typed.term.name].nullable)
 
-    def remerged(
-        self, before: dict[str, Typed], pairs: dict[str, tuple[Typed, Typed]], scope: Scope, side: str
-    ) -> dict[str, Typed]:
-        """The columns that USING made one: the side that is kept whole gives the value."""
+    def whole(self, key: Key, scope: Scope, side: str) -> Key:
+        """With the value that a full join's column has: the one of the side that has a row."""
+        if side != "FULL":
+            return key
         lower = Expressions(self.context, scope, self.queries.subqueries)
-        merged = {name: self.now(typed) for name, typed in before.items()}
-        for name, pair in pairs.items():
-            left, right = map(self.now, pair)
-            both = lower.alike([left, right], exp.null())
-            whole = lower.call("coalesce", both, both[0].type, nullable=left.nullable and right.nullable)
-            merged[name] = {"LEFT": left, "RIGHT": right}.get(side, whole)
-        return merged
+        both = lower.alike([key.left.typed, key.right.typed], exp.null())
+        nullable = key.left.typed.nullable and key.right.typed.nullable
+        value = lower.call("coalesce", both, both[0].type, nullable=nullable)
+        return replace(key, both=Named(key.name, f"using {self.context.fresh(key.name).name}", value))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A column of USING: that of the left side, that of the right side, and what both are in a full join."""
+
+    name: str
+    left: Named
+    right: Named
+    both: Named | None = None
+
+    def mapped(self, function: Callable[[Typed], Typed]) -> Key:
+        left, right = (replace(column, typed=function(column.typed)) for column in (self.left, self.right))
+        return Key(self.name, left, right)
+
+
+@dataclass(slots=True)
+class _Partners(Scope):
+    """The right side of a semi join: its condition sees both sides alike."""
+
+    def find(self, name: str, table: str | None, span: Span) -> Typed | None:
+        found = Scope.find(self, name, table, span)
+        if found is not None and table is None and self.parent is not None and self.parent.find(name, None, span) is not None:
+            raise ambiguous(name, [c.alias for side in (self.parent, self) for c in side.visible if c.name == name], span)
+        return found
+
+
+def merged(keys: Sequence[Key], left: Scope, right: Scope, side: str) -> list[Named]:
+    """The columns of a join: those of USING once and first, then the rest of both sides. What is hidden comes last.
+
+    The side that is kept whole gives the value of a column that both sides have.
+    """
+    lefts, rights = [key.left.name for key in keys], [key.right.name for key in keys]
+    rest = [c for c in left.visible if c.name not in lefts] + [c for c in right.visible if c.name not in rights]
+    shown = [key.both or (key.right if side == "RIGHT" else key.left) for key in keys]
+    hidden = [key.left for key in keys if side in ("RIGHT", "FULL")] + [key.right for key in keys if side != "RIGHT"]
+    before = [c for c in (*left.columns, *right.columns) if c.hidden]
+    return [*shown, *rest, *(replace(column, hidden=True) for column in hidden), *before]
+
+
+def _is_parenthesised(node: exp.Expr) -> bool:
+    """Whether this is a list of sources in parentheses, not a query in parentheses."""
+    inner = node.this
+    if not isinstance(node, exp.Subquery) or not isinstance(inner, exp.Table | exp.Subquery | exp.Values):
+        return False
+    named = inner.args.get("joins") or inner.args.get("alias")
+    return isinstance(inner, exp.Table) or bool(named) or _is_parenthesised(inner)
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    """The first of some sources, without those that are joined to it."""
+    bare = node.copy()
+    bare.set("joins", None)
+    return bare
 
 
 def hit(body: Body, context: Context) -> Atom:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -13,22 +13,45 @@ from rederive.lang.sql.body import Body
 from rederive.lang.sql.relation import Typed
 
 
-@dataclass(slots=True)
-class Binding:
-    """A source by its alias: the names and terms of its columns."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A column of a source: its name, the source's alias, its term.
 
+    A column that USING made one with another is *hidden*: `*` leaves it out, and only `alias.name` means it.
+    """
+
+    name: str
     alias: str
-    columns: dict[str, Typed]
+    typed: Typed
+    hidden: bool = False
+
+    def matches(self, name: str, table: str | None) -> bool:
+        return self.name == name and (self.alias == table if table is not None else not self.hidden)
 
 
 @dataclass(slots=True)
 class Scope:
-    """The sources of one query, inside those of the queries around it. `merged`: the columns that USING made one."""
+    """The columns that one query reads, in Spark's order, inside the scopes of the queries around it."""
 
     body: Body
     parent: Scope | None = None
-    bindings: list[Binding] = field(default_factory=list)
-    merged: dict[str, Typed] = field(default_factory=dict)
+    columns: list[Named] = field(default_factory=list)
+
+    @property
+    def aliases(self) -> list[str]:
+        return list(dict.fromkeys(column.alias for column in self.columns))
+
+    @property
+    def visible(self) -> list[Named]:
+        """What `*` means."""
+        return [column for column in self.columns if not column.hidden]
+
+    def bind(self, alias: str, columns: Iterable[tuple[str, Typed]]) -> None:
+        """Add a source under its alias."""
+        self.columns += [Named(name, alias, typed) for name, typed in columns]
+
+    def map_terms(self, function: Callable[[Typed], Typed]) -> None:
+        self.columns = [replace(column, typed=function(column.typed)) for column in self.columns]
 
     def resolve(self, name: str, table: str | None, span: Span) -> Typed:
         """The column, looked for outwards; what an enclosing query binds is noted as outer."""
@@ -47,31 +70,35 @@ class Scope:
 
     def find(self, name: str, table: str | None, span: Span) -> Typed | None:
         """The column among this query's own sources."""
-        if table is None and name in self.merged:
-            return self.merged[name]
-        found = [b.columns[name] for b in self.bindings if (table is None or b.alias == table) and name in b.columns]
+        found = [column for column in self.columns if column.matches(name, table)]
         if len(found) > 1:
-            raise TypeClash(f"'{name}' is ambiguous", span, hint=f"write {self._candidates(name)}")
-        return found[0] if found else None
-
-    def _candidates(self, name: str) -> str:
-        return " or ".join(f"{b.alias}.{name}" for b in self.bindings if name in b.columns)
+            raise ambiguous(name, [column.alias for column in found], span)
+        return found[0].typed if found else None
 
     def _unknown(self, name: str, table: str | None, span: Span) -> UnknownName:
-        tables = [binding.alias for binding in self.bindings]
-        if table is not None and table not in tables:
-            return UnknownName("table or alias", table, tables, span)
-        known = [column for b in self.bindings if table in (None, b.alias) for column in b.columns]
+        if table is not None and table not in self.aliases:
+            return UnknownName("table or alias", table, filter(is_written, self.aliases), span)
+        known = [column.name for column in self.columns if table in (None, column.alias)]
         return UnknownName("column", name, known, span)
 
-    def star(self, table: str | None, span: Span) -> list[tuple[str, Typed]]:
-        """The columns that `*` or `table.*` stands for, in order; merged ones first."""
-        chosen = [binding for binding in self.bindings if table in (None, binding.alias)]
-        if table is not None and not chosen:
-            raise UnknownName("table or alias", table, [b.alias for b in self.bindings], span)
-        merged = self.merged if table is None else {}
-        columns = [(name, typed) for b in chosen for name, typed in b.columns.items() if name not in merged]
-        return [*merged.items(), *columns]
+    def star(self, table: str | None, span: Span) -> list[Named]:
+        """The columns that `*` or `table.*` means, in order: of one table, those that USING hides come first."""
+        if table is None:
+            return self.visible
+        found = [column for column in self.columns if column.alias == table]
+        if not found:
+            raise UnknownName("table or alias", table, filter(is_written, self.aliases), span)
+        return sorted(found, key=lambda column: not column.hidden)
+
+
+def is_written(alias: str) -> bool:
+    """Whether an alias is one of the query's own, not one that was made up for a source without a name."""
+    return " " not in alias
+
+
+def ambiguous(name: str, aliases: Sequence[str], span: Span) -> TypeClash:
+    candidates = " or ".join(f"{alias}.{name}" for alias in aliases if is_written(alias))
+    return TypeClash(f"'{name}' is ambiguous", span, hint=f"write {candidates}" if candidates else "give the sources aliases")
 
 
 def identifier(node: exp.Expr | None) -> str:

@@ -72,6 +72,8 @@ def first_rows(
 def _whole_number(node: exp.Expr | None, lower: Expressions, context: Context) -> int | None:
     if node is None:
         return None
+    if node.expressions:
+        raise context.unsupported("LIMIT ... BY", node, "number the rows by row_number() OVER (PARTITION BY ...) in a subquery")
     typed = lower.lower(node.expression)
     if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int) or typed.term.value < 0:
         raise context.unsupported(f"{node.key.upper()} that is not a whole number", node)
@@ -150,8 +152,11 @@ class _Windows:
         self.arguments = {key: self.argument(node) for key, node in self.nodes.items()}
 
     def value(self, node: exp.Expr, name: str) -> Typed:
-        """A value as a variable, also where it is constant."""
-        typed = self.body.assigned(self.lower.lower(node), name)
+        return self.column(self.lower.lower(node), name)
+
+    def column(self, value: Typed, name: str) -> Typed:
+        """A value as a variable, and so as a column of what is frozen, also where it is constant."""
+        typed = self.body.assigned(value, name)
         if isinstance(typed.term, Variable):
             return typed
         variable = self.context.fresh(name)
@@ -181,7 +186,7 @@ class _Windows:
         return None
 
     def above(self) -> Expressions:
-        aggregated = {k: aggregate_of(n.this, self.lower, self.context) for k, n in self.nodes.items() if self.is_aggregate(n)}
+        aggregated = {k: self.aggregated(n) for k, n in self.nodes.items() if self.is_aggregate(n)}
         self.frozen = Frozen.of(self.body, self.context)
         known = dict(self.lower.known)
         for key, node in self.nodes.items():
@@ -207,6 +212,10 @@ class _Windows:
         return tuple(self.frozen.variables[i] for i in positions)
 
     # Aggregates over a partition
+
+    def aggregated(self, node: exp.Window) -> tuple[Function, Typed | None, Typed]:
+        function, argument, gives = aggregate_of(node.this, self.lower, self.context)
+        return function, self.column(argument, "value") if argument is not None else None, gives
 
     def aggregate(self, function: Function, argument: Typed | None, gives: Typed) -> Typed:
         name = self.context.name(function.value)
