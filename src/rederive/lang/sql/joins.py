@@ -71,11 +71,8 @@ class Joins:
         """What an operand reads, and the name that it goes by."""
         alias = node.args.get("alias")
         name = identifier(alias) if alias is not None and alias.args.get("this") is not None else ""
-        for part in ("sample", "pivots", "when", "only", "partition", "version", "laterals", "ordinality"):
-            if node.args.get(part):
-                raise self.context.unsupported(part.upper(), node)
         match node:
-            case exp.Table(this=exp.Identifier()) if not node.args.get("db"):
+            case exp.Table(this=exp.Identifier()):
                 found, name = self.context.table(identifier(node), node), name or identifier(node)
             case exp.Subquery():
                 found = self.queries.query(node.this)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -13,13 +13,27 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from rederive.errors import Source, Span, SyntaxProblem, Unsupported
+from rederive.lang.sql.parts import PARTS, unread
+
+_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION")
 
 
 class _Ansi(Spark):
-    """Spark with its default ANSI mode: CAST fails on what it cannot cast."""
+    """Spark with its default ANSI mode: CAST fails on what it cannot cast.
+
+    A call stays as it is written, a name and its arguments. The parser's own table of functions knows other databases' names too,
+    and it rewrites and drops arguments: of `datediff(a, b, c, d)` it would keep two.
+    """
 
     class Parser(SparkParser):
         STRICT_CAST: ClassVar[bool] = True
+        FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+            name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_SYNTAX
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+            name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "ANY")
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +145,11 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
     (tree,) = trees
     if tree is None or isinstance(tree, exp.Command):
         raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
-    return Parsed(tree, span)
+    parsed = Parsed(tree, span)
+    if type(tree) in PARTS:
+        for found in unread(tree):
+            raise parsed.unsupported(found.what, found.node, found.hint)
+    return parsed
 
 
 def _refused(error: ParseError, source: Source, span: Span) -> SyntaxProblem:

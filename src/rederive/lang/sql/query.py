@@ -24,13 +24,6 @@ from rederive.lang.sql.subqueries import QuerySubqueries
 from rederive.lang.sql.types import STRING, VOID, SqlType, common
 from rederive.lang.sql.windows import first_rows, windowed
 
-_SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "with_", "kind", "hint"}
-_SELECT_PARTS |= {"limit", "offset"}
-_WAYS = {
-    "qualify": "filter in an outer query",
-    "laterals": "join a table of the values instead",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -74,7 +67,6 @@ class Queries:
     def _plain(self, node: exp.Expr, around: Scope | None, target: str | None) -> Rel:
         match node:
             case exp.Subquery() | exp.Paren():
-                self._only_query(node)
                 return self._first(node, self.query(node.this, around, target if _whole(node) else None), target)
             case exp.Union(args={"distinct": False}):
                 return self._first(node, self.union_all(node, around, target if _whole(node) else None), target)
@@ -92,11 +84,6 @@ class Queries:
             return rel
         return self.project(self.limited(node, self._from_relation(rel, None)), target)
 
-    def _only_query(self, node: exp.Expr) -> None:
-        for part in ("sample", "pivots"):
-            if node.args.get(part):
-                raise self.context.unsupported(part.upper(), node, _WAYS.get(part))
-
     # SELECT
 
     def prepare(self, node: exp.Expr, around: Scope | None = None) -> Prepared:
@@ -107,7 +94,6 @@ class Queries:
             return self._selected(node, around)
 
     def _selected(self, node: exp.Select, around: Scope | None) -> Prepared:
-        self._check(node)
         scope = Scope(self.context.body(around.body if around else None), around)
         lower = Expressions(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
@@ -140,15 +126,6 @@ class Queries:
         named = tuple((field.name, typed) for field, typed in zip(rel.fields, columns, strict=True))
         return Prepared(Expressions(self.context, scope, self.subqueries), named, False)
 
-    def _check(self, node: exp.Select) -> None:
-        for part, value in node.args.items():
-            if value and part not in _SELECT_PARTS:
-                raise self.context.unsupported(
-                    part.rstrip("_").upper(), value if isinstance(value, exp.Expr) else node, _WAYS.get(part)
-                )
-        if (distinct := node.args.get("distinct")) is not None and distinct.args.get("on"):
-            raise self.context.unsupported("DISTINCT ON", node, "use GROUP BY with min or max")
-
     def outputs(self, node: exp.Select, lower: Expressions) -> list[tuple[str, Typed]]:
         found: list[tuple[str, Typed]] = []
         for i, item in enumerate(node.expressions):
@@ -160,8 +137,6 @@ class Queries:
         return found
 
     def _star(self, star: exp.Star, table: str | None, scope: Scope) -> list[tuple[str, Typed]]:
-        if star.args.get("replace") or star.args.get("rename"):
-            raise self.context.unsupported("* with REPLACE", star)
         columns = scope.star(table, self.context.span(star))
         left_out = names(star.args.get("except_") or ())
         for name in left_out:
@@ -226,7 +201,6 @@ class Queries:
 
     def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> Rel:
         """Every branch is told apart by its number, and its rows by their identities in it."""
-        self._check_set(node)
         branches, fields = self._alike([self.prepare(b, around) for b in _branches(node, all_=True)], node)
         rows = [(branch, *self._branch_rows(branch)) for branch in branches]
         self._uncorrelated(branches, node)
@@ -253,7 +227,6 @@ class Queries:
     def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> Rel:
         if not node.args.get("distinct", True):
             raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"{node.key.upper()} works on sets")
-        self._check_set(node)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
         self._uncorrelated(branches, node)
@@ -278,11 +251,6 @@ class Queries:
         other = Atom(sides[1], variables)
         literals: list[Literal] = [Atom(sides[0], variables), Negation(other) if negated else other]
         self.context.define(rel.name, variables, literals)
-
-    def _check_set(self, node: exp.SetOperation) -> None:
-        for part in ("by_name", "side", "kind", "on"):
-            if node.args.get(part):
-                raise self.context.unsupported(part.upper(), node, _WAYS.get(part))
 
     def _uncorrelated(self, branches: Sequence[Prepared], node: exp.Expr) -> None:
         if any(branch.body.outer for branch in branches):
