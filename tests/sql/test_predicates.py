@@ -123,7 +123,7 @@ CHOSEN = (
 
 @pytest.mark.parametrize("found", CHOSEN)
 def test_comparison_with_false_and_constant_filters(found: str) -> None:
-    """A test whose left side is the constant false was taken for one that nothing passes; and what nothing defines, for a table."""
+    """A test whose left side is the constant false was taken for a contradiction."""
     check_partition(found, "where", "auto")
     first = CHOSEN.index(found)
     for number in range(first, first + 3):  # each predicate in three places, each place with many predicates and strategies

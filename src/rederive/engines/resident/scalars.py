@@ -389,6 +389,7 @@ def _add(unit: str, moment: Any, amount: int) -> Any:
 
 
 def _trunc(date: Any, unit: str) -> Any:
+    """The first day of a unit of days; NULL for other units."""
     match unit.lower():
         case "year" | "yyyy" | "yy":
             return _midnight(date).replace(month=1, day=1)
@@ -398,16 +399,26 @@ def _trunc(date: Any, unit: str) -> Any:
             return _midnight(date).replace(day=1)
         case "week":
             return _midnight(date) - datetime.timedelta(days=date.weekday())
-        case "day" | "dd":
-            return _midnight(date)
-        case "hour":
-            return date.replace(minute=0, second=0, microsecond=0)
-        case "minute":
-            return date.replace(second=0, microsecond=0)
-        case "second":
-            return date.replace(microsecond=0)
         case _:
             return None
+
+
+def _date_trunc(unit: str, moment: Any) -> Any:
+    match unit.lower():
+        case "day" | "dd":
+            return _midnight(moment)
+        case "hour":
+            return moment.replace(minute=0, second=0, microsecond=0)
+        case "minute":
+            return moment.replace(second=0, microsecond=0)
+        case "second":
+            return moment.replace(microsecond=0)
+        case "millisecond":
+            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        case "microsecond":
+            return moment
+        case _:
+            return _trunc(moment, unit)
 
 
 def _midnight(date: Any) -> Any:
@@ -471,5 +482,5 @@ _GENERAL: dict[str, Implementation] = {
     "last_day": lambda date: date.replace(day=calendar.monthrange(date.year, date.month)[1]),
     "datediff": lambda end, start: (end - start).days,
     "trunc": _trunc,
-    "date_trunc": lambda unit, moment: _trunc(moment, unit),
+    "date_trunc": _date_trunc,
 }

@@ -97,21 +97,6 @@ class _Lowering:
 
     def lowered(self) -> DataChange:
         tree = self.parsed.tree
-        for part in (
-            "from_",
-            "returning",
-            "order",
-            "limit",
-            "using",
-            "conflict",
-            "overwrite",
-            "partition",
-            "by_name",
-            "with_",
-            "hint",
-        ):
-            if tree.args.get(part):
-                raise self.parsed.unsupported(f"{part.rstrip('_').upper()} in this statement", tree)
         match tree:
             case exp.Insert():
                 return self.insert(tree)

@@ -39,6 +39,7 @@ _LEVELS: Final[tuple[dict[tuple[TokenType, ...], _Build], ...]] = (
         (TokenType.DPIPE,): lambda left, right: exp.DPipe(this=left, expression=right, safe=True),
     },
 )
+_OWN_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION")
 _TERMS: Final = len(_LEVELS) - 1
 _TYPED_LITERALS: Final = {
     exp.DType.DATE,
@@ -56,7 +57,18 @@ def _no_typed_literal(parser: SparkParser, literal: exp.Expr, type: exp.DataType
 
 
 class Parser(SparkParser):
+    """A call stays as it is written, a name and its arguments, but for those with a syntax of their own.
+
+    sqlglot's table of functions knows other databases' names too, and it rewrites and drops arguments: of `datediff(a, b, c, d)`
+    it would keep two.
+    """
+
     STRICT_CAST: ClassVar[bool] = True  # CAST fails on what it cannot cast
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_SYNTAX}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "ANY")
+    }
     UNARY_PARSERS: ClassVar[Any] = {
         **{token: parser for token, parser in SparkParser.UNARY_PARSERS.items() if token is not TokenType.NOT},
         TokenType.PLUS: lambda self: self.expression(exp.Anonymous(this="positive", expressions=[self._parse_unary()])),

@@ -14,8 +14,9 @@ from sqlglot import exp
 from rederive.errors import SyntaxProblem, TypeClash
 from rederive.ir.scalars import SCALARS
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Call, Constant, Kind, Type
+from rederive.lang.sql.calls import AGGREGATES, invocation
 from rederive.lang.sql.context import Context
-from rederive.lang.sql.functions import FUNCTIONS, function_name
+from rederive.lang.sql.functions import FUNCTIONS
 from rederive.lang.sql.relation import Typed
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.types import (
@@ -98,9 +99,10 @@ class Expressions:
         if self.known and (found := self.known.get(self.canonical(node))) is not None:
             return found
         match node:
-            case exp.Paren() | exp.Alias() | exp.TsOrDsToDate() if not node.args.get("safe"):
-                inner = self.lower(node.this)
-                return self.cast(inner, DAY, node) if isinstance(node, exp.TsOrDsToDate) else inner
+            case exp.Paren():
+                return self.lower(node.this)
+            case exp.Alias() if isinstance(node.parent, exp.Select):
+                return self.lower(node.this)
             case exp.Column():
                 return self.column(node)
             case exp.Literal() | exp.Boolean() | exp.Null():
@@ -120,10 +122,8 @@ class Expressions:
                 return self.is_(node)
             case exp.Between():
                 return self.between(node)
-            case exp.Case() | exp.If():
+            case exp.Case():
                 return self.case(node)
-            case exp.Coalesce():
-                return self.coalesce(node)
             case exp.In() if node.args.get("query") is None:
                 return self.in_list(node)
             case exp.In() | exp.Exists() | exp.Subquery() | exp.Any() | exp.All():
@@ -274,26 +274,22 @@ class Expressions:
         tests = [self.call("=", [value, option], BOOL) for option in options]
         return tests[0] if len(tests) == 1 else self.call("or", tests, BOOL, nullable=any(t.nullable for t in tests))
 
-    def case(self, node: exp.Case | exp.If) -> Typed:
-        branches = [node] if isinstance(node, exp.If) else node.args["ifs"]
-        default = node.args.get("false" if isinstance(node, exp.If) else "default")
-        operand = node.this if isinstance(node, exp.Case) else None
-        conditions = [self._condition(branch.this, operand) for branch in branches]
+    def case(self, node: exp.Case) -> Typed:
+        branches, default = node.args["ifs"], node.args.get("default")
+        conditions = [self._condition(branch.this, node.this) for branch in branches]
         results = [self.lower(branch.args["true"]) for branch in branches]
-        results.append(self.lower(default) if default is not None else NULL)
-        shared = self.shared(results, node)
-        results = [self.cast(result, shared, node) for result in results]
+        return self.choice(conditions, [*results, self.lower(default) if default is not None else NULL], node)
+
+    def choice(self, conditions: Sequence[Typed], results: Sequence[Typed], node: exp.Expr) -> Typed:
+        """The first result whose condition is true; the last one has none."""
+        results = self.alike(results, node)
         parts = [part for pair in zip(conditions, results, strict=False) for part in pair] + [results[-1]]
-        return self.call("case", parts, shared, nullable=any(result.nullable for result in results))
+        return self.call("case", parts, results[-1].type, nullable=any(result.nullable for result in results))
 
     def _condition(self, node: exp.Expr, operand: exp.Expr | None) -> Typed:
         if operand is None:
             return self.boolean(node)
         return self.comparison("=", self.lower(operand), self.lower(node), node)
-
-    def coalesce(self, node: exp.Coalesce) -> Typed:
-        parts = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
-        return self.call("coalesce", parts, parts[0].type, nullable=all(part.nullable for part in parts))
 
     def arithmetic(self, operator: str, node: exp.Expr) -> Typed:
         if operator in "+-" and (moved := self.moved(node, 1 if operator == "+" else -1)) is not None:
@@ -379,13 +375,16 @@ class Expressions:
     # Functions
 
     def function(self, node: exp.Expr) -> Typed:
-        if isinstance(node, exp.AggFunc | exp.Window):
-            what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {function_name(node)}"
+        call = invocation(node)
+        if call.name in AGGREGATES or isinstance(node, exp.Window):
+            what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {call.name}"
             raise self.context.unsupported(f"{what} here", node, "aggregates stand in SELECT, HAVING or ORDER BY")
-        handler = FUNCTIONS.get(function_name(node))
-        if handler is None:
-            raise self.context.unsupported(f"'{function_name(node)}'", node, "docs/sql.md lists the functions")
-        return handler(self, node)
+        found = FUNCTIONS.get(call.name)
+        if found is None:
+            raise self.context.unsupported(f"'{call.name}'", node, "docs/sql.md lists the functions")
+        found.check(call, self)
+        typed = found.lower(self, call)
+        return self.call("not", [typed], BOOL) if node.args.get("negate") else typed
 
 
 _KNOWN_TYPES: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "STRING", "BOOLEAN", "DATE", "TIMESTAMP")

@@ -1,158 +1,159 @@
-"""The functions of Spark SQL that expressions may call."""
+"""The functions of Spark SQL that expressions may call: how many arguments they take, and what they become."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from rederive.errors import TypeClash, WrongArity
+from rederive.errors import TypeClash
 from rederive.ir.terms import Constant
+from rederive.lang.sql.calls import Handler, Invocation, SqlFunction
 from rederive.lang.sql.relation import Typed
-from rederive.lang.sql.types import BIGINT, BOOL, DAY, DOUBLE, INT, MOMENT, STRING, SqlType, decimal
+from rederive.lang.sql.types import (
+    BIGINT,
+    BOOL,
+    DAY,
+    DOUBLE,
+    INT,
+    MOMENT,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    SqlType,
+    decimal,
+)
 
 if TYPE_CHECKING:
     from rederive.lang.sql.expressions import Expressions
 
-Handler = Callable[["Expressions", exp.Expr], Typed]
 
-# Functions whose arguments have fixed types: how the trees hold them, what they take, what they give.
-_PLAIN: Final[dict[str, tuple[tuple[str, ...], tuple[SqlType, ...], SqlType]]] = {
-    "length": (("this",), (STRING,), INT),
-    "upper": (("this",), (STRING,), STRING),
-    "lower": (("this",), (STRING,), STRING),
-    "substring": (("this", "start", "length"), (STRING, INT, INT), STRING),
-    "replace": (("this", "expression", "replacement"), (STRING, STRING, STRING), STRING),
-    "left": (("this", "expression"), (STRING, INT), STRING),
-    "right": (("this", "expression"), (STRING, INT), STRING),
-    "reverse": (("this",), (STRING,), STRING),
-    "repeat": (("this", "times"), (STRING, INT), STRING),
-    "startswith": (("this", "expression"), (STRING, STRING), BOOL),
-    "endswith": (("this", "expression"), (STRING, STRING), BOOL),
-    "contains": (("this", "expression"), (STRING, STRING), BOOL),
-    "year": (("this",), (DAY,), INT),
-    "month": (("this",), (DAY,), INT),
-    "day": (("this",), (DAY,), INT),
-    "quarter": (("this",), (DAY,), INT),
-    "dayofweek": (("this",), (DAY,), INT),
-    "dayofyear": (("this",), (DAY,), INT),
-    "weekofyear": (("this",), (DAY,), INT),
-    "last_day": (("this",), (DAY,), DAY),
-    "datediff": (("this", "expression"), (DAY, DAY), INT),
-    "hour": (("this",), (MOMENT,), INT),
-    "minute": (("this",), (MOMENT,), INT),
-    "second": (("this",), (MOMENT,), INT),
-    "add_months": (("this", "expression"), (DAY, INT), DAY),
-    "power": (("this", "expression"), (DOUBLE, DOUBLE), DOUBLE),
-    "sqrt": (("this",), (DOUBLE,), DOUBLE),
-    "exp": (("this",), (DOUBLE,), DOUBLE),
-    "ln": (("this",), (DOUBLE,), DOUBLE),
-    "sign": (("this",), (DOUBLE,), DOUBLE),
+# Functions whose arguments have fixed types: what they take, what they give; and other names of the same.
+_PLAIN: Final[dict[str, tuple[tuple[SqlType, ...], SqlType]]] = {
+    "length": ((STRING,), INT),
+    "upper": ((STRING,), STRING),
+    "lower": ((STRING,), STRING),
+    "substring": ((STRING, INT, INT), STRING),
+    "replace": ((STRING, STRING, STRING), STRING),
+    "left": ((STRING, INT), STRING),
+    "right": ((STRING, INT), STRING),
+    "reverse": ((STRING,), STRING),
+    "repeat": ((STRING, INT), STRING),
+    "startswith": ((STRING, STRING), BOOL),
+    "endswith": ((STRING, STRING), BOOL),
+    "contains": ((STRING, STRING), BOOL),
+    "like": ((STRING, STRING), BOOL),
+    "rlike": ((STRING, STRING), BOOL),
+    "ltrim": ((STRING,), STRING),
+    "rtrim": ((STRING,), STRING),
+    "instr": ((STRING, STRING), INT),
+    "year": ((DAY,), INT),
+    "month": ((DAY,), INT),
+    "day": ((DAY,), INT),
+    "quarter": ((DAY,), INT),
+    "dayofweek": ((DAY,), INT),
+    "dayofyear": ((DAY,), INT),
+    "weekofyear": ((DAY,), INT),
+    "last_day": ((DAY,), DAY),
+    "datediff": ((DAY, DAY), INT),
+    "hour": ((MOMENT,), INT),
+    "minute": ((MOMENT,), INT),
+    "second": ((MOMENT,), INT),
+    "add_months": ((DAY, INT), DAY),
+    "power": ((DOUBLE, DOUBLE), DOUBLE),
+    "sqrt": ((DOUBLE,), DOUBLE),
+    "exp": ((DOUBLE,), DOUBLE),
+    "ln": ((DOUBLE,), DOUBLE),
+    "sign": ((DOUBLE,), DOUBLE),
 }
-_NAMES: Final[dict[type[exp.Expr], str]] = {
-    exp.Substring: "substring",
-    exp.StrPosition: "instr",
-    exp.StartsWith: "startswith",
-    exp.EndsWith: "endswith",
-    exp.Day: "day",
-    exp.DayOfMonth: "day",
-    exp.DayOfWeek: "dayofweek",
-    exp.DayOfYear: "dayofyear",
-    exp.WeekOfYear: "weekofyear",
-    exp.LastDay: "last_day",
-    exp.DateDiff: "datediff",
-    exp.AddMonths: "add_months",
-    exp.Pow: "power",
-    exp.Concat: "concat",
-    exp.DPipe: "concat",
-    exp.ConcatWs: "concat_ws",
-    exp.TsOrDsAdd: "date_add",
-    exp.DateAdd: "date_add",
-    exp.RegexpLike: "rlike",
-    exp.DateTrunc: "trunc",
-    exp.TimestampTrunc: "date_trunc",
-    exp.TsOrDsToDate: "to_date",
-    exp.LogicalAnd: "bool_and",
-    exp.LogicalOr: "bool_or",
-    exp.CountIf: "count_if",
+_OPTIONAL: Final = {"substring": 2, "replace": 2}  # the least number of arguments, where it is not all of them
+_ALIASES: Final = {
+    "len": "length",
+    "char_length": "length",
+    "character_length": "length",
+    "ucase": "upper",
+    "lcase": "lower",
+    "dayofmonth": "day",
+    "date_diff": "datediff",
+    "pow": "power",
+    "signum": "sign",
+    "regexp": "rlike",
+    "regexp_like": "rlike",
+    "locate": "position",
+    "ceiling": "ceil",
+    "dateadd": "date_add",
+    "nvl": "ifnull",
+}
+_REFUSED: Final[dict[str, tuple[tuple[int, str, str | None], ...]]] = {
+    "datediff": ((3, "a unit", "datediff(end, start) counts days"),),
+    "like": ((3, "an escape character", "escape with a backslash"),),
+    "ltrim": ((2, "the characters to remove", None),),
+    "rtrim": ((2, "the characters to remove", None),),
 }
 
 
-def function_name(node: exp.Expr) -> str:
-    """What the user calls it, about."""
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
-    return _NAMES.get(type(node)) or node.key
+def _plain(name: str) -> SqlFunction:
+    takes, gives = _PLAIN[name]
+
+    def handler(lower: Expressions, call: Invocation) -> Typed:
+        nodes = zip(call.arguments, takes, strict=False)
+        return lower.call(name, [lower.cast(lower.lower(part), type, call.node) for part, type in nodes], gives)
+
+    return SqlFunction(_OPTIONAL.get(name, len(takes)), len(takes), handler, _REFUSED.get(name, ()))
 
 
-def _plain(name: str) -> Handler:
-    keys, takes, gives = _PLAIN[name]
-
-    def handler(lower: Expressions, node: exp.Expr) -> Typed:
-        if isinstance(node, exp.Anonymous):
-            nodes = list(node.expressions)
-        else:
-            nodes = [part for key in keys if (part := node.args.get(key)) is not None]
-        if len(nodes) > len(takes) or (len(nodes) < len(takes) and name not in ("substring", "replace")):
-            raise WrongArity(f"'{name}' takes {len(takes)} arguments, not {len(nodes)}", lower.context.span(node))
-        arguments = [lower.cast(lower.lower(part), type, node) for part, type in zip(nodes, takes, strict=False)]
-        return lower.call(name, arguments, gives)
-
-    return handler
+def _lowered(lower: Expressions, call: Invocation, *types: SqlType) -> list[Typed]:
+    """The arguments in these types; the last type stands for all that follow."""
+    return [lower.cast(lower.lower(part), types[min(i, len(types) - 1)], call.node) for i, part in enumerate(call.arguments)]
 
 
-def _concat(lower: Expressions, node: exp.Expr) -> Typed:
-    nodes = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
-    return lower.call("concat", [lower.cast(lower.lower(part), STRING, node) for part in nodes], STRING)
+# Texts
 
 
-def _concat_ws(lower: Expressions, node: exp.Expr) -> Typed:
-    parts = [lower.cast(lower.lower(part), STRING, node) for part in node.expressions]
+def _concat(lower: Expressions, call: Invocation) -> Typed:
+    if not call.arguments:
+        return lower.lower(exp.Literal.string(""))
+    return lower.call("concat", _lowered(lower, call, STRING), STRING)
+
+
+def _concat_ws(lower: Expressions, call: Invocation) -> Typed:
+    parts = _lowered(lower, call, STRING)
     return lower.call("concat_ws", parts, STRING, nullable=parts[0].nullable)
 
 
-def _like(lower: Expressions, node: exp.Expr) -> Typed:
-    sides = [lower.cast(lower.lower(part), STRING, node) for part in (node.this, node.expression)]
-    test = lower.call("rlike" if isinstance(node, exp.RegexpLike) else "like", sides, BOOL)
-    return lower.call("not", [test], BOOL) if node.args.get("negate") else test
-
-
-def _ilike(lower: Expressions, node: exp.Expr) -> Typed:
-    sides = [lower.call("lower", [lower.cast(lower.lower(part), STRING, node)], STRING) for part in (node.this, node.expression)]
+def _ilike(lower: Expressions, call: Invocation) -> Typed:
+    sides = [lower.call("lower", [side], STRING) for side in _lowered(lower, call, STRING)]
     return lower.call("like", sides, BOOL)
 
 
-def _trim(lower: Expressions, node: exp.Expr) -> Typed:
+def _trim(lower: Expressions, call: Invocation) -> Typed:
+    """TRIM([BOTH | LEADING | TRAILING] FROM text)."""
+    node = call.node
     if node.args.get("expression") is not None:
         raise lower.context.unsupported("trim with the characters to remove", node)
-    position = str(node.args.get("position") or "").upper()
-    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
     return lower.call(name, [lower.cast(lower.lower(node.this), STRING, node)], STRING)
 
 
-def _instr(lower: Expressions, node: exp.Expr) -> Typed:
-    if node.args.get("position") is not None:
-        raise lower.context.unsupported("locate with a position", node)
-    sides = [lower.cast(lower.lower(part), STRING, node) for part in (node.this, node.args["substr"])]
-    return lower.call("instr", sides, INT)
+def _position(lower: Expressions, call: Invocation) -> Typed:
+    part, text = _lowered(lower, call, STRING)
+    return lower.call("instr", [text, part], INT)
 
 
-def _pad(lower: Expressions, node: exp.Expr) -> Typed:
-    fill = node.args.get("fill_pattern")
-    text = lower.cast(lower.lower(node.this), STRING, node)
-    width = lower.cast(lower.lower(node.expression), INT, node)
-    padding = lower.lower(fill) if fill is not None else lower.lower(exp.Literal.string(" "))
-    return lower.call("lpad" if node.args.get("is_left") else "rpad", [text, width, padding], STRING)
+def _pad(lower: Expressions, call: Invocation) -> Typed:
+    text, width, *fill = _lowered(lower, call, STRING, INT, STRING)
+    return lower.call(call.name, [text, width, *(fill or [lower.lower(exp.Literal.string(" "))])], STRING)
 
 
-def _abs(lower: Expressions, node: exp.Expr) -> Typed:
-    typed = _number(lower, node.this)
-    result = lower.call("abs", [typed], typed.type)
-    return _within(lower, result, node)
+# Numbers
 
 
-def _within(lower: Expressions, typed: Typed, node: exp.Expr) -> Typed:
+def _abs(lower: Expressions, call: Invocation) -> Typed:
+    typed = _number(lower, call.arguments[0])
+    return _within(lower, lower.call("abs", [typed], typed.type))
+
+
+def _within(lower: Expressions, typed: Typed) -> Typed:
     """The result of integer arithmetic, in its width."""
     if typed.type.integer and typed.type.bits < 64:
         return Typed(lower.call(typed.type.functor, [typed], typed.type).term, typed.type, typed.nullable)
@@ -166,103 +167,158 @@ def _number(lower: Expressions, node: exp.Expr) -> Typed:
     return typed
 
 
-def _round(lower: Expressions, node: exp.Expr) -> Typed:
-    typed = _number(lower, node.this)
-    places = lower.lower(node.args["decimals"]) if node.args.get("decimals") is not None else None
-    if places is not None and not isinstance(places.term, Constant):
-        raise lower.context.unsupported("round to a number of places that is not a literal", node)
-    digits = places.term.value if places is not None and isinstance(places.term, Constant) else 0
-    assert isinstance(digits, int)
+def _round(lower: Expressions, call: Invocation) -> Typed:
+    typed = _number(lower, call.arguments[0])
+    places = [lower.lower(node) for node in call.arguments[1:]]
+    digits = places[0].term.value if places and isinstance(places[0].term, Constant) else 0 if not places else None
+    if not isinstance(digits, int) or isinstance(digits, bool):
+        raise lower.context.unsupported("round to a number of places that is not a literal", call.node)
     gives = typed.type
     if gives.decimal:
         scale = max(0, min(gives.type.scale, digits))
         gives = decimal(min(38, gives.type.precision - gives.type.scale + scale + 1), scale)
-    arguments = [typed] + ([places] if places is not None else [])
-    return _within(lower, lower.call("round", arguments, gives), node)
+    return _within(lower, lower.call("round", [typed, *places], gives))
 
 
-def _whole(lower: Expressions, node: exp.Expr) -> Typed:
+def _whole(name: str) -> Handler:
     """floor and ceil: BIGINT, of a decimal a decimal."""
-    if node.args.get("decimals") is not None:
-        raise lower.context.unsupported("floor or ceil to places", node)
-    typed = _number(lower, node.this)
-    gives = decimal(min(38, typed.type.type.precision - typed.type.type.scale + 1), 0) if typed.type.decimal else BIGINT
-    return lower.call(node.key, [typed], gives)
 
-
-def _extreme(lower: Expressions, node: exp.Expr) -> Typed:
-    parts = lower.alike([lower.lower(part) for part in (node.this, *node.expressions)], node)
-    return lower.call(node.key, parts, parts[0].type, nullable=all(part.nullable for part in parts))
-
-
-def _nullif(lower: Expressions, node: exp.Expr) -> Typed:
-    left, right = lower.lower(node.this), lower.lower(node.expression)
-    test = lower.comparison("=", left, right, node)
-    nothing = lower.cast(lower.lower(exp.Null()), left.type, node)
-    return lower.call("case", [test, nothing, left], left.type, nullable=True)
-
-
-def _extract(lower: Expressions, node: exp.Expr) -> Typed:
-    unit = node.this.name.lower()
-    if unit not in ("year", "month", "day", "quarter", "hour", "minute"):
-        raise lower.context.unsupported(f"extract({unit} ...)", node)
-    needed = MOMENT if unit in ("hour", "minute") else DAY
-    return lower.call(unit, [lower.cast(lower.lower(node.expression), needed, node)], INT)
-
-
-def _date_add(lower: Expressions, node: exp.Expr) -> Typed:
-    unit = node.args.get("unit")
-    if unit is not None and unit.name.upper() not in ("DAY", "DAYS"):
-        raise lower.context.unsupported("date_add in units other than days", node, "add an INTERVAL")
-    moment = lower.cast(lower.lower(node.this), DAY, node)
-    return lower.call("add_days", [moment, lower.cast(lower.lower(node.expression), INT, node)], DAY)
-
-
-def _trunc(lower: Expressions, node: exp.Expr) -> Typed:
-    unit = lower.lower(exp.Literal.string(node.args["unit"].name))
-    moment = lower.lower(node.this)
-    if isinstance(node, exp.DateTrunc):
-        return lower.call("trunc", [lower.cast(moment, DAY, node), unit], DAY, nullable=True)
-    return lower.call("date_trunc", [unit, lower.cast(moment, MOMENT, node)], MOMENT, nullable=True)
-
-
-def _to_date(lower: Expressions, node: exp.Expr) -> Typed:
-    return lower.cast(lower.lower(node.this), DAY, node)
-
-
-def _isnull(name: str) -> Handler:
-    def handler(lower: Expressions, node: exp.Expr) -> Typed:
-        parts: Sequence[exp.Expr] = node.expressions
-        if len(parts) != 1:
-            raise WrongArity(f"'{function_name(node)}' takes 1 argument, not {len(parts)}", lower.context.span(node))
-        return lower.call(name, [lower.lower(parts[0])], BOOL, nullable=False)
+    def handler(lower: Expressions, call: Invocation) -> Typed:
+        typed = _number(lower, call.arguments[0])
+        gives = decimal(min(38, typed.type.type.precision - typed.type.type.scale + 1), 0) if typed.type.decimal else BIGINT
+        return lower.call(name, [typed], gives)
 
     return handler
 
 
-FUNCTIONS: Final[dict[str, Handler]] = {
-    **{name: _plain(name) for name in _PLAIN},
-    "concat": _concat,
-    "concat_ws": _concat_ws,
-    "like": _like,
-    "rlike": _like,
-    "ilike": _ilike,
-    "trim": _trim,
-    "instr": _instr,
-    "pad": _pad,
-    "abs": _abs,
-    "positive": lambda lower, node: _number(lower, node.expressions[0]),
-    "round": _round,
-    "floor": _whole,
-    "ceil": _whole,
-    "greatest": _extreme,
-    "least": _extreme,
-    "nullif": _nullif,
-    "extract": _extract,
-    "date_add": _date_add,
-    "trunc": _trunc,
-    "date_trunc": _trunc,
-    "to_date": _to_date,
-    "isnull": _isnull("is null"),
-    "isnotnull": _isnull("is not null"),
+def _arithmetic(operator: str) -> Handler:
+    def handler(lower: Expressions, call: Invocation) -> Typed:
+        left, right = (lower.lower(part) for part in call.arguments)
+        return lower.combined(operator, left, right, call.node)
+
+    return handler
+
+
+# Choices
+
+
+def _extreme(lower: Expressions, call: Invocation) -> Typed:
+    parts = lower.alike([lower.lower(part) for part in call.arguments], call.node)
+    return lower.call(call.name, parts, parts[0].type, nullable=all(part.nullable for part in parts))
+
+
+def _coalesce(lower: Expressions, call: Invocation) -> Typed:
+    parts = lower.alike([lower.lower(part) for part in call.arguments], call.node)
+    return lower.call("coalesce", parts, parts[0].type, nullable=all(part.nullable for part in parts))
+
+
+def _nullif(lower: Expressions, call: Invocation) -> Typed:
+    left, right = (lower.lower(part) for part in call.arguments)
+    test = lower.comparison("=", left, right, call.node)
+    nothing = lower.cast(lower.lower(exp.Null()), left.type, call.node)
+    return lower.call("case", [test, nothing, left], left.type, nullable=True)
+
+
+def _if(lower: Expressions, call: Invocation) -> Typed:
+    test, *results = call.arguments
+    return lower.choice([lower.boolean(test)], [lower.lower(result) for result in results], call.node)
+
+
+def _null_test(name: str) -> Handler:
+    return lambda lower, call: lower.call(name, [lower.lower(call.arguments[0])], BOOL, nullable=False)
+
+
+# Dates
+
+
+_EXTRACTED: Final = ("year", "month", "day", "quarter", "hour", "minute")
+
+
+def _extract(lower: Expressions, call: Invocation) -> Typed:
+    """EXTRACT(unit FROM moment)."""
+    node, unit = call.node, call.node.this.name.lower()
+    if unit not in _EXTRACTED:
+        raise lower.context.unsupported(f"extract({unit} ...)", node, f"there are {', '.join(_EXTRACTED)}")
+    needed = MOMENT if unit in ("hour", "minute") else DAY
+    return lower.call(unit, [lower.cast(lower.lower(node.expression), needed, node)], INT)
+
+
+def _date_add(sign: int) -> Handler:
+    def handler(lower: Expressions, call: Invocation) -> Typed:
+        moment, days = call.arguments
+        shift = lower.lower(days)
+        if shift.type not in (TINYINT, SMALLINT, INT, STRING):
+            message = f"'{call.name}' takes days as INT, not {shift.type}"
+            raise TypeClash(message, lower.context.span(days), hint="cast them to INT")
+        shift = lower.cast(shift, INT, call.node)
+        shift = lower.call("negative", [shift], INT) if sign < 0 else shift
+        return lower.call("add_days", [lower.cast(lower.lower(moment), DAY, call.node), shift], DAY)
+
+    return handler
+
+
+def _trunc(lower: Expressions, call: Invocation) -> Typed:
+    moment, unit = _lowered(lower, call, DAY, STRING)
+    return lower.call("trunc", [moment, unit], DAY, nullable=True)
+
+
+def _date_trunc(lower: Expressions, call: Invocation) -> Typed:
+    unit, moment = _lowered(lower, call, STRING, MOMENT)
+    return lower.call("date_trunc", [unit, moment], MOMENT, nullable=True)
+
+
+def _cast(type: SqlType) -> SqlFunction:
+    """A type's name as a function."""
+    return SqlFunction(1, 1, lambda lower, call: lower.cast(lower.lower(call.arguments[0]), type, call.node))
+
+
+_FORMAT: Final = (2, "a format", "CAST(text AS DATE) takes dates as 2024-02-29; cut others with substring")
+_INTERVAL: Final = (3, "a unit", "add an INTERVAL")
+_PLACES: Final = (2, "a number of places", None)
+_TYPED: Final = {
+    "tinyint": TINYINT,
+    "smallint": SMALLINT,
+    "int": INT,
+    "bigint": BIGINT,
+    "double": DOUBLE,
+    "decimal": decimal(10, 0),
+    "string": STRING,
+    "boolean": BOOL,
+    "date": DAY,
+    "timestamp": MOMENT,
 }
+_OWN: Final[dict[str, SqlFunction]] = {
+    **{name: _plain(name) for name in _PLAIN},
+    **{name: _cast(type) for name, type in _TYPED.items()},
+    "concat": SqlFunction(0, None, _concat),
+    "concat_ws": SqlFunction(1, None, _concat_ws),
+    "ilike": SqlFunction(2, 2, _ilike, _REFUSED["like"]),
+    "trim": SqlFunction(0, 0, _trim),
+    "position": SqlFunction(2, 2, _position, ((3, "a place to start at", None),)),
+    "lpad": SqlFunction(2, 3, _pad),
+    "rpad": SqlFunction(2, 3, _pad),
+    "abs": SqlFunction(1, 1, _abs),
+    "positive": SqlFunction(1, 1, lambda lower, call: _number(lower, call.arguments[0])),
+    "log": SqlFunction(1, 1, _plain("ln").lower, ((2, "a base", "divide ln(x) by ln(base)"),)),
+    "round": SqlFunction(1, 2, _round),
+    "floor": SqlFunction(1, 1, _whole("floor"), (_PLACES,)),
+    "ceil": SqlFunction(1, 1, _whole("ceil"), (_PLACES,)),
+    "mod": SqlFunction(2, 2, _arithmetic("%")),
+    "div": SqlFunction(2, 2, _arithmetic("div")),
+    "greatest": SqlFunction(2, None, _extreme),
+    "least": SqlFunction(2, None, _extreme),
+    "coalesce": SqlFunction(1, None, _coalesce),
+    "ifnull": SqlFunction(2, 2, _coalesce),
+    "nullif": SqlFunction(2, 2, _nullif),
+    "if": SqlFunction(3, 3, _if),
+    "isnull": SqlFunction(1, 1, _null_test("is null")),
+    "isnotnull": SqlFunction(1, 1, _null_test("is not null")),
+    "extract": SqlFunction(0, 0, _extract),
+    "date_add": SqlFunction(2, 2, _date_add(1), (_INTERVAL,)),
+    "date_sub": SqlFunction(2, 2, _date_add(-1)),
+    "trunc": SqlFunction(2, 2, _trunc),
+    "date_trunc": SqlFunction(2, 2, _date_trunc),
+    "to_date": SqlFunction(1, 1, _cast(DAY).lower, (_FORMAT,)),
+    "to_timestamp": SqlFunction(1, 1, _cast(MOMENT).lower, (_FORMAT,)),
+}
+FUNCTIONS: Final[dict[str, SqlFunction]] = {**_OWN, **{alias: _OWN[name] for alias, name in _ALIASES.items()}}

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from rederive.errors import Span, TypeClash
+from rederive.errors import Span, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Function, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable, variables
 from rederive.lang.sql.body import Body, Rows
+from rederive.lang.sql.calls import AGGREGATES, function_name
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions, number
-from rederive.lang.sql.functions import function_name
 from rederive.lang.sql.relation import Typed, column_of
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.types import BIGINT, BOOL, SqlType, averaged, summed
@@ -69,7 +69,7 @@ def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
 def is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Any):
         return not node.find(exp.Query)
-    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and function_name(node) in ("every", "some"))
+    return isinstance(node, exp.Anonymous) and function_name(node) in AGGREGATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,6 @@ class _Grouping:
         group = self.node.args.get("group")
         if group is None:
             return
-        if any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets", "totals")) or group.find(
-            exp.Rollup, exp.Cube
-        ):
-            raise self.context.unsupported("ROLLUP, CUBE and GROUPING SETS", group, "write a UNION ALL of groupings")
         if group.args.get("all"):
             items = (item.unalias() for item in self.node.expressions)
             yield from (item for item in items if not any(True for _ in _calls(item)))
@@ -173,12 +169,11 @@ class _Grouping:
     def aggregated(self, call: exp.Expr) -> Aggregated:
         condition = call.expression.this if isinstance(call, exp.Filter) else None
         call = call.this if isinstance(call, exp.Filter) else call
-        name = "some" if isinstance(call, exp.Any) else function_name(call)
-        if name not in _FUNCTIONS:
-            raise self.context.unsupported(f"the aggregate '{name}'", call, f"there are {', '.join(_FUNCTIONS)}")
-        inner = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
-        distinct = isinstance(inner, exp.Distinct)
-        arguments = inner.expressions if distinct else [inner, *(call.expressions if not isinstance(call, exp.Anonymous) else ())]
+        name, arguments = ("some", [call.this]) if isinstance(call, exp.Any) else (function_name(call), call.expressions)
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        arguments = arguments[0].expressions if distinct else arguments
+        if not arguments or (len(arguments) > 1 and name != "count"):
+            raise WrongArity(f"'{name}' takes 1 argument, not {len(arguments)}", self.context.span(call))
         typed = self.argument(name, arguments, condition, distinct, call)
         function = _FUNCTIONS[name]
         if typed is not None and function is not Function.COUNT:
@@ -195,8 +190,8 @@ class _Grouping:
                 raise self.context.unsupported("a star in this aggregate", call, "name the columns")
             value = number("1")
         elif len(nodes) > 1:
-            if distinct or name != "count":
-                raise self.context.unsupported(f"{name} of several columns", call, "count a concatenation, or group twice")
+            if distinct:
+                raise self.context.unsupported("count of several distinct columns", call, "count the rows of a SELECT DISTINCT")
             tests += [lower.call("is not null", [lower.lower(node)], BOOL, nullable=False) for node in nodes]
             value = number("1")
         else:

@@ -102,11 +102,8 @@ class Joins:
         """What an operand reads, and the name that it goes by."""
         alias = node.args.get("alias")
         name = identifier(alias) if alias is not None and alias.args.get("this") is not None else ""
-        for part in ("sample", "pivots", "when", "only", "partition", "version", "laterals", "ordinality"):
-            if node.args.get(part):
-                raise self.context.unsupported(part.upper(), node)
         match node:
-            case exp.Table(this=exp.Identifier()) if not node.args.get("db"):
+            case exp.Table(this=exp.Identifier()):
                 found, name = self.context.table(identifier(node), node), name or identifier(node)
             case exp.Subquery():
                 found = self.queries.query(node.this)
@@ -124,9 +121,9 @@ class Joins:
     def join(self, node: exp.Join, scope: Scope) -> None:
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
         match side, kind:
-            case ("" | "LEFT"), ("SEMI" | "ANTI"):
+            case (("" | "LEFT"), ("SEMI" | "ANTI")):
                 self.semi(node, scope, positive=kind == "SEMI")
-            case ("LEFT" | "RIGHT" | "FULL"), ("" | "OUTER"):
+            case (("LEFT" | "RIGHT" | "FULL"), ("" | "OUTER")):
                 self.outer(node, scope, side)
             case "", ("" | "INNER" | "CROSS"):
                 self.inner(node, scope)

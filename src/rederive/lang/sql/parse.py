@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from rederive.errors import Source, Span, SyntaxProblem, TooDeep, Unsupported
 from rederive.lang.sql.depth import DEPTH, balanced, check_depth
 from rederive.lang.sql.dialect import Ansi, tokenize
+from rederive.lang.sql.parts import PARTS, unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,11 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
         check_depth(tree, span)
     if tree is None or isinstance(tree, exp.Command):
         raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
-    return Parsed(tree, span)
+    parsed = Parsed(tree, span)
+    if type(tree) in PARTS:
+        for found in unread(tree):
+            raise parsed.unsupported(found.what, found.node, found.hint)
+    return parsed
 
 
 def _refused(error: ParseError, source: Source, span: Span) -> SyntaxProblem:

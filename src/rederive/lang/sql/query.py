@@ -24,14 +24,6 @@ from rederive.lang.sql.subqueries import QuerySubqueries
 from rederive.lang.sql.types import STRING, VOID, SqlType, common
 from rederive.lang.sql.windows import first_rows, windowed
 
-_SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "with_", "kind", "hint"}
-_SELECT_PARTS |= {"limit", "offset"}
-_SET_PARTS = {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
-_WAYS = {
-    "qualify": "filter in an outer query",
-    "laterals": "join a table of the values instead",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -75,7 +67,8 @@ class Queries:
     def _plain(self, node: exp.Expr, around: Scope | None, target: str | None) -> Rel:
         match node:
             case exp.Subquery() | exp.Paren():
-                self._only_query(node)
+                if found := next((part for part in ("joins", "alias") if node.args.get(part)), None):
+                    raise self.context.unsupported(f"{found.upper()} of a query in parentheses", node, "use it in FROM")
                 return self._first(node, self.query(node.this, around, target if _whole(node) else None), target)
             case exp.Union(args={"distinct": False}):
                 return self._first(node, self.union_all(node, around, target if _whole(node) else None), target)
@@ -93,11 +86,6 @@ class Queries:
             return rel
         return self.project(self.limited(node, self._from_relation(rel, None)), target)
 
-    def _only_query(self, node: exp.Expr) -> None:
-        for part in ("sample", "pivots", "joins", "alias"):
-            if node.args.get(part):
-                raise self.context.unsupported(f"{part.upper()} of a query in parentheses", node, _WAYS.get(part))
-
     # SELECT
 
     def prepare(self, node: exp.Expr, around: Scope | None = None) -> Prepared:
@@ -108,7 +96,6 @@ class Queries:
             return self._selected(node, around)
 
     def _selected(self, node: exp.Select, around: Scope | None) -> Prepared:
-        self._check(node)
         scope = Scope(self.context.body(around.body if around else None), around)
         lower = Expressions(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
@@ -142,15 +129,6 @@ class Queries:
         named = tuple((field.name, typed) for field, typed in zip(rel.fields, columns, strict=True))
         return Prepared(Expressions(self.context, scope, self.subqueries), named, False)
 
-    def _check(self, node: exp.Select) -> None:
-        for part, value in node.args.items():
-            if value and part not in _SELECT_PARTS:
-                raise self.context.unsupported(
-                    part.rstrip("_").upper(), value if isinstance(value, exp.Expr) else node, _WAYS.get(part)
-                )
-        if (distinct := node.args.get("distinct")) is not None and distinct.args.get("on"):
-            raise self.context.unsupported("DISTINCT ON", node, "use GROUP BY with min or max")
-
     def outputs(self, node: exp.Select, lower: Expressions) -> list[tuple[str, Typed]]:
         return [(self._output_name(item, i), lower.lower(item)) for i, item in enumerate(node.expressions)]
 
@@ -172,8 +150,6 @@ class Queries:
         star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
         if not isinstance(star, exp.Star):
             return [item]
-        if star.args.get("replace") or star.args.get("rename"):
-            raise self.context.unsupported("* with REPLACE", star)
         found = scope.star(identifier(item.args.get("table")) or None, self.context.span(item))
         for left_out in star.args.get("except_") or ():
             found = self._left_out(left_out, found)
@@ -245,7 +221,7 @@ class Queries:
 
     def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> Rel:
         """Every branch is told apart by its number, and its rows by their identities in it."""
-        self._check_set(node)
+        self._check_first(node)
         branches, fields = self._alike([self.prepare(b, around) for b in _branches(node, all_=True)], node)
         rows = [(branch, *self._branch_rows(branch)) for branch in branches]
         self._uncorrelated(branches, node)
@@ -272,7 +248,7 @@ class Queries:
     def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> Rel:
         if not node.args.get("distinct", True):
             raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"{node.key.upper()} works on sets")
-        self._check_set(node)
+        self._check_first(node)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
         self._uncorrelated(branches, node)
@@ -298,12 +274,11 @@ class Queries:
         literals: list[Literal] = [Atom(sides[0], variables), Negation(other) if negated else other]
         self.context.define(rel.name, variables, literals)
 
-    def _check_set(self, node: exp.SetOperation) -> None:
-        for part, value in node.args.items():
-            if value and part not in _SET_PARTS:
-                raise self.context.unsupported(f"{part.upper()} of a set operation", node, _WAYS.get(part))
-        if not isinstance(node.this, exp.Subquery) and any(node.this.args.get(part) for part in ("order", "limit", "offset")):
-            raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", node.this, "put the query into parentheses")
+    def _check_first(self, node: exp.SetOperation) -> None:
+        """ORDER BY and LIMIT of a branch need parentheses: without them they would be the whole query's."""
+        first = node.this
+        if not isinstance(first, exp.Subquery) and any(first.args.get(part) for part in ("order", "limit", "offset")):
+            raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", first, "put the query into parentheses")
 
     def _uncorrelated(self, branches: Sequence[Prepared], node: exp.Expr) -> None:
         if any(branch.body.outer for branch in branches):
@@ -338,7 +313,9 @@ class Queries:
         called = [identifier(cte.args["alias"]) for cte in node.expressions]
         if double := next((cte for cte, name in zip(node.expressions, called, strict=True) if called.count(name) > 1), None):
             hint = "rename one of them"
-            raise Redefined(f"two WITH queries are called '{identifier(double.args['alias'])}'", self.context.span(double), hint=hint)
+            raise Redefined(
+                f"two WITH queries are called '{identifier(double.args['alias'])}'", self.context.span(double), hint=hint
+            )
         recursive = recursive_names(node) if node.args.get("recursive") else frozenset()
         for cte in node.expressions:
             name = identifier(cte.args["alias"])

@@ -16,19 +16,20 @@ from typing import Final
 
 from sqlglot import exp
 
-from rederive.errors import TypeClash
+from rederive.errors import TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Comparison, Function, Negation, Operator, Order
 from rederive.ir.terms import NUMBER, Call, Constant, Simple, Variable
 from rederive.lang.sql.body import Body, Rows
+from rederive.lang.sql.calls import function_name
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions
-from rederive.lang.sql.functions import function_name
 from rederive.lang.sql.grouping import aggregate_of
 from rederive.lang.sql.relation import Typed, column_of
 from rederive.lang.sql.scope import identifier
 from rederive.lang.sql.types import INT
 
-_NUMBERS: Final = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+_NUMBERS: Final = ("row_number", "rank", "dense_rank")
+_SHIFTS: Final = {"lag": 1, "lead": -1}  # how many places the row is behind that is looked up
 
 
 def windowed(node: exp.Select, lower: Expressions, context: Context) -> Expressions:
@@ -170,15 +171,16 @@ class _Windows:
 
     def argument(self, node: exp.Window) -> Typed | None:
         """What lag and lead look up, and what is aggregated."""
-        if node.args.get("spec") is not None:
-            raise self.context.unsupported("a window frame", node, "leave it out: aggregates range over the whole partition")
-        call = node.this
-        if type(call) in _NUMBERS:
+        name, arguments = function_name(node.this), node.this.expressions
+        least, most = (1, 3) if name in _SHIFTS else (0, 0) if name in _NUMBERS else (0, len(arguments))
+        if not least <= len(arguments) <= most:
+            raise WrongArity(f"'{name}' takes {least or 'no'} to {most} arguments", self.context.span(node))
+        if name in _NUMBERS:
             if node.args.get("order") is None:
-                raise self.context.unsupported(f"{_NUMBERS[type(call)]} without ORDER BY", node)
+                raise self.context.unsupported(f"{name} without ORDER BY", node)
             return None
-        if isinstance(call, exp.Lag | exp.Lead):
-            return self.value(call.this, "value")
+        if name in _SHIFTS:
+            return self.value(arguments[0], "value")
         if node.args.get("order") is not None:
             raise self.context.unsupported(
                 "a running aggregate: OVER with ORDER BY", node, "leave ORDER BY out, or use a self-join"
@@ -196,7 +198,7 @@ class _Windows:
 
     @staticmethod
     def is_aggregate(node: exp.Window) -> bool:
-        return type(node.this) not in _NUMBERS and not isinstance(node.this, exp.Lag | exp.Lead)
+        return function_name(node.this) not in (*_NUMBERS, *_SHIFTS)
 
     def at(self, typed: Typed) -> int:
         position = self.frozen.position(typed.term)
@@ -232,18 +234,16 @@ class _Windows:
 
     def numbered(self, key: str, node: exp.Window) -> Typed:
         order = [_order(self.at(typed), o) for typed, o in self.orders[key]]
-        match node.this:
-            case exp.RowNumber():
+        match function_name(node.this):
+            case "row_number":
                 return self.row_number(order)
-            case exp.Rank():
+            case "rank":
                 return self.rank(order)
-            case exp.DenseRank():
+            case "dense_rank":
                 return self.dense_rank(order)
-            case exp.Lag() | exp.Lead() as call:
-                argument = self.arguments[key]
-                assert argument is not None
-                return self.shifted(call, order, argument)
-        raise self.context.unsupported(f"the window function '{function_name(node.this)}'", node)
+        argument = self.arguments[key]
+        assert argument is not None
+        return self.shifted(node.this, order, argument)
 
     def ranked(self, order: Sequence[Order]) -> tuple[str, tuple[Variable, ...]]:
         """The relation that numbers the rows, and the variables of its columns."""
@@ -286,10 +286,11 @@ class _Windows:
         self.body.add(Atom(name, (*self.variables(columns), result.term)))
         return result
 
-    def shifted(self, call: exp.Lag | exp.Lead, order: Sequence[Order], argument: Typed) -> Typed:
+    def shifted(self, call: exp.Expr, order: Sequence[Order], argument: Typed) -> Typed:
         """The value of the row that many places before or behind, or the default where there is none."""
-        steps = self.constant(call.args.get("offset"), 1, call) * (1 if isinstance(call, exp.Lag) else -1)
-        default = self.default(call, argument)
+        _, offset, other, *_ = (*call.expressions, None, None)
+        steps = self.constant(offset, 1, call) * _SHIFTS[function_name(call)]
+        default = self.default(other, argument, call)
         ranked, columns = self.ranked(order)
         number, place = self.context.fresh("number"), self.context.fresh("place")
         group = self.variables(self.group)
@@ -321,8 +322,7 @@ class _Windows:
             raise self.context.unsupported("an offset that is not a whole literal", call)
         return typed.term.value
 
-    def default(self, call: exp.Expr, argument: Typed) -> Simple:
-        node = call.args.get("default")
+    def default(self, node: exp.Expr | None, argument: Typed, call: exp.Expr) -> Simple:
         typed = self.lower.cast(self.lower.lower(node if node is not None else exp.Null()), argument.type, call)
         if not isinstance(typed.term, Constant):
             raise self.context.unsupported("a default that is not a literal", call)

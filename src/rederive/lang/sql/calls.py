@@ -1,0 +1,87 @@
+"""Calls of functions: the name and the arguments as they are written, and how many of them a function takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sqlglot import exp
+
+from rederive.errors import WrongArity
+from rederive.lang.sql.relation import Typed
+
+if TYPE_CHECKING:
+    from rederive.lang.sql.expressions import Expressions
+
+AGGREGATES: Final = frozenset({"count", "count_if", "sum", "avg", "mean", "min", "max", "bool_and", "every", "bool_or", "some"})
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A function that is called: its name in lower case, its arguments, and the place in the statement."""
+
+    name: str
+    arguments: Sequence[exp.Expr]
+    node: exp.Expr
+
+
+Handler = Callable[["Expressions", Invocation], Typed]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """`most` is None where there is no limit. `refused`: numbers of arguments that Spark takes too, what they mean, a way out."""
+
+    least: int
+    most: int | None
+    lower: Handler
+    refused: tuple[tuple[int, str, str | None], ...] = ()
+
+    def check(self, call: Invocation, lower: Expressions) -> None:
+        count = len(call.arguments)
+        for refused, what, hint in self.refused:
+            if count == refused:
+                raise lower.context.unsupported(f"{call.name} with {what}", call.node, hint)
+        if count < self.least or (self.most is not None and count > self.most):
+            raise WrongArity(f"'{call.name}' takes {self._arity()}, not {count}", lower.context.span(call.node))
+
+    def _arity(self) -> str:
+        if self.most is None:
+            return f"{self.least} or more arguments"
+        least = f"{self.least} to " if self.least < self.most else ""
+        return f"{least}{self.most} argument{'s' if self.most != 1 else ''}"
+
+
+def invocation(node: exp.Expr) -> Invocation:
+    """The call that a node stands for, also where it has a syntax of its own.
+
+    >>> from sqlglot import parse_one
+    >>> [(call.name, len(call.arguments)) for text in ("a || b", "a RLIKE b") if (call := invocation(parse_one(text)))]
+    [('concat', 2), ('rlike', 2)]
+    """
+    match node:
+        case exp.Anonymous():
+            return Invocation(function_name(node), node.expressions, node)
+        case exp.Concat():
+            return Invocation("concat", node.expressions, node)
+        case exp.Substring():
+            return Invocation("substring", _present(node, "this", "start", "length"), node)
+        case exp.StrPosition():
+            return Invocation("position", _present(node, "substr", "this", "position"), node)
+        case exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
+            return Invocation(function_name(node), _present(node, "this", "expression"), node)
+        case _:
+            return Invocation(function_name(node), (), node)
+
+
+_NAMES: Final[dict[type[exp.Expr], str]] = {exp.DPipe: "concat", exp.RegexpLike: "rlike"}
+
+
+def function_name(node: exp.Expr) -> str:
+    """What the user calls it, about."""
+    return node.name.lower() if isinstance(node, exp.Anonymous) else _NAMES.get(type(node)) or node.key
+
+
+def _present(node: exp.Expr, *parts: str) -> list[exp.Expr]:
+    return [part for name in parts if (part := node.args.get(name)) is not None]

@@ -1,0 +1,207 @@
+"""Which parts of sqlglot's trees the lowering reads. Whatever else is set in a statement is refused before it is lowered.
+
+sqlglot parses the languages of thirty databases. A part that nobody reads would be ignored silently: `LIMIT 50 PERCENT` would be
+`LIMIT 50`. So a kind of node that is not listed, and a part that is not listed with its kind, is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+_BINARY: Final = "this expression"
+_QUERY: Final = "this expression distinct with_ order limit offset"
+
+_READ: Final[dict[type[exp.Expr], str]] = {
+    # statements
+    exp.Create: "this kind expression replace exists properties",
+    exp.Drop: "kind tables exists",
+    exp.Transaction: "",
+    exp.Commit: "",
+    exp.Rollback: "",
+    exp.Insert: "this expression",
+    exp.Update: "this expressions where",
+    exp.Delete: "this where",
+    exp.Schema: "this expressions",
+    exp.ColumnDef: "this kind constraints",
+    exp.ColumnConstraint: "this kind",
+    exp.NotNullColumnConstraint: "allow_null",
+    exp.PrimaryKeyColumnConstraint: "include",
+    exp.CommentColumnConstraint: "this",
+    exp.PrimaryKey: "expressions include",
+    exp.IndexParameters: "",  # behind every primary key; what it may hold is refused
+    exp.Properties: "expressions",
+    exp.TemporaryProperty: "",
+    exp.MaterializedProperty: "",
+    exp.SchemaCommentProperty: "this",
+    # queries; a hint says how to run one, not what it means
+    exp.Select: "expressions from_ joins where group having distinct order with_ limit offset hint",
+    exp.Subquery: "this alias joins with_ order limit offset",
+    exp.Union: _QUERY,
+    exp.Intersect: _QUERY,
+    exp.Except: _QUERY,
+    exp.Values: "expressions alias",
+    exp.With: "expressions recursive",
+    exp.CTE: "this alias",
+    exp.TableAlias: "this columns",
+    exp.From: "this",
+    exp.Join: "this on using side kind method",
+    exp.Table: "this alias joins",
+    exp.Where: "this",
+    exp.Group: "expressions all",
+    exp.Having: "this",
+    exp.Order: "expressions",
+    exp.Ordered: "this desc nulls_first",
+    exp.Limit: "expression",
+    exp.Offset: "expression",
+    exp.Distinct: "expressions",
+    exp.Star: "except_",
+    exp.Alias: "this alias",
+    # names, literals and types
+    exp.Column: "this table",
+    exp.Identifier: "this quoted",
+    exp.Literal: "this is_string",
+    exp.Boolean: "this",
+    exp.Null: "",
+    exp.Var: "this",
+    exp.Interval: "this unit",
+    exp.DataType: "this expressions",
+    exp.DataTypeParam: "this",
+    # expressions
+    exp.Paren: "this",
+    exp.Tuple: "expressions",
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ), _BINARY),
+    **dict.fromkeys((exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod), _BINARY),
+    exp.Div: "this expression",
+    exp.Not: "this",
+    exp.Neg: "this",
+    exp.Is: "this expression",
+    exp.Between: "this low high",
+    exp.In: "this expressions query",
+    exp.Exists: "this",
+    exp.Any: "this",
+    exp.All: "this",
+    exp.Case: "this ifs default",
+    exp.If: "this true",
+    exp.Cast: "this to",
+    exp.TryCast: "this to",
+    exp.DPipe: "this expression",
+    exp.Concat: "expressions",
+    exp.Like: "this expression negate",
+    exp.ILike: "this expression negate",
+    exp.RegexpLike: "this expression",
+    # calls: those with a syntax of their own, and all others as they are written
+    exp.Extract: "this expression",
+    exp.Trim: "this position expression",
+    exp.Substring: "this start length",
+    exp.StrPosition: "this substr position",
+    exp.Anonymous: "this expressions",
+    exp.Filter: "this expression",
+    exp.Window: "this partition_by order over",
+}
+PARTS: Final = {kind: frozenset(parts.split()) for kind, parts in _READ.items()}
+
+# What the parser sets by itself to say how Spark behaves, whatever is written.
+_DIALECT: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Div: frozenset({"typed", "safe"}),
+    exp.TryCast: frozenset({"safe", "requires_string"}),
+    exp.DPipe: frozenset({"safe"}),
+    exp.Concat: frozenset({"safe", "coalesce"}),
+    exp.DataType: frozenset({"nested"}),
+}
+# Parts that hold one of several words: the ones that the lowering knows.
+_KNOWN: Final[dict[tuple[type[exp.Expr], str], tuple[str, ...]]] = {
+    (exp.Join, "method"): ("NATURAL",),
+    (exp.Window, "over"): ("OVER",),
+}
+
+_SETS: Final = "write a UNION ALL of groupings"
+_NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
+    (exp.Table, "db"): ("a name with a schema", None),
+    (exp.Column, "db"): ("a name with a schema", None),
+    (exp.Insert, "where"): ("INSERT ... REPLACE WHERE", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
+    (exp.Insert, "alternative"): ("INSERT OR ...", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
+    (exp.Insert, "overwrite"): ("INSERT OVERWRITE", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
+    (exp.Limit, "limit_options"): ("LIMIT with PERCENT or WITH TIES", "use LIMIT with a number of rows"),
+    (exp.Limit, "expressions"): ("LIMIT ... BY", "number the rows with row_number() OVER (PARTITION BY ...)"),
+    (exp.Between, "symmetric"): ("BETWEEN SYMMETRIC", "use BETWEEN least(a, b) AND greatest(a, b)"),
+    (exp.Select, "qualify"): ("QUALIFY", "filter in an outer query"),
+    (exp.Select, "laterals"): ("LATERAL VIEW", "join a table of the values instead"),
+    (exp.Select, "windows"): ("WINDOW", "write the window in OVER (...)"),
+    (exp.Window, "alias"): ("OVER with the name of a window", "write the window in OVER (...)"),
+    (exp.Window, "spec"): ("a window frame", "leave it out: aggregates range over the whole partition"),
+    (exp.Distinct, "on"): ("DISTINCT ON", "use GROUP BY with min or max"),
+    (exp.Group, "rollup"): ("ROLLUP", _SETS),
+    (exp.Group, "cube"): ("CUBE", _SETS),
+    (exp.Group, "grouping_sets"): ("GROUPING SETS", _SETS),
+    (exp.Star, "replace"): ("* REPLACE", "list the columns"),
+    (exp.Star, "rename"): ("* RENAME", "list the columns"),
+    (exp.DataType, "collate"): ("a collation", None),
+}
+_KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
+    exp.Fetch: ("FETCH", "use LIMIT"),
+    exp.Rollup: ("ROLLUP", _SETS),
+    exp.Cube: ("CUBE", _SETS),
+    exp.GroupingSets: ("GROUPING SETS", _SETS),
+    exp.Escape: ("LIKE with ESCAPE", "escape with a backslash"),
+    exp.IgnoreNulls: ("IGNORE NULLS", None),
+    exp.FileFormatProperty: ("USING in CREATE TABLE", "leave it out"),
+    exp.Constraint: ("a named constraint", "leave the name out"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Something in a statement that the lowering would ignore: what it is called, where, and what to write instead."""
+
+    what: str
+    node: exp.Expr
+    hint: str | None = None
+
+
+def unread(tree: exp.Expr) -> Iterator[Unread]:
+    """What a statement holds beyond the parts that are read, from the outside inwards.
+
+    >>> import sqlglot
+    >>> next(unread(sqlglot.parse_one("SELECT a FROM t LIMIT 5 PERCENT"))).what
+    'LIMIT with PERCENT or WITH TIES'
+    """
+    for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint) or type(node) not in PARTS):
+        if isinstance(node, exp.Hint):
+            continue
+        if type(node) not in PARTS:
+            yield Unread(*_kind(node))
+            continue
+        yield from (_part(node, name) for name, value in node.args.items() if _is_set(value) and not _is_read(node, name))
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value is not False and value != []
+
+
+def _is_read(node: exp.Expr, name: str) -> bool:
+    kind = type(node)
+    if name in _DIALECT.get(kind, ()):
+        return True
+    known = _KNOWN.get((kind, name))
+    return name in PARTS[kind] and (known is None or str(node.args[name]).upper() in known)
+
+
+def _part(node: exp.Expr, name: str) -> Unread:
+    value = node.args[name]
+    place = value if isinstance(value, exp.Expr) else node
+    known = _NAMES.get((type(node), name))
+    if known is not None:
+        return Unread(known[0], place, known[1])
+    word = value if isinstance(value, str) else name.rstrip("_")
+    return Unread(f"{word.upper().replace('_', ' ')} in {type(node).__name__.upper()}", place)
+
+
+def _kind(node: exp.Expr) -> tuple[str, exp.Expr, str | None]:
+    what, hint = _KINDS.get(type(node), ("", None))
+    if not what and isinstance(node, exp.Func):
+        return f"'{node.sql_name().lower()}'", node, "docs/sql.md lists the functions"
+    return what or type(node).__name__.upper().removesuffix("PROPERTY"), node, hint
