@@ -313,16 +313,7 @@ class Queries:
 
     def values(self, node: exp.Values, target: str | None = None) -> Rel:
         """Rows of constants; copies are told apart by their number."""
-        lower = Expressions(self.context, Scope(self.context.body()), self.subqueries)
-        rows = [
-            [lower.lower(part) for part in (row.expressions if isinstance(row, exp.Tuple) else [row])] for row in node.expressions
-        ]
-        prepared = [
-            Prepared(
-                replace(lower, scope=Scope(self.context.body())), tuple((f"col{i + 1}", t) for i, t in enumerate(row)), False
-            )
-            for row in rows
-        ]
+        prepared = [self._constants(row) for row in node.expressions]
         branches, fields = self._alike(prepared, node)
         terms = [[branch.body.resolved(typed.term) for _, typed in self._named(branch)] for branch in branches]
         copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
@@ -333,6 +324,11 @@ class Queries:
             ordinal = (Constant(number, NUMBER),) if copies else ()
             self.context.define(rel.name, (*row, *ordinal), branch.body.finished())
         return rel
+
+    def _constants(self, row: exp.Expr) -> Prepared:
+        lower = Expressions(self.context, Scope(self.context.body()), self.subqueries)
+        parts = row.expressions if isinstance(row, exp.Tuple) else [row]
+        return Prepared(lower, tuple((f"col{i + 1}", lower.lower(part)) for i, part in enumerate(parts)), False)
 
     def with_(self, node: exp.With) -> None:
         called = [identifier(cte.args["alias"]) for cte in node.expressions]
