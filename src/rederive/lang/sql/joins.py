@@ -124,9 +124,9 @@ class Joins:
     def join(self, node: exp.Join, scope: Scope) -> None:
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
         match side, kind:
-            case ("" | "LEFT"), ("SEMI" | "ANTI"):
+            case (("" | "LEFT"), ("SEMI" | "ANTI")):
                 self.semi(node, scope, positive=kind == "SEMI")
-            case ("LEFT" | "RIGHT" | "FULL"), ("" | "OUTER"):
+            case (("LEFT" | "RIGHT" | "FULL"), ("" | "OUTER")):
                 self.outer(node, scope, side)
             case "", ("" | "INNER" | "CROSS"):
                 self.inner(node, scope)
