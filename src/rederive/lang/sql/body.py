@@ -46,9 +46,9 @@ class Body:
 
     def mention(self, found: Iterable[Variable]) -> None:
         """Note the variables that no literal of this body binds by itself."""
-        own = {v.name for source in self.sources for v in source.terms if isinstance(v, Variable)} - self.outer.keys()
+        own = {v.name for source in self.sources for v in source.terms if isinstance(v, Variable)} | _bound(self.literals)
         for variable in found:
-            if variable.name not in own:
+            if variable.name not in own - self.outer.keys():
                 self.outer.setdefault(variable.name, variable)
 
     # Conditions

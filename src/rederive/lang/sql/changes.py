@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from rederive.errors import IllTypedRow, NotABase, UnknownName, WrongArity
+from rederive.analysis.graph import check_stratified
+from rederive.errors import IllTypedRow, NotABase, Redefined, SyntaxProblem, UnknownName, WrongArity
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Constant, Term, Value, Variable
 from rederive.lang.draft import Draft
@@ -84,7 +85,13 @@ def question(parsed: Parsed, program: Program) -> Question:
     context = Context(draft, QUESTION, parsed)
     rel = Queries(context).query(parsed.tree, None, QUESTION)
     define_view(draft, QUESTION, rel, (), parsed, monitored=False)
-    return Question(draft.program(), QUESTION)
+    return _question(draft)
+
+
+def _question(draft: Draft) -> Question:
+    program = draft.program()
+    check_stratified(program)
+    return Question(program, QUESTION)
 
 
 class _Lowering:
@@ -100,13 +107,18 @@ class _Lowering:
         match tree:
             case exp.Insert():
                 return self.insert(tree)
-            case exp.Update():
+            case exp.Update() if tree.expressions:
                 return self.changed(tree, tree.expressions)
             case exp.Delete():
                 return self.changed(tree, ())
         raise self.parsed.unsupported(f"the statement {tree.key.upper()}", tree)
 
     def table(self, node: exp.Expr) -> Relation:
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            hint = "write INSERT INTO t ..., UPDATE t SET ... or DELETE FROM t ..."
+            raise SyntaxProblem("not SQL: the name of a table is expected", self.parsed.span, hint=hint)
+        if unread := next((part for part, value in node.args.items() if value and part not in ("this", "alias")), None):
+            raise self.parsed.unsupported("a name with a schema" if unread in ("db", "catalog") else unread.upper(), node)
         name = identifier(node)
         found = [known for known in self.program.tables if known.lower() == name]
         if not found:
@@ -122,8 +134,13 @@ class _Lowering:
         table = self.table(target.this if isinstance(target, exp.Schema) else target)
         given = names(target.expressions) if isinstance(target, exp.Schema) else [c.name for c in table.columns]
         positions = [self.position(table, name) for name in given]
+        self.check_once(given)
         source = tree.expression
-        if isinstance(source, exp.Values):
+        if isinstance(copied := tree.args.get("source"), exp.Table):  # INSERT INTO t TABLE u
+            source = exp.Select(expressions=[exp.Star()]).from_(copied, copy=False)
+        if not isinstance(source, exp.Query | exp.Values):
+            raise self.parsed.unsupported("an INSERT without rows or a query", tree)
+        if isinstance(source, exp.Values) and not source.find(exp.Query):
             return Insert(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
         prepared = self.placed(self.queries.prepare(source), table, positions)
         return InsertFrom(table.name, self.asked(prepared))
@@ -133,6 +150,10 @@ class _Lowering:
         if name not in known:
             raise UnknownName("column", name, known, self.parsed.span)
         return known.index(name)
+
+    def check_once(self, columns: Sequence[str]) -> None:
+        if double := next((name for i, name in enumerate(columns) if name in columns[:i]), None):
+            raise Redefined(f"'{double}' is given twice", self.parsed.span)
 
     def constants(self, row: exp.Expr, table: Relation, positions: Sequence[int]) -> tuple[Term, ...]:
         nodes = row.expressions if isinstance(row, exp.Tuple) else [row]
@@ -162,7 +183,7 @@ class _Lowering:
         named = tuple((f"c{i}", typed) for i, (_, typed) in enumerate(prepared.outputs))
         rel = self.queries.project(replace(prepared, outputs=named), QUESTION)
         define_view(self.context.draft, QUESTION, rel, (), self.parsed, monitored=False)
-        return Question(self.context.draft.program(), QUESTION)
+        return _question(self.context.draft)
 
     # UPDATE and DELETE
 
@@ -187,13 +208,17 @@ class _Lowering:
     def updated(self, table: Relation, updates: Sequence[exp.Expr], lower: Expressions) -> list[Typed]:
         """All columns of the new row."""
         columns = [column.typed for column in lower.scope.columns]
+        alias = lower.scope.columns[0].alias
         for update in updates:
-            if not isinstance(update, exp.EQ):
+            if not isinstance(update, exp.EQ) or not isinstance(update.this, exp.Column):
                 raise self.parsed.unsupported("this SET", update)
+            if identifier(update.this.args.get("table")) not in ("", alias):
+                raise UnknownName("table or alias", identifier(update.this.args["table"]), [alias], self.context.span(update))
             i = self.position(table, identifier(update.this))
             type: SqlType = of_column(table.columns[i])
             value = lower.lower(update.expression)
             columns[i] = lower.cast(value, type, update) if value.type != type else value
+        self.check_once([identifier(update.this) for update in updates])
         return columns
 
     def bindings(self, where: exp.Expr | None, lower: Expressions) -> list[tuple[int, Value]]:

@@ -2,7 +2,7 @@
 
 The levels of operators are those of Spark's grammar (SqlBaseParser.g4), `booleanExpression` and `valueExpression`:
 
-    NOT p     p AND q     p OR q                                          p: value, or value [NOT] predicate, once
+    NOT p     p AND q     p OR q             p: EXISTS (query), or a value, or value [NOT] predicate, once
     predicate: BETWEEN value AND value, IN (...), LIKE value, RLIKE value, IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM value
     value, loosest first: = <=> <> < <= > >=   |   ^   &   << >>   + - ||   * / % DIV   - + ~ (prefix)
 """
@@ -79,7 +79,7 @@ class Parser(SparkParser):
         """A condition that is neither AND nor OR."""
         if self._match(TokenType.NOT):
             return self.expression(exp.Not(this=self._parse_equality()))
-        return self._parse_range()
+        return self._parse_unary() if self._token_at(0) is TokenType.EXISTS else self._parse_range()
 
     def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
         """A value, and one predicate about it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rederive.errors import Redefined, SyntaxProblem, TypeClash, UnknownName, WrongArity
+from rederive.errors import Redefined, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
 from rederive.lang.sql.body import Body
@@ -19,7 +19,8 @@ from rederive.lang.sql.grouping import grouped, is_grouped
 from rederive.lang.sql.joins import Joins
 from rederive.lang.sql.recursion import recursive_names, recursive_queries
 from rederive.lang.sql.relation import Field, Rel, Typed
-from rederive.lang.sql.scope import Named, Scope, ambiguous, identifier, names
+from rederive.lang.sql.scope import Scope, identifier, names
+from rederive.lang.sql.stars import without_stars
 from rederive.lang.sql.subqueries import QuerySubqueries
 from rederive.lang.sql.types import STRING, VOID, SqlType, common
 from rederive.lang.sql.windows import first_rows, windowed
@@ -100,7 +101,7 @@ class Queries:
         lower = Expressions(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
             self.joins.from_clause(from_.this, node.args.get("joins") or (), scope)
-        node = self._without_stars(node, scope)
+        node = without_stars(node, scope, self.context)
         if (where := node.args.get("where")) is not None:
             require(where.this, lower)
         if is_grouped(node):
@@ -131,38 +132,6 @@ class Queries:
 
     def outputs(self, node: exp.Select, lower: Expressions) -> list[tuple[str, Typed]]:
         return [(self._output_name(item, i), lower.lower(item)) for i, item in enumerate(node.expressions)]
-
-    def _without_stars(self, node: exp.Select, scope: Scope) -> exp.Select:
-        """The query with the columns that `*` and `table.*` mean, as if they were written."""
-        items = [found for item in node.expressions for found in self._columns(item, scope)]
-        if not items:
-            raise SyntaxProblem("not SQL: SELECT without columns", self.context.span(node), hint="name a column, or write *")
-        if items == node.expressions:
-            return node
-        group = node.args.get("group")
-        if group is not None and any(isinstance(part, exp.Literal) for part in group.expressions):
-            raise self.context.unsupported("GROUP BY a position beside a star", group, "name the columns")
-        expanded = node.copy()
-        expanded.set("expressions", items)
-        return expanded
-
-    def _columns(self, item: exp.Expr, scope: Scope) -> list[exp.Expr]:
-        star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
-        if not isinstance(star, exp.Star):
-            return [item]
-        found = scope.star(identifier(item.args.get("table")) or None, self.context.span(item))
-        for left_out in star.args.get("except_") or ():
-            found = self._left_out(left_out, found)
-        return [exp.column(column.name, column.alias, quoted=True) for column in found]
-
-    def _left_out(self, node: exp.Expr, columns: Sequence[Named]) -> list[Named]:
-        name, table, span = identifier(node), identifier(node.args.get("table")) or None, self.context.span(node)
-        found = [column for column in columns if column.matches(name, table)]
-        if not found:
-            raise UnknownName("column", name, (column.name for column in columns), span)
-        if len(found) > 1:
-            raise ambiguous(name, [column.alias for column in found], span)
-        return [column for column in columns if column != found[0]]
 
     @staticmethod
     def _output_name(item: exp.Expr, position: int) -> str:
@@ -288,16 +257,7 @@ class Queries:
 
     def values(self, node: exp.Values, target: str | None = None) -> Rel:
         """Rows of constants; copies are told apart by their number."""
-        lower = Expressions(self.context, Scope(self.context.body()), self.subqueries)
-        rows = [
-            [lower.lower(part) for part in (row.expressions if isinstance(row, exp.Tuple) else [row])] for row in node.expressions
-        ]
-        prepared = [
-            Prepared(
-                replace(lower, scope=Scope(self.context.body())), tuple((f"col{i + 1}", t) for i, t in enumerate(row)), False
-            )
-            for row in rows
-        ]
+        prepared = [self._constants(row) for row in node.expressions]
         branches, fields = self._alike(prepared, node)
         terms = [[branch.body.resolved(typed.term) for _, typed in self._named(branch)] for branch in branches]
         copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
@@ -309,13 +269,16 @@ class Queries:
             self.context.define(rel.name, (*row, *ordinal), branch.body.finished())
         return rel
 
+    def _constants(self, row: exp.Expr) -> Prepared:
+        lower = Expressions(self.context, Scope(self.context.body()), self.subqueries)
+        parts = row.expressions if isinstance(row, exp.Tuple) else [row]
+        return Prepared(lower, tuple((f"col{i + 1}", lower.lower(part)) for i, part in enumerate(parts)), False)
+
     def with_(self, node: exp.With) -> None:
         called = [identifier(cte.args["alias"]) for cte in node.expressions]
-        if double := next((cte for cte, name in zip(node.expressions, called, strict=True) if called.count(name) > 1), None):
-            hint = "rename one of them"
-            raise Redefined(
-                f"two WITH queries are called '{identifier(double.args['alias'])}'", self.context.span(double), hint=hint
-            )
+        if double := next((i for i, name in enumerate(called) if name in called[:i]), None):
+            span = self.context.span(node.expressions[double])
+            raise Redefined(f"two WITH queries are called '{called[double]}'", span, hint="rename one of them")
         recursive = recursive_names(node) if node.args.get("recursive") else frozenset()
         for cte in node.expressions:
             name = identifier(cte.args["alias"])

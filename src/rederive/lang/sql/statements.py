@@ -87,7 +87,10 @@ def dropped(parsed: Parsed) -> tuple[str, bool]:
     tree = parsed.tree
     if str(tree.args.get("kind")).upper() != "VIEW":
         raise parsed.unsupported(f"DROP {tree.args.get('kind')}", None, "only views can be dropped")
-    (table,) = tree.args["tables"]
+    table, *others = tree.args["tables"]
+    if others or table.args.get("db"):
+        what = "DROP VIEW of several views" if others else "a name with a schema"
+        raise parsed.unsupported(what, others[0] if others else table, "write a DROP VIEW for each" if others else None)
     return identifier(table), bool(tree.args.get("exists"))
 
 

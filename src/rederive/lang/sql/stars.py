@@ -1,0 +1,46 @@
+"""SELECT *: the columns that it means, as if they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from rederive.errors import SyntaxProblem, UnknownName
+from rederive.lang.sql.context import Context
+from rederive.lang.sql.scope import Named, Scope, ambiguous, identifier
+
+
+def without_stars(node: exp.Select, scope: Scope, context: Context) -> exp.Select:
+    """The query with a column for each one that `*` and `table.*` mean."""
+    items = [found for item in node.expressions for found in _columns(item, scope, context)]
+    if not items:
+        raise SyntaxProblem("not SQL: SELECT without columns", context.span(node), hint="name a column, or write *")
+    if items == node.expressions:
+        return node
+    group = node.args.get("group")
+    if group is not None and any(isinstance(part, exp.Literal) for part in group.expressions):
+        raise context.unsupported("GROUP BY a position beside a star", group, "name the columns")
+    expanded = node.copy()
+    expanded.set("expressions", items)
+    return expanded
+
+
+def _columns(item: exp.Expr, scope: Scope, context: Context) -> list[exp.Expr]:
+    star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
+    if not isinstance(star, exp.Star):
+        return [item]
+    found = scope.star(identifier(item.args.get("table")) or None, context.span(item))
+    for left_out in star.args.get("except_") or ():
+        found = _left_out(left_out, found, context)
+    return [exp.column(column.name, column.alias, quoted=True) for column in found]
+
+
+def _left_out(node: exp.Expr, columns: Sequence[Named], context: Context) -> list[Named]:
+    name, table, span = identifier(node), identifier(node.args.get("table")) or None, context.span(node)
+    found = [column for column in columns if column.matches(name, table)]
+    if not found:
+        raise UnknownName("column", name, (column.name for column in columns), span)
+    if len(found) > 1:
+        raise ambiguous(name, [column.alias for column in found], span)
+    return [column for column in columns if column != found[0]]

@@ -1,0 +1,570 @@
+"""Texts of SQL whose meaning depends on how they are read: literals, operators, stars, joins."""
+
+from __future__ import annotations
+
+from itertools import product
+
+TABLES: dict[str, tuple[str, list[tuple[int | None, ...]]]] = {
+    "t": ("a INT, b INT", [(1, 2), (1, 2), (2, None), (None, 3), (4, 5)]),
+    "u": ("a INT, c INT", [(1, 2), (3, 4), (None, 7), (4, 9), (4, 8)]),
+    "w": ("b INT, c INT, d INT", [(2, 2, 1), (5, 9, 2), (None, None, 3), (6, 6, 6)]),
+}
+
+
+def lines(text: str) -> list[str]:
+    return text.strip("\n").split("\n")
+
+
+LITERALS = lines(r"""
+'O''Brien'
+''''
+''
+'a''''b'
+'''a'''
+'a' 'b'
+'a'  'b''c' 'd'
+'a' "b"
+"a""b"
+"it's"
+'say "hi"'
+"a" "b"
+'\''
+"\""
+'\"'
+"\'"
+'a\nb'
+'a\tb'
+'a\rb'
+'a\bb'
+'a\0b'
+'a\Zb'
+'a\\b'
+'a\\\\b'
+'a\qb'
+'a\ab'
+'a\fb'
+'a\vb'
+'100\%'
+'a\_b'
+'\u00e9'
+'\u00E9x'
+'\u00e'
+'\ud83d\ude00'
+'\U0001F600'
+'\U00000041'
+'\101'
+'\1011'
+'\377'
+'\400'
+'\18'
+'é'
+'ü😀'
+'\é'
+r'a\nb'
+R'a\nb'
+r"a\nb"
+r'a''b'
+r'it\'s'
+r'\'
+r'a' 'b\n'
+'a' r'b\n'
+'a' /* c */ 'b'
+'--no'
+'/* no */'
+'a;b'
+X'41'
+x'4142'
+X'4'
+X''
+1
+-1
++1
+0
+007
+2147483647
+2147483648
+-2147483648
+-2147483649
+9223372036854775807
+9223372036854775808
+-9223372036854775808
+99999999999999999999999999999999999999
+999999999999999999999999999999999999999
+1L
+1l
+-1L
+9223372036854775808L
+1S
+32768S
+-32768S
+1Y
+128Y
+-128Y
+1Y + 1Y
+127Y + 1Y
+1S + 1Y
+1D
+1.5D
+1F
+1.5F
+1f
+1.1F + 1.1
+1BD
+1.50BD
+1e2BD
+1.5e-3BD
+0BD
+0.0BD
+1.0
+1.50
+.5
+5.
+0.5
+00.50
+000.000
+1.e2
+1e3
+1E3
+1e-3
+1.5e+2
+1e400
+1e-400
+.5e1
+-1.5
+- 1.5
+-1e2
+- 5
+1_000
+0x1F
+0b1
+1e
+0.1 + 0.2
+1.10 + 1
+12345678901234567890.12345678901234567890
+TRUE
+true
+false
+TrUe
+NULL
+null
+DATE '2024-02-29'
+date'2024-02-29'
+DATE "2024-02-29"
+DATE '2024-2-9'
+DATE '2024-02-30'
+DATE '2024'
+DATE '2024-02'
+DATE '2024-02-29 10:00:00'
+DATE '2024-02-29T10:00:00'
+DATE ' 2024-02-29 '
+DATE '0001-01-01'
+DATE '9999-12-31'
+DATE '10000-01-01'
+DATE '+2024-01-01'
+DATE '-2024-01-01'
+DATE 'epoch'
+TIMESTAMP '2024-02-29 10:11:12'
+TIMESTAMP '2024-02-29 10:11:12.123456'
+TIMESTAMP '2024-02-29 10:11:12.1234567'
+TIMESTAMP '2024-02-29 10:11:12.1'
+TIMESTAMP '2024-02-29T10:11:12'
+TIMESTAMP '2024-02-29'
+TIMESTAMP '2024-02'
+TIMESTAMP '2024-02-29 10:11'
+TIMESTAMP '2024-02-29 1:1:1'
+TIMESTAMP '2024-02-29 10:11:12Z'
+TIMESTAMP '2024-02-29 10:11:12+02:00'
+TIMESTAMP '2024-02-29 10:11:12 Europe/Berlin'
+TIMESTAMP 'epoch'
+TIMESTAMP '2024-02-30 00:00:00'
+TIMESTAMP_LTZ '2024-02-29 10:11:12'
+TIME '10:11:12'
+INTERVAL '1' DAY
+INTERVAL 1 DAY
+INTERVAL '1 day'
+INTERVAL '1-2' YEAR TO MONTH
+DATE '2024-01-31' + INTERVAL 1 MONTH
+DATE '2024-01-31' + INTERVAL '1' MONTH
+DATE '2024-01-31' + INTERVAL '1 month'
+DATE '2024-01-31' + INTERVAL '-1' MONTH
+DATE '2024-01-31' + INTERVAL -1 MONTH
+DATE '2024-01-31' - INTERVAL '1' MONTH
+DATE '2024-01-31' + INTERVAL '1' DAY
+DATE '2024-01-31' + INTERVAL 1 WEEK
+DATE '2024-01-31' + INTERVAL 1 DAYS
+DATE '2024-01-31' + INTERVAL '1' HOUR
+DATE '2024-01-31' + INTERVAL 1 MONTH 1 DAY
+DATE '2024-01-31' + INTERVAL '1 month 1 day'
+DATE '2024-01-31' + INTERVAL '1-2' YEAR TO MONTH
+DATE '2024-01-31' + INTERVAL '1 12' DAY TO HOUR
+DATE '2024-01-31' + INTERVAL '1.5' DAY
+DATE '2024-01-31' + INTERVAL 1.5 SECOND
+TIMESTAMP '2024-01-31 00:00:00' + INTERVAL '1.5' SECOND
+TIMESTAMP '2024-01-31 00:00:00' + INTERVAL 1 HOUR
+TIMESTAMP '2024-01-31 00:00:00' + INTERVAL 1 DAY
+TIMESTAMP '2024-01-31 00:00:00' + INTERVAL '1' MONTH
+TIMESTAMP '2024-01-31 00:00:00' + INTERVAL -'1' DAY
+TIMESTAMP '2024-01-31 00:00:00' - INTERVAL '-1' DAY
+INTERVAL 1 DAY + DATE '2024-01-31'
+DATE '2024-01-31' + INTERVAL '1' QUARTER
+DATE '2024-01-31' + INTERVAL 1 MILLISECOND
+DATE '2024-01-31' + - INTERVAL 1 DAY
+DATE '2024-01-31' + INTERVAL 'x' DAY
+DATE '2024-01-31' + INTERVAL '' DAY
+DATE '2024-01-31' + INTERVAL '1'
+INT '5'
+BIGINT '5'
+DOUBLE '1.5'
+DECIMAL '1.5'
+STRING 'a'
+BOOLEAN 'true'
+N'a'
+U&'a'
+E'a\n'
+B'01'
+_utf8'a'
+$$a$$
+'a' COLLATE UTF8_BINARY
+'a' COLLATE UTF8_LCASE = 'A'
+'O''Brien' = 'O\'Brien'
+length('a''b')
+upper('it''s')
+'%''%'
+'a''b' LIKE '%''%'
+'a\\b' LIKE 'a\\\\b'
+'100%' LIKE '100\%'
+'a_b' LIKE 'a\_b'
+'axb' LIKE 'a\_b'
+'a/b' LIKE 'a//b' ESCAPE '/'
+'a%' LIKE 'a/%' ESCAPE '/'
+'a\\d' RLIKE '\\\\d'
+'5' RLIKE '\\d'
+'5' RLIKE '\d'
+'5' RLIKE r'\d'
+concat('a''', '''b')
+"x" = 'x'
+CASE 'a''b' WHEN 'a\'b' THEN 'y''z' ELSE 'n' END
+'tab	inside'
+""")
+OPERATORS = lines(r"""
+- NOT '1' NOT RLIKE '1' || '2'
+5::STRING || 3
+-5::STRING
+'5'::INT + 1 * 2
+1 + 2::STRING
+NOT true = false AND false
+true OR false AND false
+NOT (true) OR true
+1 BETWEEN 0 AND 2 AND true
+1 BETWEEN 0 AND 2 OR false
+CASE WHEN NOT 1 = 2 THEN 1 END
+1 = 1 IS TRUE
+8 >>> 1
+2 + INTERVAL 1 DAY
+'5' || 1 + 5
+1 DIV 2 * 4
+7 % 4 DIV 2
+- 5 % 3
+-2147483648
+- 2147483648
+1 - -1
+1--1
+5 !> 3
+5 !< 3
+5 ! = 3
+1 < 2 < 3
+1 = 1 = 1
+true = 1 < 2
+1 < 2 = true
+EXISTS (SELECT 1) = true
+NOT EXISTS (SELECT 1)
+(1,2) = (1,2)
+1 IN (SELECT 1) = true
+NOT 1 IN (1)
+NOT NULL IS NULL
+NOT 1 BETWEEN 2 AND 3
+IF(NOT true = false, 1, 2)
+coalesce(NOT true, false) = true
+5 & 3 = 1
+1 | 2 = 3
+~5 + 1
+1 + 2 || 3 + 4
+'a' || 'b' = 'ab'
+'a' || 'b' LIKE 'a%'
+'a' LIKE 'a' OR 'b' LIKE 'c'
+1 + 1 = 2 AND 2 * 2 = 4 OR false
+""")
+QUERIES = lines(r"""
+SELECT *, count(*) AS n FROM t GROUP BY a, b
+SELECT * FROM t GROUP BY a, b
+SELECT b, t.*, sum(a) FROM t GROUP BY a, b
+SELECT * FROM t GROUP BY a
+SELECT *, count(*) FROM t
+SELECT *, count(*) FROM t GROUP BY 1, 2
+SELECT *, count(*) FROM t GROUP BY ALL
+SELECT * FROM t GROUP BY a, b HAVING count(*) > 1
+SELECT DISTINCT t.* FROM t JOIN u ON t.a = u.a
+SELECT * EXCEPT (a), count(*) FROM t GROUP BY b
+SELECT *, row_number() OVER (PARTITION BY a ORDER BY b) FROM t
+SELECT *, count(*) FROM t FULL JOIN u USING (a) GROUP BY a, b, c
+SELECT a FROM ((SELECT a FROM t) JOIN (SELECT b AS k FROM t) ON a = k)
+SELECT t.a, d FROM ((t JOIN u ON t.a = u.a) JOIN w ON w.b = t.b)
+SELECT p, r FROM (t JOIN u USING (a)) AS x(p, q, r)
+SELECT t.b FROM (t JOIN u USING (a)) AS x
+SELECT * FROM (t) AS x
+SELECT x.a FROM (t AS x) AS y
+SELECT * FROM w LEFT JOIN (t JOIN u ON t.a = u.a) ON t.b = w.b
+SELECT * FROM w JOIN (t RIGHT JOIN u ON t.a = u.a) ON w.c = u.c
+SELECT * FROM w FULL JOIN (t FULL JOIN u ON t.a = u.a) ON w.c = u.c
+SELECT w.b FROM w LEFT ANTI JOIN (t JOIN u ON t.a = u.a) ON t.b = w.b
+SELECT x.a, d FROM (((SELECT a FROM t) AS x JOIN u ON x.a = u.a) JOIN w ON w.c = u.c)
+SELECT z.a FROM ((SELECT a FROM t) UNION ALL (SELECT a FROM u)) AS z
+SELECT a FROM ((SELECT a FROM t) UNION ALL (SELECT a FROM u) JOIN w)
+SELECT * FROM ((VALUES (1)) JOIN u)
+SELECT * FROM t FULL JOIN (u JOIN w USING (c)) USING (a)
+SELECT * FROM t JOIN u USING (a) JOIN w USING (c, b)
+SELECT * FROM t FULL JOIN u USING (a) FULL JOIN w USING (b)
+SELECT * FROM t RIGHT JOIN u USING (a) LEFT JOIN w USING (c)
+SELECT u.* FROM t FULL JOIN u USING (a)
+SELECT a, t.a, u.a FROM t RIGHT JOIN u USING (a)
+SELECT * FROM t NATURAL LEFT JOIN u NATURAL FULL JOIN w
+SELECT a FROM t JOIN u USING (a) JOIN (SELECT a FROM u) x ON x.a = t.a
+SELECT a, t.a, u.a, x.a FROM t FULL JOIN u USING (a) FULL JOIN (SELECT a, 1 AS e FROM w JOIN u USING (c)) x USING (a)
+SELECT * FROM t JOIN u USING (a) LEFT SEMI JOIN w USING (b)
+SELECT * FROM t RIGHT SEMI JOIN u ON t.a = u.a
+SELECT * FROM t RIGHT ANTI JOIN u ON t.a = u.a
+SELECT * FROM t LEFT INNER JOIN u ON t.a = u.a
+SELECT * FROM t JOIN u JOIN w ON w.c = u.c ON t.a = u.a
+SELECT * FROM t LIMIT 1 BY a
+SELECT count(DISTINCT *) FROM t
+SELECT max(*) FROM t
+WITH x AS (SELECT a FROM t), X AS (SELECT c FROM u) SELECT * FROM x
+SELECT a FROM t ORDER BY a LIMIT 1 UNION ALL SELECT a FROM u
+SELECT a FROM t EXCEPT SELECT c FROM u INTERSECT SELECT a FROM u
+SELECT sum(1) OVER (), avg(2) OVER (PARTITION BY b), count(1) OVER (PARTITION BY b), count(NULL) OVER () FROM t
+SELECT max(1) OVER (PARTITION BY a), min('x') OVER () FROM t
+SELECT a, sum(a) OVER (PARTITION BY b) FROM t WHERE a = 1
+SELECT a, count(*) OVER (PARTITION BY a), sum(1) OVER (PARTITION BY a) FROM t GROUP BY a
+""")
+MORE_QUERIES = lines(r"""
+SELECT t.* FROM t GROUP BY a, b
+SELECT t.*, count(*) FROM t GROUP BY a, b
+SELECT * FROM t GROUP BY 1, 2
+SELECT *, 1 FROM t GROUP BY 1, 2
+SELECT count(*), * FROM t GROUP BY ALL
+SELECT * FROM t GROUP BY ALL
+SELECT DISTINCT * FROM t
+SELECT DISTINCT *, a FROM (SELECT a FROM t)
+SELECT * EXCEPT (a) FROM t
+SELECT * EXCEPT (a, b) FROM t
+SELECT * EXCEPT (zz) FROM t
+SELECT *, sum(a) OVER () FROM t
+SELECT *, rank() OVER (ORDER BY count(*)) FROM t GROUP BY a, b
+SELECT * FROM t JOIN u ON t.a = u.a GROUP BY t.a, t.b, u.a, u.c
+SELECT t.* FROM t JOIN u USING (a) GROUP BY t.a, t.b
+SELECT * FROM t JOIN u USING (a) GROUP BY a, b, c
+SELECT * FROM t FULL JOIN u USING (a) GROUP BY a, b, c
+SELECT a, count(*) FROM t FULL JOIN u USING (a) GROUP BY a
+SELECT * FROM t ORDER BY 1 NULLS FIRST, 2 LIMIT 2
+SELECT *, count(*) FROM t GROUP BY a, b ORDER BY 3, 1, 2 LIMIT 2
+SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a)
+SELECT a FROM t WHERE EXISTS (SELECT *, count(*) FROM u GROUP BY a, c)
+SELECT * FROM (SELECT *, count(*) AS n FROM t GROUP BY a, b)
+SELECT * FROM (SELECT * FROM t GROUP BY a, b) UNION ALL SELECT * FROM t
+SELECT * FROM t UNION SELECT *, 1 FROM t
+SELECT z.* FROM t
+SELECT *
+SELECT * FROM t, u
+SELECT t.*, u.* FROM t, u
+SELECT t.a FROM (t JOIN u ON t.a = u.a)
+SELECT t.a, d FROM (t JOIN u ON t.a = u.a) JOIN w ON w.b = t.b
+SELECT * FROM (t JOIN u ON t.a = u.a) AS x
+SELECT x.b, x.c FROM (t JOIN u USING (a)) AS x
+SELECT * FROM (t JOIN u USING (a)) AS x
+SELECT * FROM (t JOIN u USING (a)) AS x(p, q, r)
+SELECT p FROM (t JOIN u USING (a)) AS x(p)
+SELECT * FROM (t)
+SELECT t.a FROM (t)
+SELECT * FROM ((t))
+SELECT x.a FROM (t) AS x
+SELECT t.a FROM (t) AS x
+SELECT x.a FROM (t AS x)
+SELECT * FROM (t AS x) AS y
+SELECT y.a FROM (t AS x) AS y
+SELECT * FROM w JOIN (t JOIN u ON t.a = u.a) ON t.b = w.b
+SELECT * FROM w RIGHT JOIN (t LEFT JOIN u ON t.a = u.a) ON w.c = u.c
+SELECT * FROM w CROSS JOIN (t RIGHT JOIN u ON t.a = u.a)
+SELECT * FROM w JOIN (t JOIN u ON t.a = u.a AND w.b = 2) ON true
+SELECT w.b FROM w LEFT SEMI JOIN (t JOIN u ON t.a = u.a) ON t.b = w.b
+SELECT a FROM ((SELECT a FROM t))
+SELECT a FROM (((SELECT a FROM t)))
+SELECT x.a FROM ((SELECT a FROM t)) AS x
+SELECT x.a FROM ((SELECT a FROM t) x)
+SELECT x.a FROM ((SELECT a FROM t) x) AS y
+SELECT y.a FROM ((SELECT a FROM t) x) AS y
+SELECT a FROM ((SELECT a FROM t) UNION (SELECT a FROM u))
+SELECT a FROM ((SELECT 1 AS a) JOIN w ON w.d = a) LIMIT 10
+SELECT * FROM ((VALUES (1), (4)) AS v(a) JOIN u USING (a))
+SELECT * FROM (VALUES (1), (4)) AS v(a) JOIN u USING (a)
+SELECT * FROM (VALUES (1) AS v(a))
+SELECT * FROM t JOIN (u) USING (a)
+SELECT * FROM t JOIN (u AS z) USING (a)
+SELECT * FROM (t JOIN u USING (a)) JOIN w USING (c)
+SELECT * FROM t JOIN (u JOIN w USING (c)) USING (a)
+SELECT * FROM t JOIN (u JOIN w USING (c)) USING (b)
+SELECT * FROM t LEFT JOIN (u JOIN w USING (c)) USING (b)
+SELECT * FROM t JOIN u USING (a) JOIN w USING (c)
+SELECT * FROM t JOIN u USING (a) JOIN w USING (b)
+SELECT * FROM t JOIN u USING (a) JOIN w USING (b, c)
+SELECT * FROM t LEFT JOIN u USING (a) LEFT JOIN w USING (b)
+SELECT * FROM t FULL JOIN u USING (a) FULL JOIN w USING (c)
+SELECT * FROM t RIGHT JOIN u USING (a)
+SELECT t.*, u.* FROM t RIGHT JOIN u USING (a)
+SELECT t.* FROM t JOIN u USING (a)
+SELECT u.* FROM t JOIN u USING (a)
+SELECT u.* FROM t LEFT JOIN u USING (a)
+SELECT t.* FROM t FULL JOIN u USING (a)
+SELECT a, t.a, u.a FROM t FULL JOIN u USING (a)
+SELECT a, t.a, u.a FROM t LEFT JOIN u USING (a)
+SELECT a, t.a, u.a FROM t JOIN u USING (a)
+SELECT b, w.b, t.b FROM t LEFT JOIN w USING (b)
+SELECT * FROM t NATURAL JOIN u
+SELECT * FROM t NATURAL LEFT JOIN u
+SELECT * FROM t NATURAL RIGHT JOIN u
+SELECT * FROM t NATURAL FULL JOIN u
+SELECT * FROM t NATURAL JOIN u NATURAL JOIN w
+SELECT * FROM u NATURAL JOIN w NATURAL JOIN t
+SELECT * FROM w NATURAL JOIN (t NATURAL JOIN u)
+SELECT * FROM t NATURAL JOIN (SELECT d FROM w)
+SELECT * FROM t JOIN u USING (a) JOIN w ON w.b = t.b
+SELECT b FROM t JOIN u USING (a) JOIN w ON w.b = t.b
+SELECT x.a FROM t JOIN u USING (a) JOIN (SELECT a FROM u) x USING (a)
+SELECT * FROM t JOIN u USING (a) JOIN (SELECT a, a AS e FROM u) x USING (a)
+SELECT * FROM t FULL JOIN u USING (a) FULL JOIN (SELECT a, 1 AS e FROM w JOIN u USING (c)) x USING (a)
+SELECT * FROM t x JOIN t y USING (a) JOIN t z USING (a, b)
+SELECT * FROM t x JOIN t y USING (a, b)
+SELECT * FROM t x JOIN t y USING (b, a)
+SELECT * FROM t x JOIN t y USING (b)
+SELECT * FROM t JOIN u USING (zz)
+SELECT * FROM t JOIN u USING (b)
+SELECT * FROM t LEFT SEMI JOIN u USING (a)
+SELECT * FROM t LEFT ANTI JOIN u USING (a)
+SELECT * FROM t SEMI JOIN u USING (a)
+SELECT * FROM t ANTI JOIN u ON t.a = u.a
+SELECT * FROM t NATURAL LEFT SEMI JOIN u
+SELECT * FROM t NATURAL SEMI JOIN u
+SELECT * FROM t FULL SEMI JOIN u ON t.a = u.a
+SELECT * FROM t JOIN u USING (a) LEFT ANTI JOIN w USING (b)
+SELECT * FROM t FULL JOIN u USING (a) LEFT SEMI JOIN w ON w.d = a
+SELECT * FROM t LEFT SEMI JOIN u USING (zz)
+SELECT u.c FROM t LEFT SEMI JOIN u USING (a)
+SELECT * FROM t CROSS JOIN u
+SELECT * FROM t CROSS JOIN u ON t.a = u.a
+SELECT * FROM t CROSS JOIN u USING (a)
+SELECT * FROM t INNER JOIN u
+SELECT * FROM t LEFT JOIN u
+SELECT * FROM t FULL JOIN u
+SELECT * FROM t LEFT OUTER JOIN u ON t.a = u.a
+SELECT * FROM t OUTER JOIN u ON t.a = u.a
+SELECT * FROM t JOIN u ON t.a = u.a, w
+SELECT * FROM t, u JOIN w ON w.c = u.c
+SELECT * FROM t, u JOIN w ON w.b = t.b
+SELECT * FROM t LEFT JOIN u ON t.a = u.a JOIN w USING (b)
+SELECT * FROM t LEFT JOIN u USING (a) WHERE u.a IS NULL
+SELECT u.a FROM t LEFT JOIN u USING (a) WHERE a = 1
+SELECT * FROM t LIMIT 2 BY a, b
+SELECT a FROM t LIMIT ALL
+SELECT 1 FROM t HAVING true
+SELECT FROM t
+SELECT a a FROM t
+SELECT a.b FROM t
+SELECT t.a.b FROM t
+SELECT x.t.a FROM t
+SELECT t.a AS `select` FROM t
+SELECT `t`.`a` FROM t
+SELECT T.A FROM T
+SELECT count(t.*) FROM t
+SELECT count(*, a) FROM t
+SELECT (*) FROM t
+SELECT coalesce(*) FROM t
+SELECT concat(t.*) FROM t
+SELECT a IN (*) FROM t
+WITH x AS (SELECT a FROM t), x AS (SELECT c FROM u) SELECT * FROM x
+WITH x AS (SELECT a FROM t) SELECT * FROM (WITH x AS (SELECT c FROM u) SELECT * FROM x) JOIN x
+WITH x AS (SELECT a FROM t), y AS (SELECT * FROM x) SELECT * FROM y
+WITH x AS (SELECT * FROM y), y AS (SELECT a FROM t) SELECT * FROM x
+WITH t AS (SELECT a FROM t) SELECT * FROM t
+WITH x(p, q) AS (SELECT * FROM t) SELECT q FROM x
+WITH x(p) AS (SELECT * FROM t) SELECT p FROM x
+(SELECT a FROM t) UNION (SELECT a FROM u) ORDER BY a LIMIT 2
+(SELECT a FROM t) UNION ALL (SELECT a FROM u)
+((SELECT a FROM t) UNION ALL (SELECT a FROM u)) INTERSECT (SELECT a FROM u)
+(SELECT a FROM t) UNION ALL ((SELECT a FROM u) INTERSECT (SELECT a FROM u))
+SELECT a FROM t UNION ALL SELECT a FROM u INTERSECT SELECT c FROM u
+SELECT a FROM t UNION SELECT a FROM u EXCEPT SELECT a FROM u
+SELECT a FROM t EXCEPT SELECT a FROM u UNION SELECT a FROM u
+SELECT a FROM t INTERSECT SELECT a FROM u UNION ALL SELECT a FROM u
+SELECT a FROM t MINUS SELECT a FROM u
+SELECT a FROM t UNION DISTINCT SELECT a FROM u UNION ALL SELECT a FROM u
+SELECT a FROM t UNION ALL SELECT a FROM u UNION SELECT a FROM u
+SELECT a FROM t UNION ALL SELECT a FROM u UNION SELECT a FROM u UNION ALL SELECT 1
+(SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1) UNION ALL SELECT a FROM u
+SELECT a FROM t UNION ALL SELECT a FROM u ORDER BY a NULLS LAST LIMIT 2
+SELECT a FROM t UNION ALL (SELECT a FROM u ORDER BY a DESC NULLS LAST LIMIT 1)
+(SELECT a FROM t) JOIN u
+((SELECT a FROM t))
+(SELECT a FROM t) AS x
+(SELECT a, b FROM t) ORDER BY a, b LIMIT 1
+VALUES (1, 2), (3, 4)
+VALUES 1, 2
+VALUES (1), (1)
+FROM t
+SELECT * FROM t UNION ALL SELECT * FROM u EXCEPT ALL SELECT * FROM u
+SELECT ALL a FROM t
+SELECT sum(1) OVER (PARTITION BY a) FROM t
+SELECT a, sum(NULL) OVER (PARTITION BY a) FROM t
+SELECT a, lag(1) OVER (PARTITION BY 1 ORDER BY a, b) FROM t
+SELECT sum(a) OVER (PARTITION BY 1) FROM t
+SELECT sum(b) OVER (PARTITION BY a, a) FROM t
+SELECT a, max(a) OVER (PARTITION BY a) FROM t
+SELECT a, b, max(b) OVER (PARTITION BY a) AS m, min(b) OVER (PARTITION BY a) AS n FROM t
+SELECT a, sum(1) OVER (PARTITION BY a) FROM t WHERE a = 1
+SELECT a, rank() OVER (ORDER BY 1) FROM t WHERE a = 1
+SELECT a, rank() OVER (PARTITION BY a ORDER BY a) FROM t WHERE a = 1
+SELECT sum(count(*)) OVER (), sum(1) OVER () FROM t GROUP BY a
+SELECT sum(1) FROM t
+SELECT max(1), min(1), avg(1), sum(2.5), bool_and(true), max('x') FROM t GROUP BY a
+SELECT sum(1), max(DATE '2024-01-01') FROM t WHERE a = 99
+SELECT a, sum(1) OVER (PARTITION BY a ORDER BY b) FROM t
+SELECT sum(1) FILTER (WHERE a = 1) OVER (PARTITION BY b) FROM t
+SELECT count(DISTINCT 1), sum(DISTINCT 2) FROM t GROUP BY a
+SELECT a FROM t WHERE a IN (SELECT * FROM (SELECT a FROM u))
+SELECT a FROM t WHERE (a, b) IN (SELECT * FROM t GROUP BY a, b)
+""")
+_BINARY = "|| + - * / % DIV & | ^ << >> = == <=> <> != < <= > >= AND OR".split()
+_OPERANDS = (("5", "3", "2"), ("'5'", "3", "'2'"), ("true", "false", "true"), ("NULL", "3", "2"))
+_PREDICATES = lines("""
+IS NULL
+IS NOT FALSE
+IS DISTINCT FROM 3
+IS NOT DISTINCT FROM 3 + 1
+NOT BETWEEN 1 AND 2 + 3
+BETWEEN 1 AND 5 = true
+NOT IN (1, 3)
+LIKE '5' || '%'
+NOT RLIKE '1' || '2'
+IS NULL IS NULL
+""")
+_UNARY = ("NOT", "!", "-", "+", "~", "NOT NOT", "- -")
+
+
+def operator_pairs() -> list[str]:
+    """Two operators on three operands, each operator with each predicate, and each behind each prefix."""
+    found = []
+    for one, two, three in _OPERANDS:
+        found += [f"{one} {first} {two} {second} {three}" for first, second in product(_BINARY, _BINARY)]
+        found += [f"{one} {operator} {two} {predicate}" for operator, predicate in product(_BINARY, _PREDICATES)]
+        found += [f"{two} {predicate} {operator} {one}" for operator, predicate in product(_BINARY, _PREDICATES)]
+        found += [f"{unary} {one} {operator} {two}" for operator, unary in product(_BINARY, _UNARY)]
+        found += [f"{one} {operator} {unary} {two}" for operator, unary in product(_BINARY, _UNARY)]
+    return found
