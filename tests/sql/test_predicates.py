@@ -96,13 +96,13 @@ def check_partition(predicate: str, place: str, strategy: str) -> None:
     assert set(ids(db.rows("o"))) == {*found["yes"], *found["unknown"]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(predicates(), st.sampled_from(tuple(PLACES)), st.sampled_from(STRATEGIES))
 def test_a_predicate_its_negation_and_the_unknown_partition_the_table(found: str, place: str, strategy: str) -> None:
     check_partition(found, place, strategy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(predicates(subqueries=False), st.sampled_from(tuple(FLAT_PLACES)), st.sampled_from(STRATEGIES))
 def test_a_predicate_without_queries_partitions_wherever_it_stands(found: str, place: str, strategy: str) -> None:
     check_partition(found, place, strategy)
