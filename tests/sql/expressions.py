@@ -75,6 +75,7 @@ CASE WHEN i > 0 THEN 'pos' WHEN i < 0 THEN 'neg' END | CASE i WHEN 7 THEN 1 WHEN
 CASE WHEN i <> 0 THEN 7 / i ELSE 0 END | if(o, i, b)
 coalesce(i, 1 / 0) | i <> 0 AND 7 / i > 1 | i = 0 OR 7 / i > 1 | at > day | day = CAST(at AS DATE) | s = 12 | f = i
 isnull(i) | isnotnull(d) | nvl(i, 0) | ifnull(s, '?')
+o = false | false = o | (i = 1) = false | false <> (i = 1) | coalesce(o, false) = false | o < true | o IN (false) | o IS NOT FALSE
 """
 TEXTS = """
 length(s) | upper(s) | lower(s) | s || '!' | concat(s, i) | concat(s, NULL) | concat('a', 'b') | concat_ws('-', s, NULL, 'x')
@@ -86,6 +87,9 @@ lpad(s, 2, '*') | lpad(s, 12, '') | rpad(s, -1, 'x') | lpad(s, 4)
 replace(s, 'a', 'A') | replace(s, '', 'x') | replace(s, 'a') | instr(s, 'a') | instr(s, '') | instr(s, 'zz')
 startswith(s, 'S') | endswith(s, '') | contains(s, 'a') | s LIKE 'S%'
 s LIKE '%a%' | s LIKE '_' | s LIKE '' | s LIKE 'a\\\\%b%' | s LIKE '%\\\\_c%' | s LIKE '%\\\\\\\\d' | s NOT LIKE '%a%'
+s NOT ILIKE 'SPARK%' | s NOT RLIKE 'a' | regexp_like(s, 'a') | regexp(s, 'a') | like(s, 'S%') | len(s) | char_length(s)
+locate('a', s) | position('a' IN s) | position('a', s) | substring(s FROM 2 FOR 3) | trim(LEADING FROM s) | concat() | concat(s)
+CAST(s AS VARCHAR(2)) | CAST(s AS CHAR(2)) | string(i) | int('12') | decimal('12.5') | mod(i, 4) | div(i, 4) | s LIKE lower(s)
 s RLIKE '^[0-9]+$' | s RLIKE 'a.b' | s ILIKE 'SPARK%' | length(s || s) | '' = s
 """
 TIMES = """
@@ -96,6 +100,12 @@ datediff(day, DATE'2020-02-29') | last_day(day) | day + INTERVAL 1 MONTH
 day - INTERVAL 1 YEAR | day + INTERVAL 5 DAY | at + INTERVAL 90 MINUTES | at - INTERVAL 1 DAY | at + INTERVAL 1 MONTH
 trunc(day, 'MM') | trunc(day, 'YEAR') | trunc(day, 'QUARTER') | trunc(day, 'WEEK')
 trunc(day, 'nonsense') | date_trunc('HOUR', at) | date_trunc('DAY', at) | date_trunc('MONTH', at) | date_trunc('WEEK', at)
+trunc(day, 'Q') | trunc(day, 'q') | trunc(day, 'DAY') | trunc(day, 'HOUR') | trunc(day, 'yy') | trunc(day, 'mon')
+trunc(at, 'MM')
+date_trunc('MILLISECOND', at) | date_trunc('microsecond', at) | date_trunc('Q', at) | date_trunc('QUARTER', at)
+date_trunc('second', at) | date_trunc('MINUTE', at) | date_trunc('DD', at) | date_trunc('HH', at) | date_trunc('YY', at)
+date_trunc('DAY', day) | date_trunc(NULL, at) | date_diff(day, DATE'2020-02-29') | dateadd(day, 31) | date_add(day, '7')
+extract(HOUR FROM at) | extract(quarter FROM day) | extract(day FROM at) | to_timestamp('2024-03-01 10:11:12') | timestamp(day)
 to_date(s) | to_date('2024-03-01') | date(at) | day + 1 | datediff(at, day)
 """
 ORDERS = """

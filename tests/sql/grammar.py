@@ -100,10 +100,23 @@ def text(draw: Any, names: Names, depth: int = 1) -> str:
             return f"coalesce({text(draw, names, depth - 1)}, 'z')"
 
 
+CONSTANTS = ("1 = 0", "false", "true", "1 = 1", "CAST(NULL AS BOOLEAN)", "1 > NULL", "false = false")
+TRUTHS = (
+    "({p}) = false",
+    "false = ({p})",
+    "({p}) <> false",
+    "true = ({p})",
+    "({p}) IS NULL",
+    "({p}) IS NOT TRUE",
+    "({p}) IN (false)",
+)
+
+
 def condition(draw: Any, names: Names, depth: int = 2) -> str:
     options = ["compare"] * 3 + ["null", "between", "in", "like", "texts"]
+    options += ["constant"]
     if depth:
-        options += ["and", "or", "not"] * 2
+        options += ["and", "or", "not"] * 2 + ["truth"]
     if names.depth > 0 and depth:
         options += ["exists", "subquery", "exists", "subquery"]
     negation = draw(st.sampled_from(["", "NOT "]))
@@ -114,6 +127,10 @@ def condition(draw: Any, names: Names, depth: int = 2) -> str:
         case "texts":
             operator = draw(st.sampled_from(["=", "<>", "<"]))
             return f"{text(draw, names)} {operator} {text(draw, names)}"
+        case "constant":
+            return str(draw(st.sampled_from(CONSTANTS)))
+        case "truth":
+            return str(draw(st.sampled_from(TRUTHS))).format(p=condition(draw, names, depth - 1))
         case "null":
             return f"{number(draw, names, 1)} IS {negation}NULL"
         case "between":
@@ -193,7 +210,7 @@ def select(draw: Any, names: Names, views: tuple[str, ...]) -> str:
 
 def aggregate(draw: Any, names: Names) -> str:
     calls = ["count(*)", "count({n})", "count(DISTINCT {n})", "sum({n})", "sum(DISTINCT {n})", "min({n})", "max({n})"]
-    calls += ["count(*) FILTER (WHERE {c})"]
+    calls += [f"{call} FILTER (WHERE {{c}})" for call in ("count(*)", "sum({n})", "count(DISTINCT {n})", "max({n})")]
     call = draw(st.sampled_from(calls)).format(n=number(draw, names, 1), c=condition(draw, names, 0))
     return f"CAST({call} AS INT)"
 
@@ -239,6 +256,33 @@ def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
         name = names.fresh()
         return f"WITH {name} AS ({query(draw, inner, views)}) {select(draw, inner, (*views, name))}"
     return f"({select(draw, inner, views)}) {kind} ({select(draw, inner, views)})"
+
+
+@st.composite
+def thirds(draw: Any) -> tuple[str, str]:
+    """A query, and the same in three parts: where a condition is true, where it is false, and where it is unknown."""
+    taken = iter(range(10_000))
+    names = Names((), 1, lambda: f"q{next(taken)}")
+    clause, inside = from_clause(draw, names, ())
+    whole = f"SELECT {inside.aliases[0]}.x AS x, {inside.aliases[-1]}.y AS y, {inside.aliases[0]}.s AS s FROM {clause}"
+    one = condition(draw, inside)
+    return whole, f"{whole} WHERE {one} UNION ALL {whole} WHERE NOT ({one}) UNION ALL {whole} WHERE ({one}) IS NULL"
+
+
+@st.composite
+def conditional_change(draw: Any) -> str:
+    """A change of data by a condition, which may be constant. The table without a key takes anything."""
+    taken = iter(range(10_000))
+    names = Names(("u",), 1, lambda: f"q{next(taken)}")
+    match draw(st.sampled_from(["insert", "delete", "update"])):
+        case "insert":
+            inside = Names(("q",), 1, names.fresh)
+            where = condition(draw, inside)
+            return f"INSERT INTO u SELECT {number(draw, inside)}, q.y, {text(draw, inside)} FROM u AS q WHERE {where}"
+        case "delete":
+            return f"DELETE FROM u WHERE {condition(draw, names)}"
+        case _:
+            return f"UPDATE u SET y = {number(draw, names, 1)}, s = {text(draw, names)} WHERE {condition(draw, names)}"
 
 
 @st.composite

@@ -6,6 +6,7 @@ Literals stand on either side of comparisons, and conditions inside of condition
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,59 +17,62 @@ _VALUES = itertools.product((None, 0, 1), (None, True, False), (True, False))
 ROWS = [(i, a, i % 3, d, e, (None, "a", "b")[i % 3]) for i, (a, d, e) in enumerate(_VALUES)]
 FLAGS = [(0, True), (0, None), (1, False), (1, False), (None, True)]  # of f
 
+Pick = Callable[[Sequence[str]], str]  # chooses one of several
 _COMPARED = ("=", "=", "<>", "<", "<=", ">", ">=", "<=>")
 
 
-def predicate(draw: Any, depth: int = 3, *, subqueries: bool = True) -> str:
+def predicate(pick: Pick, depth: int = 3, *, subqueries: bool = True) -> str:
     """A boolean expression over `o`."""
 
     def inner() -> str:
-        return predicate(draw, depth - 1, subqueries=subqueries)
+        return predicate(pick, depth - 1, subqueries=subqueries)
 
     kinds = ["literal", "column", "numbers", "in", "null"]
     if depth:
         kinds += ["compared"] * 4 + ["and", "or", "not", "not", "is", "listed", "between", "case", "coalesce", "nullif", "if"]
         kinds += ["exists", "any of"] if subqueries else []
-    negation = draw(st.sampled_from(["", "NOT "]))
-    match draw(st.sampled_from(kinds)):
+    negation = pick(["", "NOT "])
+    match pick(kinds):
         case "literal":
-            return str(draw(st.sampled_from(["true", "false", "CAST(NULL AS BOOLEAN)", "1 = 0", "1 < 2", "NULL > 1"])))
+            return pick(["true", "false", "CAST(NULL AS BOOLEAN)", "1 = 0", "1 < 2", "NULL > 1"])
         case "column":
-            return str(draw(st.sampled_from(["o.d", "o.e"])))
+            return pick(["o.d", "o.e"])
         case "numbers":
-            return f"{_number(draw)} {draw(st.sampled_from(_COMPARED))} {_number(draw)}"
+            return f"{_number(pick)} {pick(_COMPARED)} {_number(pick)}"
         case "in":
-            listed = ", ".join(draw(st.lists(st.sampled_from(["0", "1", "NULL"]), min_size=1, max_size=3)))
-            return f"{_number(draw)} {negation}IN ({listed})"
+            listed = ", ".join(pick(["0", "1", "NULL"]) for _ in range(int(pick(["1", "2", "3"]))))
+            return f"{_number(pick)} {negation}IN ({listed})"
         case "null":
-            return f"{_number(draw)} IS {negation}NULL"
+            return f"{_number(pick)} IS {negation}NULL"
         case "compared":
-            return f"({inner()}) {draw(st.sampled_from(_COMPARED))} ({inner()})"
+            return f"({inner()}) {pick(_COMPARED)} ({inner()})"
         case "and" | "or" as word:
             return f"({inner()}) {word.upper()} ({inner()})"
         case "not":
             return f"NOT ({inner()})"
         case "is":
-            return f"({inner()}) IS {negation}{draw(st.sampled_from(['NULL', 'TRUE', 'FALSE']))}"
+            return f"({inner()}) IS {negation}{pick(['NULL', 'TRUE', 'FALSE'])}"
         case "listed":
             return f"({inner()}) {negation}IN (({inner()}), ({inner()}))"
         case "between":
             return f"({inner()}) {negation}BETWEEN ({inner()}) AND ({inner()})"
         case "case":
-            default = draw(st.sampled_from(["", f" ELSE {inner()}"]))
+            default = pick(["", f" ELSE {inner()}"])
             return f"CASE WHEN {inner()} THEN {inner()}{default} END"
         case "exists":
-            return f"{negation}EXISTS (SELECT 1 FROM f WHERE {draw(st.sampled_from(['f.g = ', 'f.x = o.a AND ']))}({inner()}))"
+            return f"{negation}EXISTS (SELECT 1 FROM f WHERE {pick(['f.g = ', 'f.x = o.a AND '])}({inner()}))"
         case "any of":
-            value, column = draw(st.sampled_from([("o.d", "f.g"), ("o.a", "f.x"), ("false", "f.g")]))
-            return f"{value} {negation}IN (SELECT {column} FROM f WHERE {draw(st.sampled_from(['true', 'f.x = 1', '1 = 0']))})"
+            value, column = pick(["o.d f.g", "o.a f.x", "false f.g"]).split()
+            return f"{value} {negation}IN (SELECT {column} FROM f WHERE {pick(['true', 'f.x = 1', '1 = 0'])})"
         case name:
             arguments = ", ".join(inner() for _ in range(3 if name == "if" else 2))
             return f"{name}({arguments})"
 
 
-def _number(draw: Any) -> str:
-    return str(draw(st.sampled_from(["o.a", "o.b", "o.id", "0", "1", "CAST(NULL AS INT)", "length(o.s)", "coalesce(o.a, 1)"])))
+def _number(pick: Pick) -> str:
+    return pick(["o.a", "o.b", "o.id", "0", "1", "CAST(NULL AS INT)", "length(o.s)", "coalesce(o.a, 1)"])
 
 
-predicates = st.composite(predicate)
+@st.composite
+def predicates(draw: Any, *, subqueries: bool = True) -> str:
+    return predicate(lambda options: str(draw(st.sampled_from(options))), subqueries=subqueries)

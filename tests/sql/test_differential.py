@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rederive
-from tests.sql.grammar import COLUMNS, RECURSIONS, TABLES, transaction, view
+from tests.sql.grammar import COLUMNS, RECURSIONS, TABLES, conditional_change, thirds, transaction, view
 
 Row = tuple[Any, ...]
 STRATEGIES = ("auto", "materialized", "counting", "on_demand", "filtration", "differencing", "recompute")
@@ -177,3 +177,27 @@ def test_recursion_beyond_duckdb(strategy: str) -> None:
         assert db.rows("a") == db.rows("b") == db.rows("c") != []
         assert result.changes["a"].plus == result.changes["b"].plus == result.changes["c"].plus
         assert result.changes["a"].minus == result.changes["b"].minus == result.changes["c"].minus
+
+
+# Conditions
+
+
+@settings(max_examples=30, deadline=None)
+@given(thirds(), st.lists(transaction(), min_size=1, max_size=3), st.sampled_from(STRATEGIES))
+def test_a_condition_parts_a_view_in_three(queries: tuple[str, str], transactions: Transactions, strategy: str) -> None:
+    both = Both(queries, strategy)
+    for steps in transactions:
+        both.commit(steps)
+        assert Counter(both.db.rows("v0")) == Counter(both.db.rows("v1"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.sampled_from(STRATEGIES))
+def test_changes_of_data_by_conditions_are_duckdb_s(data: st.DataObject, strategy: str) -> None:
+    both = Both(["SELECT x, y, s FROM u", data.draw(view())], strategy)
+    both.commit(data.draw(transaction()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        text = data.draw(conditional_change())
+        both.duck.execute(as_duck(text))
+        (result,) = both.db.sql(text)
+        both.check(result.changes)

@@ -347,7 +347,10 @@ def _like_pattern(pattern: str) -> re.Pattern[str]:
             case "_":
                 parts.append(".")
             case "\\":
-                parts.append(re.escape(next(characters, "\\")))
+                escaped = next(characters, "the end")
+                if escaped not in ("%", "_", "\\"):
+                    raise FunctorError(f"not a pattern of LIKE: {pattern!r}: the escape character stands before {escaped!r}")
+                parts.append(re.escape(escaped))
             case _:
                 parts.append(re.escape(character))
     return re.compile("".join(parts), re.DOTALL)

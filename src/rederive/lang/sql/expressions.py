@@ -67,7 +67,6 @@ _TYPES: Final = {
     exp.DType.DOUBLE: DOUBLE,
     exp.DType.TEXT: STRING,
     exp.DType.VARCHAR: STRING,
-    exp.DType.CHAR: STRING,
     exp.DType.BOOLEAN: BOOL,
     exp.DType.DATE: DAY,
     exp.DType.TIMESTAMP: MOMENT,
@@ -75,6 +74,7 @@ _TYPES: Final = {
     exp.DType.TIMESTAMPNTZ: MOMENT,
 }
 _WHOLE_UNITS: Final = {"YEAR": ("add_months", 12), "MONTH": ("add_months", 1), "WEEK": ("add_days", 7), "DAY": ("add_days", 1)}
+_CALLS: Final = (exp.Func, exp.DPipe, exp.Like, exp.ILike, exp.Window)
 _SECONDS: Final = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
 
@@ -184,16 +184,23 @@ class Expressions:
 
     def type_of(self, node: exp.DataType) -> SqlType:
         if node.this is exp.DType.DECIMAL:
-            parameters = [int(parameter.name) for parameter in node.expressions] or [10, 0]
-            precision, scale = parameters[0], parameters[1] if len(parameters) > 1 else 0
-            if not 0 <= scale <= precision <= 38:
-                raise TypeClash(
-                    f"DECIMAL({precision},{scale}) is no type", self.context.span(node), hint="DECIMAL(p,s) with s <= p <= 38"
-                )
-            return decimal(precision, scale)
-        if node.this not in _TYPES:
-            raise self.context.unsupported(f"the type {node.sql('spark')}", node, f"there are {', '.join(_KNOWN_TYPES)}")
-        return _TYPES[node.this]
+            return self._decimal(node)
+        if node.this in _TYPES and not node.expressions:
+            return _TYPES[node.this]
+        parameters = ", ".join(parameter.name for parameter in node.expressions)
+        name = f"{getattr(node.this, 'value', node.this)}{f'({parameters})' if parameters else ''}"
+        hint = f"there are {', '.join(_KNOWN_TYPES)}"
+        if node.this in (exp.DType.CHAR, exp.DType.VARCHAR):
+            hint = "use STRING, and CREATE CONSTRAINT VIEW ... WHERE length(column) > n to limit its length"
+        raise self.context.unsupported(f"the type {name}", node, hint)
+
+    def _decimal(self, node: exp.DataType) -> SqlType:
+        numbers = [parameter.name for parameter in node.expressions] or ["10"]
+        precision, scale = (int(text) if text.isdecimal() else -1 for text in (*numbers, "0")[:2])
+        if len(numbers) > 2 or not 0 <= scale <= precision <= MAX_PRECISION or precision == 0:
+            hint = f"DECIMAL(p,s) with s <= p <= {MAX_PRECISION}"
+            raise TypeClash(f"{node.sql('spark')} is not a type", self.context.span(node), hint=hint)
+        return decimal(precision, scale)
 
     def cast_to(self, node: exp.Cast) -> Typed:
         attempt = isinstance(node, exp.TryCast)
@@ -375,6 +382,8 @@ class Expressions:
     # Functions
 
     def function(self, node: exp.Expr) -> Typed:
+        if not isinstance(node, _CALLS):
+            raise self.context.unsupported(f"{node.key.upper()} here", node)
         call = invocation(node)
         if call.name in AGGREGATES or isinstance(node, exp.Window):
             what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {call.name}"

@@ -6,6 +6,7 @@ sqlglot parses the languages of thirty databases. A part that nobody reads would
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +19,7 @@ _QUERY: Final = "this expression distinct with_ order limit offset"
 _READ: Final[dict[type[exp.Expr], str]] = {
     # statements
     exp.Create: "this kind expression replace exists properties",
-    exp.Drop: "kind tables exists",
+    exp.Drop: "kind tables exists materialized",
     exp.Transaction: "",
     exp.Commit: "",
     exp.Rollback: "",
@@ -104,10 +105,10 @@ _READ: Final[dict[type[exp.Expr], str]] = {
 }
 PARTS: Final = {kind: frozenset(parts.split()) for kind, parts in _READ.items()}
 
-# What the parser sets by itself to say how Spark behaves, whatever is written.
+# Flags that the parser sets by itself to say how Spark behaves, whatever is written.
 _DIALECT: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.Div: frozenset({"typed", "safe"}),
-    exp.TryCast: frozenset({"safe", "requires_string"}),
+    exp.TryCast: frozenset({"safe"}),
     exp.DPipe: frozenset({"safe"}),
     exp.Concat: frozenset({"safe", "coalesce"}),
     exp.DataType: frozenset({"nested"}),
@@ -184,7 +185,7 @@ def _is_set(value: object) -> bool:
 
 def _is_read(node: exp.Expr, name: str) -> bool:
     kind = type(node)
-    if name in _DIALECT.get(kind, ()):
+    if name in _DIALECT.get(kind, ()) and node.args[name] is True:
         return True
     known = _KNOWN.get((kind, name))
     return name in PARTS[kind] and (known is None or str(node.args[name]).upper() in known)
@@ -197,11 +198,16 @@ def _part(node: exp.Expr, name: str) -> Unread:
     if known is not None:
         return Unread(known[0], place, known[1])
     word = value if isinstance(value, str) else name.rstrip("_")
-    return Unread(f"{word.upper().replace('_', ' ')} in {type(node).__name__.upper()}", place)
+    return Unread(f"{word.upper().replace('_', ' ')} in {_words(node)}", place)
 
 
 def _kind(node: exp.Expr) -> tuple[str, exp.Expr, str | None]:
     what, hint = _KINDS.get(type(node), ("", None))
     if not what and isinstance(node, exp.Func):
-        return f"'{node.sql_name().lower()}'", node, "docs/sql.md lists the functions"
-    return what or type(node).__name__.upper().removesuffix("PROPERTY"), node, hint
+        return f"'{_words(node).lower().replace(' ', '_')}'", node, "docs/sql.md lists the functions"
+    return what or _words(node), node, hint
+
+
+def _words(node: exp.Expr) -> str:
+    """PartitionedByProperty: PARTITIONED BY PROPERTY."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()

@@ -87,10 +87,9 @@ def dropped(parsed: Parsed) -> tuple[str, bool]:
     tree = parsed.tree
     if str(tree.args.get("kind")).upper() != "VIEW":
         raise parsed.unsupported(f"DROP {tree.args.get('kind')}", None, "only views can be dropped")
-    table, *others = tree.args["tables"]
-    if others or table.args.get("db"):
-        what = "DROP VIEW of several views" if others else "a name with a schema"
-        raise parsed.unsupported(what, others[0] if others else table, "write a DROP VIEW for each" if others else None)
+    table, *more = tree.args["tables"]
+    if more:
+        raise parsed.unsupported("DROP VIEW of several views", more[0], "drop them one by one")
     return identifier(table), bool(tree.args.get("exists"))
 
 
@@ -120,6 +119,8 @@ def _create_table(draft: Draft, added: Definition) -> None:
     context = Context(draft, added.name, parsed)
     if not isinstance(tree.this, exp.Schema):
         raise parsed.unsupported("a table without columns")
+    if _is_temporary(tree):
+        raise parsed.unsupported("a temporary table", None, "leave TEMPORARY out")
     columns, key = _columns(tree.this, context)
     relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False)
     draft.relations[added.name] = relation
@@ -177,17 +178,28 @@ def _constraints(item: exp.ColumnDef, context: Context) -> tuple[bool, bool]:
 def _create_view(draft: Draft, added: Definition) -> None:
     tree = added.parsed.tree
     context = Context(draft, added.name, added.parsed)
-    properties = tree.args["properties"].expressions if tree.args.get("properties") else ()
-    temporary = any(isinstance(one, exp.TemporaryProperty) for one in properties)
     query = tree.expression
     if query is None:
         raise added.parsed.unsupported("a view without a query")
     rel = Queries(context).query(query, None, added.name)
-    columns = names(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
+    columns = _view_columns(tree.this, context) if isinstance(tree.this, exp.Schema) else []
     called = columns or [field.name for field in rel.fields]
     if double := next((name for i, name in enumerate(called) if name in called[:i]), None):
         raise Redefined(f"the view '{added.name}' has two columns '{double}'", added.parsed.span, hint="give one an alias")
-    define_view(draft, added.name, rel, columns, added.parsed, monitored=not temporary)
+    define_view(draft, added.name, rel, columns, added.parsed, monitored=not _is_temporary(tree))
+
+
+def _is_temporary(tree: exp.Expr) -> bool:
+    properties = tree.args["properties"].expressions if tree.args.get("properties") else ()
+    return any(isinstance(one, exp.TemporaryProperty) for one in properties)
+
+
+def _view_columns(schema: exp.Schema, context: Context) -> list[str]:
+    """The names that a view gives its columns; comments are allowed."""
+    for item in schema.expressions:
+        if isinstance(item, exp.ColumnDef) and (item.args.get("kind") is not None or any(_constraints(item, context))):
+            raise context.unsupported("a type or a constraint of a view's column", item, "cast it in the query")
+    return names(schema.expressions)
 
 
 def define_view(draft: Draft, name: str, rel: Rel, given: Sequence[str], parsed: Parsed, *, monitored: bool) -> None:

@@ -166,6 +166,7 @@ class QuerySubqueries:
 
 
 def _query(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Subquery | exp.Paren) and not node.args.get("with_"):
+    """The query without the parentheses that say nothing."""
+    while isinstance(node, exp.Subquery | exp.Paren) and not any(node.args.get(part) for part in ("with_", "limit", "offset")):
         node = node.this
     return node

@@ -174,7 +174,8 @@ class _Windows:
         name, arguments = function_name(node.this), node.this.expressions
         least, most = (1, 3) if name in _SHIFTS else (0, 0) if name in _NUMBERS else (0, len(arguments))
         if not least <= len(arguments) <= most:
-            raise WrongArity(f"'{name}' takes {least or 'no'} to {most} arguments", self.context.span(node))
+            takes = f"{least} to {most}" if most else "no"
+            raise WrongArity(f"'{name}' takes {takes} arguments, not {len(arguments)}", self.context.span(node))
         if name in _NUMBERS:
             if node.args.get("order") is None:
                 raise self.context.unsupported(f"{name} without ORDER BY", node)

@@ -1,0 +1,243 @@
+"""What a statement says is read, or it is refused by name: no part of it and no argument is ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlglot import exp
+
+import rederive
+from rederive.errors import RederiveError, TypeClash, Unsupported, WrongArity
+from rederive.ir.rules import Program
+from rederive.lang.sql.calls import AGGREGATES
+from rederive.lang.sql.functions import FUNCTIONS
+from rederive.lang.sql.parse import Parsed, parse
+from rederive.lang.sql.parts import PARTS, unread
+from rederive.lang.sql.statements import definition, extended_by
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = """
+CREATE TABLE s (id INT PRIMARY KEY COMMENT 'c', d BOOLEAN, t STRING NOT NULL, day DATE, at TIMESTAMP) COMMENT 'c';
+CREATE TABLE b (a INT, d BOOLEAN, n DECIMAL(10, 2), PRIMARY KEY (a));
+"""
+# Together they hold every kind of node that the lowering takes.
+QUERIES = (
+    "WITH q(x) AS (SELECT id FROM s) SELECT q.x AS y, * EXCEPT (id, t) FROM q JOIN s ON x = s.id LEFT JOIN b USING (d)",
+    "WITH RECURSIVE r AS (SELECT a FROM b UNION SELECT a + 1 FROM r WHERE a < 5) SELECT a FROM r",
+    "(SELECT a FROM b ORDER BY a DESC NULLS FIRST LIMIT 2 OFFSET 1) UNION ALL SELECT id FROM s",
+    "SELECT a FROM b INTERSECT SELECT id FROM s",
+    "(SELECT a FROM b EXCEPT SELECT id FROM s) ORDER BY 1 LIMIT 3",
+    "SELECT v.x FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) LEFT ANTI JOIN b ON v.x = b.a",
+    "SELECT DISTINCT d, count(*) FILTER (WHERE id > 1) AS n, any(d) AS o FROM s GROUP BY d HAVING sum(id) <> 3",
+    "SELECT d, min(t) AS m FROM s GROUP BY ALL",
+    "SELECT id, row_number() OVER (PARTITION BY d ORDER BY id) AS n FROM s",
+    "SELECT id FROM s WHERE id BETWEEN 1 AND 5 AND NOT d AND t LIKE 'a%' AND t NOT ILIKE 'b' AND t RLIKE 'c'",
+    "SELECT id FROM s WHERE id IN (1, 2) OR (id, t) IN (SELECT a, 'x' FROM b) OR d IS NULL OR d <=> true",
+    "SELECT id FROM s WHERE EXISTS (SELECT 1 FROM b WHERE b.a = s.id) AND id >= 1 AND id <= 5 AND id < 9 AND -id = -1",
+    "SELECT CASE id WHEN 1 THEN 'a' ELSE 'b' END AS c, CAST(t AS DECIMAL(5, 2)) AS n, TRY_CAST(t AS INT) AS i FROM s",
+    "SELECT t || 'x' || 'y' 'z' AS c, id + 1 - 2 * 3 / 4 AS p, id % 2 AS m, id div 2 AS v FROM s",
+    "SELECT day + INTERVAL 1 DAY AS d, extract(YEAR FROM day) AS y, at AS z, NULL AS n FROM s",
+    "SELECT trim(LEADING FROM t) AS a, substring(t FROM 2 FOR 3) AS b, position('a' IN t) AS c, abs(id) AS e FROM s",
+    "SELECT id FROM s NATURAL JOIN b",
+)
+STATEMENTS = (
+    *(statement for statement in TABLES.split(";") if statement.strip()),
+    *(f"CREATE VIEW v{i} AS {query}" for i, query in enumerate(QUERIES)),
+    "CREATE OR REPLACE TEMPORARY VIEW v (x) AS SELECT 1",
+    "CREATE MATERIALIZED VIEW v AS SELECT 1 AS x",
+    "DROP VIEW IF EXISTS v",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "INSERT INTO b (a) VALUES (1)",
+    "UPDATE b SET a = 1 WHERE a = 2",
+    "DELETE FROM b WHERE a = 2",
+    "SELECT a FROM b WHERE a = ALL (SELECT 1)",
+)
+ELSEWHERE = {exp.IndexParameters}  # in a tree only where it is empty
+
+
+def kinds(root: type[exp.Expr]) -> Iterator[type[exp.Expr]]:
+    for kind in root.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def trees() -> list[Parsed]:
+    return [parsed for statement in STATEMENTS for parsed in parse(statement)]
+
+
+def test_the_statements_hold_every_kind_of_node_that_is_taken() -> None:
+    found = {type(node) for parsed in trees() for node in parsed.tree.walk()}
+    assert set(PARTS) - ELSEWHERE - found == set()
+
+
+@pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.__name__)
+def test_a_part_that_is_not_read_is_refused_wherever_it_is_set(kind: type[exp.Expr]) -> None:
+    for parsed in trees():
+        for node in parsed.tree.find_all(kind):
+            if type(node) is not kind or node.find_ancestor(exp.Hint):
+                continue
+            for part in set(kind.arg_types) - PARTS[kind]:
+                before = node.args.get(part)
+                for value in (exp.Var(this="x"), "x", [exp.Var(this="x")]):
+                    node.set(part, value)
+                    assert next(unread(parsed.tree), None) is not None, (kind, part)
+                node.set(part, before)
+        assert next(unread(parsed.tree), None) is None
+
+
+def test_every_other_kind_of_node_is_refused() -> None:
+    others = {kind for kind in kinds(exp.Expr) if kind not in PARTS and kind is not exp.Hint}
+    assert len(others) > 500
+    for kind in others:
+        assert next(unread(exp.Paren(this=kind())), None) is not None, kind
+
+
+# What is read
+
+MEANINGLESS = {  # parts that a query means the same without, here
+    ("Column", "table"),  # the name is not ambiguous
+    ("Identifier", "this"),  # of such a table
+    ("Intersect", "distinct"),
+    ("Except", "distinct"),
+    ("Join", "side"),  # an ANTI JOIN is a LEFT one
+    ("Window", "over"),
+    ("Select", "expressions"),  # of EXISTS
+}
+
+
+def lowered(parsed: Parsed, known: Program) -> object:
+    """What a definition adds to a program; or the error, where a tree lacks what it needs."""
+    try:
+        found = extended_by(known, definition(parsed))
+    except Exception as error:
+        return repr(error)
+    added = [str(one) for one in found.definitions[len(known.definitions) :]]
+    return added, [(r.columns, r.key) for r in found.relations.values()]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_part_that_is_listed_is_read(query: str) -> None:
+    """Without it the same rules would come out, if nobody read it."""
+    db = rederive.open()
+    db.sql(TABLES)
+    (parsed,) = parse(f"CREATE VIEW v AS {query}")
+    whole = lowered(parsed, db.program)
+    assert isinstance(whole, tuple), whole
+    for node in list(parsed.tree.walk()):
+        for part in PARTS[type(node)]:
+            before = node.args.get(part)
+            if before in (None, False, []) or (type(node).__name__, part) in MEANINGLESS:
+                continue
+            node.set(part, None)
+            assert lowered(parsed, db.program) != whole, (type(node), part)
+            node.args[part] = before
+
+
+# What is said to whoever writes it
+
+
+REFUSED = {
+    "SELECT datediff(MONTH, day, at) FROM s": "datediff with a unit",
+    "SELECT datediff(YEAR, day, day) FROM s": "datediff with a unit",
+    "SELECT date_diff(HOUR, at, at) FROM s": "date_diff with a unit",
+    "SELECT timestampdiff(WEEK, at, at) FROM s": "'timestampdiff'",
+    "SELECT date_add(MONTH, 1, day) FROM s": "date_add with a unit",
+    "SELECT to_date(t, 'dd/MM/yyyy') FROM s": "to_date with a format",
+    "SELECT to_timestamp(t, 'dd/MM/yyyy') FROM s": "to_timestamp with a format",
+    "SELECT regexp_like(t, 'p', 'i') FROM s": "'regexp_like' takes 2 arguments, not 3",
+    "SELECT s.id FROM s ASOF JOIN b ON s.id = b.a": "ASOF in JOIN",
+    "SELECT id FROM s LIMIT 50 PERCENT": "PERCENT",
+    "SELECT id FROM s FETCH FIRST 2 ROWS ONLY": "FETCH",
+    "SELECT id FROM s ORDER BY id FETCH NEXT ROW WITH TIES": "FETCH",
+    "SELECT id FROM s WHERE id BETWEEN SYMMETRIC 3 AND 1": "BETWEEN SYMMETRIC",
+    "SELECT id FROM s WHERE t LIKE 'a!%' ESCAPE '!'": "ESCAPE",
+    "SELECT id FROM s TABLESAMPLE (10 PERCENT)": "SAMPLE",
+    "SELECT id FROM s VERSION AS OF 1": "VERSION",
+    "SELECT lag(id) IGNORE NULLS OVER (ORDER BY id) FROM s": "IGNORE NULLS",
+    "SELECT sum(id) OVER w FROM s WINDOW w AS (PARTITION BY d)": "WINDOW",
+    "SELECT abs(id AS x) FROM s": "ALIAS",
+    "SELECT abs(DISTINCT id) FROM s": "DISTINCT",
+    "SELECT abs(id) FILTER (WHERE d) FROM s": "FILTER",
+    "SELECT locate('a', t, 2) FROM s": "a place to start at",
+    "SELECT ltrim('x', t) FROM s": "the characters to remove",
+    "SELECT trim(BOTH 'x' FROM t) FROM s": "the characters to remove",
+    "SELECT floor(id, 1) FROM s": "a number of places",
+    "SELECT log(2, id) FROM s": "a base",
+    "SELECT substring(t, 1, 2, 3) FROM s": "SUBSTRING",
+    "SELECT if(d, 1, 2, 3) FROM s": "'if' takes 3 arguments, not 4",
+    "SELECT charindex('a', t) FROM s": "'charindex'",
+    "SELECT date_add(day, 1.5) FROM s": "takes days as INT",
+    "SELECT id FROM default.s": "a name with a schema",
+    "SELECT * REPLACE (1 AS id) FROM s": "REPLACE",
+    "VALUES (1), (2) LIMIT 1": "LIMIT in VALUES",
+    "INSERT INTO b REPLACE WHERE a = 1 VALUES (1, true, 1)": "REPLACE WHERE",
+    "INSERT OR REPLACE INTO b VALUES (1, true, 1)": "INSERT OR",
+    "INSERT OVERWRITE b VALUES (1, true, 1)": "OVERWRITE",
+    "INSERT INTO b BY NAME SELECT 1 AS a": "BY NAME",
+    "DELETE FROM b WHERE a = 1 RETURNING a": "RETURNING",
+    "UPDATE b SET a = 1 FROM s": "FROM in UPDATE",
+    "DROP VIEW x, y": "several views",
+    "DROP VIEW x CASCADE": "CASCADE",
+    "BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE": "MODES",
+    "CREATE TABLE x (v VARCHAR(3))": "VARCHAR(3)",
+    "CREATE TABLE x (v CHAR(2))": "CHAR(2)",
+    "CREATE TABLE x (v CHAR)": "CHAR",
+    "CREATE TABLE x (v INT(5))": "INT(5)",
+    "CREATE TABLE x (v TIMESTAMP(3))": "TIMESTAMP",
+    "CREATE TABLE x (v DECIMAL(5, 2, 1))": "DECIMAL(5, 2, 1)",
+    "CREATE TABLE x (v INT DEFAULT 5)": "DEFAULT",
+    "CREATE TABLE x (v INT) USING delta": "USING",
+    "CREATE TABLE x (v INT) PARTITIONED BY (v)": "PARTITIONED BY",
+    "CREATE TEMPORARY TABLE x (v INT)": "temporary table",
+    "CREATE VIEW x (y INT) AS SELECT id FROM s": "view's column",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_statement_is_refused_by_name_and_place(statement: str) -> None:
+    db = rederive.open()
+    db.sql(TABLES)
+    before = db.program
+    with pytest.raises((Unsupported, WrongArity, TypeClash)) as refused:
+        db.query(statement) if statement.startswith(("SELECT", "VALUES")) else db.sql(statement)
+    assert REFUSED[statement] in str(refused.value)
+    assert ":1:" in str(refused.value)
+    assert db.program is before
+
+
+def test_parentheses_do_not_hide_a_limit() -> None:
+    db = rederive.open()
+    db.sql(TABLES)
+    db.sql("INSERT INTO b VALUES (1, true, 1), (2, true, 1)")
+    assert db.query("SELECT a FROM b WHERE a IN ((SELECT a FROM b ORDER BY a) LIMIT 1)") == [(1,)]
+
+
+@pytest.mark.slow
+def test_functions_take_as_many_arguments_as_spark_s(spark: SparkSession) -> None:
+    from pyspark.errors import AnalysisException
+
+    def takes(name: str, count: int) -> bool:
+        try:
+            spark.sql(f"SELECT {name}({', '.join(['NULL'] * count)})")
+        except AnalysisException as error:
+            return "WRONG_NUM_ARGS" not in str(error) and "UNRESOLVED_ROUTINE" not in str(error)
+        return True
+
+    db = rederive.open()
+    for name in (*FUNCTIONS, *AGGREGATES):
+        for count in range(5):
+            try:
+                db.query(f"SELECT {name}({', '.join(['NULL'] * count)})")
+            except WrongArity:
+                wrong = name not in ("hour", "minute", "second")  # of these, Spark ignores what is behind the first
+                assert not (takes(name, count) and wrong), (name, count)
+            except RederiveError:
+                pass
+            else:
+                assert takes(name, count), (name, count)
