@@ -40,6 +40,9 @@ Base = Annotated[
 ]
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
+LIMITS = Limits()
+MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")]
+MaxTuples = Annotated[int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
 Engine = Annotated[
     str | None,
@@ -131,15 +134,11 @@ def run(
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse views that a change evaluates as a whole.")] = False,
-    max_rounds: Annotated[
-        int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")
-    ] = Limits().rounds,
-    max_tuples: Annotated[
-        int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")
-    ] = Limits().tuples,
+    max_rounds: MaxRounds = LIMITS.rounds,
+    max_tuples: MaxTuples = LIMITS.tuples,
     memory: Annotated[
         int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")
-    ] = Limits().memory // 2**20,
+    ] = LIMITS.memory // 2**20,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
@@ -240,12 +239,14 @@ def query(
     facts: Facts = None,
     base: Base = None,
     stats: Stats = None,
+    max_rounds: MaxRounds = LIMITS.rounds,
+    max_tuples: MaxTuples = LIMITS.tuples,
 ) -> None:
     """Print the rows of a view or base relation that match, one JSON array a line.
 
     Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
     """
-    commands.query(program, atom, Sources(facts, tuple(base or ())), stats)
+    commands.query(program, atom, Sources(facts, tuple(base or ())), stats, Limits(max_rounds, max_tuples))
 
 
 for command in (network.init, network.serve, network.watch, network.apply):
