@@ -125,12 +125,13 @@ def test_a_program_that_is_not_text(cli: Cli, write: Write) -> None:
         (("run", "closure.dl", "--facts", "missing"), "missing"),
         (("run", "closure.dl", "--facts", "."), "edge.facts"),
         (("query", "closure.dl", "edge(x, y)", "--facts", "."), "edge.facts"),
-        (("run", "closure.dl", "--stats", "missing/stats.json"), "missing/stats.json"),
+        (("run", "plain.dl", "--stats", "missing/stats.json"), "missing/stats.json"),
         (("run", "."), "."),
     ],
 )
 def test_missing_files(cli: Cli, write: Write, arguments: tuple[str, ...], says: str) -> None:
     write("closure.dl", CLOSURE)
+    write("plain.dl", CLOSURE.replace(".input edge\n", ""))
     refused(cli(*arguments), "missing_file", f"{says}: ")
 
 

@@ -168,7 +168,8 @@ def _read(paths: Sequence[Path], sources: Sources, changes: Path | None) -> tupl
     """The initial rows and the transactions for a program in Datalog."""
     with progress(f"reading {', '.join(map(str, paths))}"):
         program = read_programs(paths)
-        return initial_rows(program, sources), read_all_changes(changes, program) if changes else ()
+        transactions = read_all_changes(changes, program) if changes else ()
+        return initial_rows(program, sources), transactions
 
 
 def _versions(

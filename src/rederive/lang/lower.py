@@ -32,6 +32,7 @@ from rederive.lang.syntax import (
     Declaration,
     Directive,
     InputDirective,
+    Option,
     OutputDirective,
     RemoteDirective,
     RuleDirective,
@@ -181,6 +182,7 @@ class _Lowering:
 
     def output(self, directive: OutputDirective) -> None:
         name = directive.relation.text
+        _check_output_options(directive)
         if not self._hopeless([name]) and self._relation(directive).name not in self.draft.outputs:
             self.draft.outputs.append(name)
 
@@ -299,9 +301,11 @@ def _key(declaration: Declaration, columns: Sequence[Column]) -> tuple[int, ...]
 
 def _input_options(directive: InputDirective) -> dict[str, str]:
     options: dict[str, str] = {}
-    for option in directive.options:
+    for option in _distinct_options(directive):
         if option.name.text not in INPUT_OPTIONS:
             raise UnknownName("option", option.name.text, INPUT_OPTIONS, option.name.span)
+        if option.name.text in ("headers", "rfc4180") and option.value not in ("true", "false"):
+            raise UnknownName(option.name.text, option.value, ("true", "false"), option.span)
         if option.name.text == "format" and option.value not in FORMATS:
             raise UnknownName("format", option.value, FORMATS, option.span)
         if option.name.text != "IO":
@@ -309,6 +313,22 @@ def _input_options(directive: InputDirective) -> dict[str, str]:
         elif option.value != "file":
             raise Unsupported(f"not supported: IO={option.value}", option.span, hint="input comes from files")
     return options
+
+
+def _distinct_options(directive: InputDirective | OutputDirective) -> tuple[Option, ...]:
+    for i, option in enumerate(directive.options):
+        if any(other.name.text == option.name.text for other in directive.options[:i]):
+            raise Redefined(f"the option '{option.name.text}' is given twice", option.span)
+    return directive.options
+
+
+def _check_output_options(directive: OutputDirective) -> None:
+    """The `.output` relations are monitored. Where their changes go is said elsewhere, so all options but one are refused."""
+    for option in _distinct_options(directive):
+        if (option.name.text, option.value) != ("IO", "stdout"):
+            what = f"'{option.name.text}={option.value}' of .output"
+            hint = "leave it out: `rederive run` prints changes on standard output; read them there, or subscribe to the view"
+            raise Unsupported(f"not supported: {what}", option.span, hint=hint)
 
 
 def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:

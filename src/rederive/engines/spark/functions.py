@@ -152,8 +152,9 @@ def _native(functor: str, kinds: tuple[Type, ...], a: tuple[str, ...]) -> Expres
         case "strlen", _:
             return Expression(f"CAST(char_length({a[0]}) AS BIGINT)")
         case "substr", _:
-            inside = f"{a[1]} >= 0 AND {a[2]} > 0 AND {a[1]} < {_MOST}"
-            part = f"substring({a[0]}, CAST({a[1]} AS INT) + 1, CAST(least({a[2]}, {_MOST}L) AS INT))"
+            inside = f"{a[1]} >= 0 AND {a[1]} < {_MOST}"
+            length = f"CAST(CASE WHEN {a[2]} < 0 THEN {_MOST}L ELSE least({a[2]}, {_MOST}L) END AS INT)"
+            part = f"substring({a[0]}, CAST({a[1]} AS INT) + 1, {length})"
             given = " AND ".join(f"{one} IS NOT NULL" for one in a)
-            return Expression(f"(CASE WHEN {inside} THEN {part} WHEN {given} THEN '' END)")
+            return Expression(f"(CASE WHEN {given} AND {inside} THEN {part} WHEN {given} THEN '' END)")
     return None
