@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
+from rederive.analysis.nullable import nullable_columns
 from rederive.analysis.types import relation_of
 from rederive.errors import (
     ProgramError,
@@ -96,7 +98,17 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
     each(RuleDirective, lowering.rule)
     if errors:
         raise _together(errors)
-    return lowering.draft.program()
+    return _with_nullable(lowering.draft.program(), known)
+
+
+def _with_nullable(program: Program, known: Program) -> Program:
+    """The program with the columns marked that get NULL from tables of SQL; relations that were known stay as they are."""
+    relations = dict(program.relations)
+    for name, i in nullable_columns(program, [name for name in relations if name not in known.relations]):
+        columns = relations[name].columns
+        marked = (*columns[:i], replace(columns[i], nullable=True), *columns[i + 1 :])
+        relations[name] = replace(relations[name], columns=marked)
+    return replace(program, relations=relations) if relations != program.relations else program
 
 
 def lower_query(atom: SyntaxAtom, program: Program) -> Atom:
