@@ -17,6 +17,7 @@ from tests.properties.test_guards import CHANGES, SQL_ROWS, SQL_STRATEGIES, chec
 from tests.properties.test_maintained_equals_recomputed import CHAIN, GENERAL, PLAIN, Scenario, Session, play
 
 FEW = settings(max_examples=3, suppress_health_check=list(HealthCheck))
+TWO = settings(max_examples=2, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
@@ -66,7 +67,7 @@ def test_questions_about_computed_values_end(spark: SparkSession, strategy: str)
 
 
 @pytest.mark.usefixtures("by")
-@FEW
+@TWO
 @given(guarded(recursive=True), st.lists(CHANGES, min_size=1, max_size=2), st.sampled_from(GENERAL))
 def test_functors_wait_for_their_guards(
     spark: SparkSession, sample: Sample, transactions: list[list[Change]], strategy: str
@@ -75,7 +76,7 @@ def test_functors_wait_for_their_guards(
 
 
 @pytest.mark.usefixtures("by")
-@FEW
+@TWO
 @given(joins(), st.lists(SQL_ROWS, min_size=3, max_size=6), st.sampled_from(SQL_STRATEGIES))
 def test_outer_joins_on_inequalities(spark: SparkSession, query: str, rows: list[Any], strategy: str) -> None:
     run(query, [rows[:2], rows[2:]], strategy, engine="spark", spark=spark)
