@@ -217,7 +217,8 @@ def remainder(left: int, right: int) -> int:
 
 
 def substr(text: str, start: int, length: int) -> str:
-    return text[start : start + length] if start >= 0 and length >= 0 else ""
+    end = start + length if length >= 0 else len(text)
+    return text[start:end] if start >= 0 else ""
 
 
 def to_string(value: Any) -> str:

@@ -125,12 +125,13 @@ def test_a_program_that_is_not_text(cli: Cli, write: Write) -> None:
         (("run", "closure.dl", "--facts", "missing"), "missing"),
         (("run", "closure.dl", "--facts", "."), "edge.facts"),
         (("query", "closure.dl", "edge(x, y)", "--facts", "."), "edge.facts"),
-        (("run", "closure.dl", "--stats", "missing/stats.json"), "missing/stats.json"),
+        (("run", "plain.dl", "--stats", "missing/stats.json"), "missing/stats.json"),
         (("run", "."), "."),
     ],
 )
 def test_missing_files(cli: Cli, write: Write, arguments: tuple[str, ...], says: str) -> None:
     write("closure.dl", CLOSURE)
+    write("plain.dl", CLOSURE.replace(".input edge\n", ""))
     refused(cli(*arguments), "missing_file", f"{says}: ")
 
 
@@ -290,6 +291,18 @@ def test_an_endless_recursion_is_stopped_and_its_rule_named(
     path = write("p.dl", ".decl start(x: number) .decl n(x: number)\nn(x) :- start(x).\nn(x + 1) :- n(x).\n")
     ran = cli("run", path, *option, "--strategy", strategy, "--changes", "-", stdin='{}\n{"insert": {"start": [[0]]}}')
     refused(ran, "limit", "<stdin>:2", "x + 1", ":- n(x)")
+
+
+@pytest.mark.parametrize("option", [("--max-rounds", "50"), ("--max-tuples", "50")])
+def test_a_question_about_an_endless_recursion_is_stopped(cli: Cli, write: Write, option: tuple[str, str]) -> None:
+    ran = cli("query", write("p.dl", ".decl n(x: number)\nn(0).\nn(x + 1) :- n(x).\n"), "n(-1)", *option)
+    refused(ran, "limit", "x + 1", ":- n(x)")
+
+
+def test_a_question_about_a_value_that_is_computed_ends(cli: Cli, write: Write) -> None:
+    """Found: the question for s(3) asked for all numbers below."""
+    text = ".decl e(i: number) .decl s(i: number)\ne(1). e(2). e(3).\ns(0).\ns(i) :- s(i - 1), e(i).\n"
+    assert cli("query", write("p.dl", text), "s(3)", "--max-rounds", "50").lines == [[3]]
 
 
 def test_an_endless_recursion_is_stopped_without_being_told(cli: Cli, write: Write) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import Cli, Write
+from tests.cli.conftest import CLOSURE, Cli, Write
 
 UPDATE = '{"insert": {"edge": [["h","d"]]}, "delete": {"edge": [["b","c"]]}}\n'
 ISSUE_LINE = (
@@ -82,9 +82,95 @@ def test_with_facts_a_missing_file_is_an_error(cli: Cli, closure: str) -> None:
     assert "edge.facts: error[missing_file]" in ran.err
 
 
-def test_without_facts_relations_start_empty(cli: Cli, closure: str) -> None:
-    ran = cli("run", closure, "--initial")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
+# Without --facts, files are looked for in the folder of the program and then in the working directory.
+
+
+def test_an_input_file_beside_the_program_is_read(cli: Cli, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("programs").mkdir()
+    path = write("programs/closure.dl", CLOSURE)
+    write("programs/edge.facts", "a\tb\nb\tc\n")
+    write("edge.facts", "x\ty\n")
+    assert cli("run", path, "--initial").out == TWO_EDGES
+    assert len(cli("query", path, "closure(x, y)").lines) == 3
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert cli("run", "../programs/closure.dl", "--initial").out == TWO_EDGES
+
+
+def test_an_input_file_in_the_working_directory_is_read(cli: Cli, write: Write) -> None:
+    Path("programs").mkdir()
+    path = write("programs/closure.dl", CLOSURE)
+    write("edge.facts", "a\tb\nb\tc\n")
+    assert cli("run", path, "--initial").out == TWO_EDGES
+    assert cli("run", path, "--base", f"edge={write('none.csv', 'x,y')}", "--initial").out == ""
+
+
+@pytest.mark.parametrize("command", ["run", "query"])
+def test_an_input_file_that_is_nowhere_is_an_error(cli: Cli, write: Write, command: str) -> None:
+    Path("programs").mkdir()
+    path = write("programs/closure.dl", CLOSURE)
+    ran = cli(command, path, *(["edge(x, y)"] if command == "query" else []))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"{path}:5:8: error[missing_file]: there is no edge.facts for .input edge in ")
+    assert str(Path("programs").resolve()) in ran.err
+    assert str(Path().resolve()) in ran.err.replace(str(Path("programs").resolve()), "")
+    assert "--facts" in ran.err
+
+
+def test_what_evaluates_nothing_reads_no_input_file(cli: Cli, write: Write) -> None:
+    path = write("closure.dl", CLOSURE)
+    assert (cli("check", path).code, cli("explain", path).code) == (0, 0)
+
+
+def test_two_directives_for_one_relation_are_both_read(cli: Cli, write: Write) -> None:
+    """Found: the second one was dropped."""
+    path = write("p.dl", CLOSURE + '.input edge(filename="more.csv")\n')
+    write("edge.facts", "a\tb\n")
+    write("more.csv", "x,y\nb,c\n")
+    assert cli("run", path, "--initial").out == TWO_EDGES
+    assert cli("run", path, "--facts", ".", "--initial").out == TWO_EDGES
+
+
+def test_keys_hold_across_the_files_of_one_relation(cli: Cli, write: Write) -> None:
+    path = write("p.dl", '.decl e(k: number, v: number) key(k)\n.input e\n.input e(filename="f.facts")\n')
+    write("e.facts", "1\t2\n")
+    write("f.facts", "1\t3\n")
+    assert "error[duplicate_key]" in cli("run", path).err
+
+
+def test_a_store_reads_an_input_file_once(cli: Cli, write: Write) -> None:
+    path = write("closure.dl", CLOSURE)
+    write("edge.facts", "a\tb\nb\tc\n")
+    cli("run", path, "--store", "s")
+    ran = cli("run", path, "--store", "s", "--changes", "-", stdin='{"delete": {"edge": [["b","c"]]}}')
+    assert ran.code == 0
+    assert ran.lines[-1]["minus"] == [["a", "c"], ["b", "c"]]
+    Path("edge.facts").unlink()
+    assert cli("run", path, "--store", "s").code == 0
+    more = write("more.dl", CLOSURE + ".decl node(x: symbol)\n.input node\n")
+    assert "there is no node.facts for .input node" in cli("run", more, "--store", "s").err
+
+
+@pytest.mark.parametrize(
+    ("directive", "says"),
+    [
+        (".output closure(IO=file)", "'IO=file' of .output"),
+        ('.output closure(filename="x.csv")', "'filename=x.csv' of .output"),
+        ('.output closure(IO=stdout, delimiter=",")', "'delimiter=,' of .output"),
+        (".input edge(headers=maybe)", "unknown headers 'maybe'"),
+        ('.input edge(filename="a", filename="b")', "the option 'filename' is given twice"),
+        (".input edge(compress=true)", "unknown option 'compress'"),
+    ],
+)
+def test_options_of_directives_are_honoured_or_refused(cli: Cli, write: Write, directive: str, says: str) -> None:
+    ran = cli("check", write("p.dl", f"{CLOSURE}{directive}\n"))
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+    assert "p.dl:7:" in ran.err
+
+
+def test_output_to_standard_output_is_what_run_does(cli: Cli, write: Write) -> None:
+    assert cli("check", write("p.dl", f"{CLOSURE}.output closure(IO=stdout)\n")).code == 0
 
 
 def test_facts_of_the_program_are_initial_rows(cli: Cli, write: Write) -> None:
@@ -117,9 +203,10 @@ def test_every_change_line_is_a_version(cli: Cli, closure: str) -> None:
     assert [line["version"] for line in ran.lines] == [6, 7]
 
 
-def test_a_blank_line_is_no_version(cli: Cli, closure: str) -> None:
+def test_a_blank_line_is_no_version(cli: Cli, write: Write) -> None:
+    path = write("p.dl", CLOSURE.replace(".input edge\n", ""))
     ran = cli(
-        "run", closure, "--changes", "-", stdin='\n{"insert": {"edge": [["a","b"]]}}\r\n  \n{"delete": {"edge": [["a","b"]]}}\n'
+        "run", path, "--changes", "-", stdin='\n{"insert": {"edge": [["a","b"]]}}\r\n  \n{"delete": {"edge": [["a","b"]]}}\n'
     )
     assert [line["version"] for line in ran.lines] == [1, 2]
 

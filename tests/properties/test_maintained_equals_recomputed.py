@@ -262,6 +262,59 @@ def test_a_recursion_that_never_ends_is_stopped_and_leaves_no_trace(strategy: st
     session.commit([("insert", "until", [(9,)]), ("delete", "until", [(5,)])])
 
 
+CHAIN = """
+.decl e(i: number)
+.decl s(i: number)
+.decl last(i: number)
+s(0).
+s(i) :- s(i - 1), e(i).
+last(i) :- s(i), !s(i + 1).
+"""
+PAIRS = """
+.decl e(i: number, j: number)
+.decl s(i: number, j: number)
+.decl r(i: number)
+s(0, 0).
+s(i, j) :- r(i), s(i - 1, j * 2), e(i, j).
+r(i) :- s(i - 1, _), e(i, _).
+r(0).
+"""
+
+
+@pytest.mark.parametrize("strategy", GENERAL)
+@pytest.mark.parametrize("text", [CHAIN, PAIRS], ids=["chain", "pairs"])
+def test_questions_about_computed_values_end_where_the_recursion_does(text: str, strategy: str) -> None:
+    """Found: s(3) asked for s(2), s(1), s(0), s(-1), and for ever so on."""
+    session = Session(text, strategy, Limits(rounds=50, tuples=1000))
+    rows: list[list[Row]] = [[(1,), (2,), (3,)], [(4,), (6,)], [(2,)], [(2,), (5,)]]
+    if text == PAIRS:
+        rows = [[(i, j) for (i,) in step for j in (0, 1)] for step in rows]
+    for call, step in zip(("insert", "insert", "delete", "insert"), rows, strict=True):
+        session.commit([(call, "e", step)])
+        for i in (-1, 0, 3, 6, 99):
+            assert session.db.rows("s", i=i) == sorted(row for row in session.rows["s"] if row[0] == i)
+
+
+@pytest.mark.parametrize("strategy", GENERAL)
+def test_a_question_that_never_ends_is_stopped(strategy: str) -> None:
+    """Nothing is evaluated before somebody asks where nothing is kept."""
+    text = ".decl b(x: number) .decl n(x: number) .decl some(x: number) n(x) :- b(x). n(x + 1) :- n(x). some(x) :- b(x), n(x)."
+    db = rederive.open(strategy=strategy, limits=Limits(rounds=50, tuples=1000))
+    db.define(text)
+    with pytest.raises(LimitExceeded, match="n\\(x \\+ 1\\)"):
+        db.load("b", [(0,)])
+        db.rows("n", x=2000)
+
+
+@pytest.mark.parametrize("strategy", ["recompute", "on_demand", "filtration"])
+def test_a_value_that_only_a_derivation_makes_can_be_asked_for(strategy: str) -> None:
+    """Found: a value that no row of a base relation has was taken for one that no row has."""
+    db = rederive.open(strategy=strategy)
+    db.define(".decl b(x: number) .decl n(x: number) n(x + 1) :- b(x).")
+    db.load("b", [(5,)])
+    assert (db.rows("n", x=6), db.query("n(6)"), db.query("n(7)")) == ([(6,)], [(6,)], [])
+
+
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 KEYED = """

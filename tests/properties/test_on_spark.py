@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from rederive import Limits
 from rederive.engines.spark import here, tables
-from tests.properties.programs import scenarios
-from tests.properties.test_maintained_equals_recomputed import GENERAL, PLAIN, Scenario, play
+from tests.properties.programs import Change, Sample, scenarios
+from tests.properties.test_guards import CHANGES, SQL_ROWS, SQL_STRATEGIES, check, guarded, joins, run
+from tests.properties.test_maintained_equals_recomputed import CHAIN, GENERAL, PLAIN, Scenario, Session, play
 
 FEW = settings(max_examples=3, suppress_health_check=list(HealthCheck))
+TWO = settings(max_examples=2, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
@@ -49,3 +53,38 @@ def test_programs(spark: SparkSession, scenario: Scenario, strategy: str) -> Non
 @given(scenario=scenarios(recursive=False))
 def test_programs_without_recursion(spark: SparkSession, scenario: Scenario, strategy: str) -> None:
     play(strategy, scenario, engine="spark", spark=spark)
+
+
+# -- guards and questions -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["on_demand", "recompute"])
+def test_questions_about_computed_values_end(spark: SparkSession, strategy: str) -> None:
+    session = Session(CHAIN, strategy, Limits(rounds=50, tuples=1000), engine="spark", spark=spark)
+    session.commit([("insert", "e", [(1,), (2,), (3,)])])
+    assert session.db.rows("s", i=3) == [(3,)]
+    session.commit([("delete", "e", [(2,)])])
+
+
+@pytest.mark.usefixtures("by")
+@TWO
+@given(guarded(recursive=True), st.lists(CHANGES, min_size=1, max_size=2), st.sampled_from(GENERAL))
+def test_functors_wait_for_their_guards(
+    spark: SparkSession, sample: Sample, transactions: list[list[Change]], strategy: str
+) -> None:
+    check(sample, transactions, strategy, asked=(2,), engine="spark", spark=spark)
+
+
+@pytest.mark.usefixtures("by")
+@TWO
+@given(joins(), st.lists(SQL_ROWS, min_size=3, max_size=6), st.sampled_from(SQL_STRATEGIES))
+def test_outer_joins_on_inequalities(spark: SparkSession, query: str, rows: list[Any], strategy: str) -> None:
+    run(query, [rows[:2], rows[2:]], strategy, engine="spark", spark=spark)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("by")
+@MANY
+@given(guarded(recursive=True), st.lists(CHANGES, min_size=1, max_size=3), st.sampled_from(GENERAL))
+def test_more_guards(spark: SparkSession, sample: Sample, transactions: list[list[Change]], strategy: str) -> None:
+    check(sample, transactions, strategy, asked=(2,), engine="spark", spark=spark)

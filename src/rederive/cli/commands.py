@@ -187,7 +187,8 @@ def _read(paths: Sequence[Path], sources: Sources, changes: Path | None) -> tupl
     """The initial rows and the transactions for a program in Datalog."""
     with progress(f"reading {', '.join(map(str, paths))}"):
         program = read_programs(paths)
-        return initial_rows(program, sources), read_all_changes(changes, program) if changes else ()
+        transactions = read_all_changes(changes, program) if changes else ()
+        return initial_rows(program, sources), transactions
 
 
 def _versions(
@@ -270,9 +271,9 @@ def _rows(rows: Iterable[Row]) -> str:
     return json.dumps([[to_json(value) for value in row] for row in rows], separators=(",", ":"), ensure_ascii=False)
 
 
-def query(path: Path, atom: str, sources: Sources, stats: Path | None) -> None:
+def query(path: Path, atom: str, sources: Sources, stats: Path | None, limits: rederive.Limits) -> None:
     """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
-    db = rederive.open(strategy=Strategy.ON_DEMAND.value)
+    db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=limits)
     with progress(f"reading {path}"):
         if path.suffix == SQL:
             list(run_files(db, [path], Loading(db, sources)))

@@ -16,8 +16,8 @@ from rederive import open as open_database
 from rederive.boundary import DEBUG, as_ours, is_debugging
 from rederive.cli import commands, network
 from rederive.cli.programs import Sources
-from rederive.errors import Internal, StrategyError
-from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
+from rederive.errors import Internal, StrategyError, UnknownOption
+from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES, check_strategy
 from rederive.maintain.explain import FORMATS
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
@@ -37,15 +37,17 @@ Programs = Annotated[
     list[Path],
     typer.Argument(help="Files in Datalog (.dl) or SQL (.sql), in order.", show_default=False),
 ]
-Facts = Annotated[
-    Path | None, typer.Option("--facts", help="Folder with a .facts file for each .input relation.", show_default=False)
-]
+Facts = Annotated[Path | None, typer.Option("--facts", help="Folder with a file for each .input relation.", show_default=False)]
 Base = Annotated[
     list[str] | None,
     typer.Option("--base", metavar="REL=FILE", help="Initial rows of a base relation: .facts, .csv, .jsonl or .parquet."),
 ]
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
+LIMITS = Limits()
+MEMORY = LIMITS.memory // 2**20  # MiB
+MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")]
+MaxTuples = Annotated[int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
 Lake = Annotated[
     str | None,
@@ -100,7 +102,7 @@ def explain(
 
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
-    commands.explain_program(program, view, rule, strategy, form, Sources(facts, tuple(base or ())))
+    commands.explain_program(program, view, rule, strategy, form, Sources(facts, tuple(base or ()), inputs=False))
 
 
 @app.command()
@@ -147,15 +149,9 @@ def run(
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse views that a change evaluates as a whole.")] = False,
-    max_rounds: Annotated[
-        int, typer.Option("--max-rounds", min=1, help="Stops recursions that make new values.")
-    ] = Limits().rounds,
-    max_tuples: Annotated[
-        int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")
-    ] = Limits().tuples,
-    memory: Annotated[
-        int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")
-    ] = Limits().memory // 2**20,
+    max_rounds: MaxRounds = LIMITS.rounds,
+    max_tuples: MaxTuples = LIMITS.tuples,
+    memory: Annotated[int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")] = MEMORY,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
@@ -165,12 +161,17 @@ def run(
 
     Example: `rederive run examples/closure.dl --base edge=examples/edges.csv --changes examples/changes.jsonl`
     """
+    check_strategy(strategy or AUTO, precision or "exact")
+    if engine is not None and engine not in ENGINES:
+        raise UnknownOption("engine", engine, ENGINES)
     limits = Limits(max_rounds, max_tuples, memory * 2**20)
     if trace is not None and engine == "spark":
         raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
     chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
     opened = partial(chosen, limits=limits, strict=strict)
-    commands.run(opened, program, Sources(facts, tuple(base or ())), changes, initial, stats, trace)
+    kept = store if store is not None or lake is None else Path(lake, "_store")
+    sources = Sources(facts, tuple(base or ()), store=kept)
+    commands.run(opened, program, sources, changes, initial, stats, trace)
 
 
 @app.command()
@@ -285,12 +286,14 @@ def query(
     facts: Facts = None,
     base: Base = None,
     stats: Stats = None,
+    max_rounds: MaxRounds = LIMITS.rounds,
+    max_tuples: MaxTuples = LIMITS.tuples,
 ) -> None:
     """Print the rows of a view or base relation that match, one JSON array a line.
 
     Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
     """
-    commands.query(program, atom, Sources(facts, tuple(base or ())), stats)
+    commands.query(program, atom, Sources(facts, tuple(base or ())), stats, Limits(max_rounds, max_tuples))
 
 
 for command in (network.init, network.serve, network.watch, network.apply):

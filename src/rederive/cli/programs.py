@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import rederive
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
-from rederive.ir.rules import Program
+from rederive.ir.rules import Input, Program
 from rederive.ir.terms import Row
 from rederive.lang.datalog import compile_program
 from rederive.lang.project import SQL
 from rederive.monitor.database import Database
 from rederive.monitor.definitions import Definitions
+from rederive.monitor.journal_file import FILE
+from rederive.monitor.journal_reader import JournalReader
 from rederive.monitor.transaction import base_relation
 from rederive.pipeline.files import check_keys, read_input, read_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where initial rows come from: a folder of facts, and files for single relations."""
+    """Where initial rows come from: a folder of facts, and files for single relations.
+
+    `inputs`: whether `.input` relations are read without a folder, too. Those that the `store` has got are not read again.
+    """
 
     facts: Path | None
     base: tuple[str, ...]
+    inputs: bool = True
+    store: Path | None = None
 
 
 def read_text(path: Path) -> str:
@@ -82,7 +89,7 @@ class Loading:
             db, names = self.db, {option: option.partition("=")[0] for option in self.sources.base}
             there = {option: name for option, name in names.items() if name in db.program.tables}
             ready = tuple(option for option, name in there.items() if db.version or not db.rows(name))
-            if rows := initial_rows(db.program, Sources(self.sources.facts, ready)):
+            if rows := initial_rows(db.program, replace(self.sources, base=ready)):
                 db.load_typed(rows)
             self.loaded = frozenset(there)
             self.after()
@@ -115,9 +122,8 @@ def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[re
 
 
 def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
-    """The rows of `--base` files and, with `--facts`, of every other `.input` relation."""
+    """The rows of `--base` files and of every other `.input` relation; one that has several directives has the rows of all."""
     found: dict[str, list[Row]] = {}
-    facts = sources.facts
     for option in sources.base:
         name, equals, file = option.partition("=")
         if not equals or not file:
@@ -126,12 +132,36 @@ def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
         rows = read_rows(Path(file), base_relation(program, name))
         check_keys(program.relations[name], rows, file)
         found.setdefault(name, []).extend(rows)
-    if facts is not None:
-        if not facts.is_dir():
-            raise MissingFile("no such folder").at(str(facts))
-        for directive in program.inputs:
-            if directive.relation not in found:
-                relation = program.relations[directive.relation]
-                found[directive.relation] = read_input(directive, relation, facts)
-                check_keys(relation, found[directive.relation], str(facts))
+    given = frozenset(found)
+    if sources.facts is not None and not sources.facts.is_dir():
+        raise MissingFile("no such folder").at(str(sources.facts))
+    for directive in program.inputs if sources.facts is not None else _unread(program, sources):
+        if directive.relation not in given:
+            relation, folders = program.relations[directive.relation], _folders(directive, sources)
+            rows = found.setdefault(relation.name, [])
+            rows += read_input(directive, relation, *folders)
+            check_keys(relation, rows, " or ".join(map(str, folders)))
     return found
+
+
+def _folders(directive: Input, sources: Sources) -> tuple[Path, ...]:
+    """Where the file of a directive is looked for: the folder of facts, or else that of the program and the working directory."""
+    if sources.facts is not None:
+        return (sources.facts,)
+    program = [Path(directive.span.source.name).parent] if directive.span is not None else []
+    return (*program, Path())
+
+
+def _unread(program: Program, sources: Sources) -> Iterable[Input]:
+    """The directives to be read without a folder of facts."""
+    if not sources.inputs or not program.inputs:
+        return ()
+    known = _relations_in(sources.store)
+    return [directive for directive in program.inputs if directive.relation not in known]
+
+
+def _relations_in(store: Path | None) -> Collection[str]:
+    if store is None or not (store / FILE).exists():
+        return ()
+    with JournalReader.read(store) as journal:
+        return Definitions.of(journal.catalog.texts).program.relations

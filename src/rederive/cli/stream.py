@@ -83,7 +83,7 @@ def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.
     spark = spark_session(master=way.master)
     _quieten(spark._jvm)
     with opened(spark=spark) as db:
-        for extended in run_files(db, [path], Loading(db, Sources(None, ()))):
+        for extended in run_files(db, [path], Loading(db, Sources(None, (), inputs=False))):
             _print(extended)
         running = ingest(
             db,

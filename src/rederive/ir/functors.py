@@ -18,6 +18,7 @@ class Functor:
 
     `takes`: otherwise the fixed argument types, or the kinds of a single argument, and `gives` the result.
     `fallible`: it may fail on some arguments, so it is evaluated after everything that can rule the binding out.
+    `overflows`: it fails for few arguments; it is evaluated early, and where it fails once more at the end.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Functor:
     takes: tuple[frozenset[Kind], ...] = ()
     gives: Type | None = None
     fallible: bool = False
+    overflows: bool = False
 
     def accepts(self, position: int) -> frozenset[Kind]:
         """The kinds that the argument at `position` may have."""
@@ -41,11 +43,12 @@ _NUMBER = frozenset({Kind.NUMBER})
 _MANY = 255
 
 _ALL = (
-    *(Functor(name, (2, 2), same=NUMERIC) for name in ("+", "*")),
-    Functor("-", (1, 2), same=NUMERIC),
+    *(Functor(name, (2, 2), same=NUMERIC, overflows=True) for name in ("+", "*")),
+    Functor("-", (1, 2), same=NUMERIC, overflows=True),
     *(Functor(name, (2, 2), same=NUMERIC, fallible=True) for name in ("/", "^")),
     Functor("%", (2, 2), same=INTEGERS, fallible=True),
-    *(Functor(name, (2, 2), same=INTEGERS) for name in ("band", "bor", "bxor", "bshl", "bshr", "land", "lor", "lxor")),
+    Functor("bshl", (2, 2), same=INTEGERS, overflows=True),
+    *(Functor(name, (2, 2), same=INTEGERS) for name in ("band", "bor", "bxor", "bshr", "land", "lor", "lxor")),
     *(Functor(name, (1, 1), same=INTEGERS) for name in ("bnot", "lnot")),
     *(Functor(name, (2, _MANY), same=ANY) for name in ("min", "max")),
     Functor("cat", (2, _MANY), takes=(_SYMBOL,), gives=SYMBOL),

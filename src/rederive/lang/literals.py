@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from rederive.analysis.safety import check_safety
 from rederive.analysis.types import check_literal, common_type, functor_of, variable_types
-from rederive.errors import TypeClash
+from rederive.errors import SyntaxProblem, TypeClash
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule
 from rederive.ir.terms import SYMBOL, Call, Constant, Kind, Simple, Term, Type, Value, Variable
+from rederive.lang.ecmascript import compiled
 from rederive.lang.values import from_python, from_text
 
 _HOLDS: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
@@ -65,7 +66,17 @@ def _typed(literal: Literal, types: Mapping[str, Type], relations: Mapping[str, 
         case Comparison():
             type = common_type(literal.left, literal.right, types)
             left, right = _typed_term(literal.left, type, types), _typed_term(literal.right, type, types)
+            if literal.operator in (Operator.MATCH, Operator.NOT_MATCH) and isinstance(left, Constant):
+                _check_pattern(left)
             return Comparison(literal.operator, left, right, literal.span)
+
+
+def _check_pattern(pattern: Constant) -> None:
+    try:
+        compiled(str(pattern.value))
+    except ValueError as error:
+        hint = "write it as ECMAScript does, which Soufflé reads, too; classes such as [[:digit:]] are those of POSIX"
+        raise SyntaxProblem(f"not a regular expression: {error}", pattern.span, hint=hint) from None
 
 
 def _typed_atom(atom: Atom, relations: Mapping[str, Relation]) -> Atom:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
+from rederive.analysis.nullable import nullable_columns
 from rederive.analysis.types import relation_of
 from rederive.errors import (
     ProgramError,
@@ -32,6 +34,7 @@ from rederive.lang.syntax import (
     Declaration,
     Directive,
     InputDirective,
+    Option,
     OutputDirective,
     RemoteDirective,
     RuleDirective,
@@ -95,7 +98,17 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
     each(RuleDirective, lowering.rule)
     if errors:
         raise _together(errors)
-    return lowering.draft.program()
+    return _with_nullable(lowering.draft.program(), known)
+
+
+def _with_nullable(program: Program, known: Program) -> Program:
+    """The program with the columns marked that get NULL from tables of SQL; relations that were known stay as they are."""
+    relations = dict(program.relations)
+    for name, i in nullable_columns(program, [name for name in relations if name not in known.relations]):
+        columns = relations[name].columns
+        marked = (*columns[:i], replace(columns[i], nullable=True), *columns[i + 1 :])
+        relations[name] = replace(relations[name], columns=marked)
+    return replace(program, relations=relations) if relations != program.relations else program
 
 
 def lower_query(atom: SyntaxAtom, program: Program) -> Atom:
@@ -181,6 +194,7 @@ class _Lowering:
 
     def output(self, directive: OutputDirective) -> None:
         name = directive.relation.text
+        _check_output_options(directive)
         if not self._hopeless([name]) and self._relation(directive).name not in self.draft.outputs:
             self.draft.outputs.append(name)
 
@@ -299,9 +313,11 @@ def _key(declaration: Declaration, columns: Sequence[Column]) -> tuple[int, ...]
 
 def _input_options(directive: InputDirective) -> dict[str, str]:
     options: dict[str, str] = {}
-    for option in directive.options:
+    for option in _distinct_options(directive):
         if option.name.text not in INPUT_OPTIONS:
             raise UnknownName("option", option.name.text, INPUT_OPTIONS, option.name.span)
+        if option.name.text in ("headers", "rfc4180") and option.value not in ("true", "false"):
+            raise UnknownName(option.name.text, option.value, ("true", "false"), option.span)
         if option.name.text == "format" and option.value not in FORMATS:
             raise UnknownName("format", option.value, FORMATS, option.span)
         if option.name.text != "IO":
@@ -309,6 +325,22 @@ def _input_options(directive: InputDirective) -> dict[str, str]:
         elif option.value != "file":
             raise Unsupported(f"not supported: IO={option.value}", option.span, hint="input comes from files")
     return options
+
+
+def _distinct_options(directive: InputDirective | OutputDirective) -> tuple[Option, ...]:
+    for i, option in enumerate(directive.options):
+        if any(other.name.text == option.name.text for other in directive.options[:i]):
+            raise Redefined(f"the option '{option.name.text}' is given twice", option.span)
+    return directive.options
+
+
+def _check_output_options(directive: OutputDirective) -> None:
+    """The `.output` relations are monitored. Where their changes go is said elsewhere, so all options but one are refused."""
+    for option in _distinct_options(directive):
+        if (option.name.text, option.value) != ("IO", "stdout"):
+            what = f"'{option.name.text}={option.value}' of .output"
+            hint = "leave it out: `rederive run` prints changes on standard output; read them there, or subscribe to the view"
+            raise Unsupported(f"not supported: {what}", option.span, hint=hint)
 
 
 def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:

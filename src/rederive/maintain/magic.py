@@ -10,6 +10,9 @@ and in supplementary form, where what was joined so far is kept:
 
     sup_j :- sup_(j-1), r(j-1), ....        m_rj :- sup_j.        p :- sup_n, rn.
 
+The values of m_p are those of a question, which no row need have: functors are applied to values of the body's atoms alone
+(`analysis.bindings`), so that the questions that a recursion raises come to an end where the recursion does.
+
 Relations of lower components are asked through their own magic relations, each component on its own, so a negated literal or an
 aggregate always reads answers that are complete for its binding.
 """
@@ -26,6 +29,7 @@ from rederive.ir.terms import Variable
 from rederive.maintain.program import MaintenanceRule
 
 Bound = tuple[int, ...]
+ASKING = "M"  # labels the rules that raise questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ def _aggregate_rule(question: Question, aggregate: Aggregate, relations: Mapping
     groups = {column: Variable(view.columns[i].name) for i, column in enumerate(aggregate.group)}
     asked = Atom(source.name, tuple(groups.get(i, Variable(c.name)) for i, c in enumerate(source.columns)))
     asking = magic_atom(question, Atom(view.name, tuple(Variable(c.name) for c in view.columns)), view)
-    return MaintenanceRule("M", Rule(magic_atom(_aggregate_question(question, aggregate), asked, source), (asking,)), (0,))
+    return MaintenanceRule(ASKING, Rule(magic_atom(_aggregate_question(question, aggregate), asked, source), (asking,)), (0,))
 
 
 class _Rewriting:
@@ -142,7 +146,7 @@ class _Rewriting:
         known = {v.name for v in literal_variables(magic)}
         before: list[Literal] = [magic]
         bound = set(known)
-        steps = join_order(self.rule.body, frozenset(known))
+        steps = join_order(self.rule.body, frozenset(known), firm=frozenset())
         for i, step in enumerate(steps):
             atom = step.literal.atom if isinstance(step.literal, Negation) else step.literal
             if isinstance(atom, Atom) and atom.relation in self.inside:
@@ -161,7 +165,7 @@ class _Rewriting:
     def _ask(self, atom: Atom, before: list[Literal], bound: set[str]) -> MaintenanceRule:
         asked = Question(atom.relation, binding_pattern(atom, bound))
         self.asks.append(asked)
-        return self._rule("M", magic_atom(asked, atom, self.declared[atom.relation]), before)
+        return self._rule(ASKING, magic_atom(asked, atom, self.declared[atom.relation]), before)
 
     def _supplementary(self, before: list[Literal], later: list[Literal]) -> tuple[Atom, MaintenanceRule]:
         """What was joined so far, kept in the variables that are still needed."""

@@ -31,10 +31,10 @@ def evaluation(component: Component, state: Variant) -> tuple[MaintenanceRule, .
     return tuple(found)
 
 
-def anew(component: Component) -> tuple[MaintenanceRule, ...]:
-    """The component's own rules over the new state, into p^fresh: what a view that is kept is compared with when it is redone."""
+def anew(component: Component, state: Variant = Variant.NEW) -> tuple[MaintenanceRule, ...]:
+    """The component's own rules over one state, into p^fresh: what a view that is kept is compared with when it is redone."""
     found = []
-    for m in evaluation(component, Variant.NEW):
+    for m in evaluation(component, state):
         body = tuple(_fresh(literal, component) for literal in m.rule.body)
         found.append(MaintenanceRule(m.label, Rule(m.rule.head.as_variant(Variant.FRESH), body, m.rule.span), m.drivers))
     return tuple(found)

@@ -112,11 +112,12 @@ def layout_of(path: Path) -> Layout:
     raise MalformedInput("the ending does not tell the format", hint=f"known endings: {known}; each also with .gz").at(str(path))
 
 
-def read_input(directive: Input, relation: Relation, folder: Path) -> list[Row]:
-    """The rows that an `.input` directive asks for; without options, those of `<relation>.facts` in `folder`, as in Soufflé.
+def read_input(directive: Input, relation: Relation, *folders: Path) -> list[Row]:
+    """The rows that an `.input` directive asks for; without options, those of `<relation>.facts`, as in Soufflé.
 
-    `filename` names another file, whose ending tells its format, and `format` overrides the ending. A `delimiter` is Soufflé's
-    way to say CSV, and means what it means there: no header unless `headers=true`, no quotes unless `rfc4180=true`.
+    The file is looked for in each of the folders, in order. `filename` names another file, whose ending tells its format, and
+    `format` overrides the ending. A `delimiter` is Soufflé's way to say CSV, and means what it means there: no header unless
+    `headers=true`, no quotes unless `rfc4180=true`, which makes a comma the delimiter.
     """
     options = dict(directive.options)
     for name in options:
@@ -124,31 +125,47 @@ def read_input(directive: Input, relation: Relation, folder: Path) -> list[Row]:
             raise UnknownName("option", name, _OPTIONS, directive.span)
     if (medium := options.get("IO", "file")) != "file":
         raise Unsupported(f"IO={medium} is not supported", directive.span, hint="rows are read from files: IO=file")
-    file = folder / options.get("filename", f"{relation.name}.facts")
-    return read_rows(file, relation, _input_layout(directive, options, file))
+    file = Path(options.get("filename", f"{relation.name}.facts"))
+    layout = _input_layout(directive, options, file)
+    return read_rows(_found(directive, file, folders), relation, layout)
 
 
 _OPTIONS = ("IO", "filename", "format", "delimiter", "headers", "rfc4180")
+_OF_TEXT = ("delimiter", "headers", "rfc4180")
+
+
+def _found(directive: Input, file: Path, folders: Sequence[Path]) -> Path:
+    """The first of the folders' files of that name; MissingFile says where it was looked for."""
+    if len(folders) == 1 or file.is_absolute():
+        return folders[0] / file
+    if (found := next((folder / file for folder in folders if (folder / file).exists()), None)) is not None:
+        return found
+    name, places = directive.relation.removesuffix(".input"), dict.fromkeys(str(folder.resolve()) for folder in folders)
+    raise MissingFile(
+        f"there is no {file} for .input {name} in {' or '.join(places)}",
+        hint=f"put it there, or give its folder by --facts or another file by --base {name}=FILE",
+    ).at(str(directive.span or name))
 
 
 def _input_layout(directive: Input, options: dict[str, str], file: Path) -> Layout:
     if "format" in options and options["format"] not in FORMATS:
         raise UnknownName("format", options["format"], FORMATS, directive.span)
-    if "delimiter" in options:
-        base: Layout = FACTS
-    else:
-        base = FORMATS[options["format"]] if "format" in options else layout_of(file)
+    base = FORMATS[options["format"]] if "format" in options else FACTS if "delimiter" in options else layout_of(file)
     if not isinstance(base, Text):
+        for name in _OF_TEXT:
+            if name in options:
+                hint = "leave it out, or give a format of delimited text"
+                raise Unsupported(f"'{name}' means nothing for this format", directive.span, hint=hint)
         return base
-    delimiter = options.get("delimiter", base.delimiter)
     quoted = _switch(options.get("rfc4180"), base.quoted)
+    delimiter = options.get("delimiter", "," if options.get("rfc4180") == "true" else base.delimiter)
     if not delimiter or (quoted and len(delimiter) > 1):
         raise Unsupported(f"the delimiter '{delimiter}' is not supported", directive.span, hint="give one character")
     return Text(delimiter, quoted, _switch(options.get("headers"), base.header))
 
 
 def _switch(option: str | None, default: bool) -> bool:
-    return default if option is None else option.lower() in ("true", "1", "yes")
+    return default if option is None else option == "true"
 
 
 # Bytes and text

@@ -79,15 +79,16 @@ class Codes:
 
     @contextmanager
     def at_most(self, more: int) -> Iterator[None]:
-        """While this lasts, no type may gain more than this many values."""
+        """While this lasts, no type may gain more than this many values. An inner limit ends no later than the one around it."""
         codecs = tuple(self._codecs.values())
+        before = [codec.codes.ceiling for codec in codecs]
         for codec in codecs:
-            codec.codes.ceiling = len(codec.values) + more
+            codec.codes.ceiling = min(codec.codes.ceiling, len(codec.values) + more)
         try:
             yield
         finally:
-            for codec in codecs:
-                codec.codes.ceiling = 2**32
+            for codec, ceiling in zip(codecs, before, strict=True):
+                codec.codes.ceiling = ceiling
 
     def encode_rows(self, types: Sequence[Type], rows: Iterable[Row]) -> list[CodedRow]:
         return self.encoder(types)(rows)

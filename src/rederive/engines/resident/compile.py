@@ -14,6 +14,9 @@ For  closure(x, y) :- edge(x, z), closure(z, y)  started from a change of `closu
 The *bulk* variable, here y, is the head's last one: it is never looped over, its bitmaps are intersected, subtracted and passed
 on whole. It can be one when every literal that holds it is an atom whose other variables the rest of the body binds.
 
+A functor that fails may do so for a binding that a later literal rules out. The leaf is then joined again in a safe order, where
+everything else comes first; what fails there has failed. What was found before is found again, which is the same to a set.
+
 Three more things keep the loops short. Where loops remain below the point at which the head's key is known, their findings are
 gathered in one bitmap and handed over once. Where the driver alone gives the head, as in a rederivation, a row that is found is
 not looked for again. And a variable that only joins two atoms is not looped over: their bitmaps must not be disjoint.
@@ -28,6 +31,7 @@ from typing import TypeAlias
 
 from pyroaring import BitMap
 
+from rederive.analysis.bindings import calls_functor
 from rederive.engines.resident.codes import Code, Codes
 from rederive.engines.resident.expressions import Expressions
 from rederive.engines.resident.function_text import FunctionText
@@ -36,7 +40,7 @@ from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
 from rederive.errors import EvaluationError, TooDeep, Unsupported
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
-from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable
+from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable, variables
 from rederive.ir.text import show_rule
 
 Source: TypeAlias = Readable
@@ -46,9 +50,13 @@ Function: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Found rows go to `rows`, gathered by the head's primary key, for a fixpoint to take in."""
+    """Found rows go to `rows`, gathered by the head's primary key, for a fixpoint to take in.
+
+    `failures`: as of `Counts`. Rules that raise questions need it: they hold only the literals before the one that is asked.
+    """
 
     rows: dict[Key, Leaf]
+    failures: list[FunctorError] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ class Counts:
     """
 
     rows: dict[tuple[Code, ...], int]
-    failures: list[FunctorError] | None = None
+    failures: list[FunctorError]
 
 
 Target: TypeAlias = Pending | Keys | Counts
@@ -77,7 +85,14 @@ def compile_rule(
     rule: Rule, driver: int | None, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]
 ) -> Function:
     """A function of one leaf of the driver (key, bitmap), or of nothing where no driver is given."""
-    return _Writer(rule, into, resolve, codes, types).write(driver)
+    safe: list[Function] = []
+
+    def again(*arguments: object) -> None:
+        if not safe:
+            safe.append(_Writer(rule, into, resolve, codes, types).write(driver))
+        safe[0](*arguments)
+
+    return _Writer(rule, into, resolve, codes, types).write(driver, again)
 
 
 class _Writer(FunctionText):
@@ -100,20 +115,23 @@ class _Writer(FunctionText):
         self.gather: tuple[int, int] | None = None
         self.rest = ""
         self.waiting: list[Literal] = []
-        self.value = Expressions(self.name, self.variable, types).value
+        self.expressions = Expressions(self.name, self.variable, types)
 
     # The function as a whole
 
-    def write(self, driver: int | None) -> Function:
-        plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts))
+    def write(self, driver: int | None, again: Function | None = None) -> Function:
+        """`again` is called where a functor fails; without it the order is safe, and a failure is the rule's."""
+        plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts), safe=again is None)
         arguments = ["key", "leaf"] if plan.start is not None else []
         arguments += ["times"] if isinstance(self.into, Counts) else []
         self.line(f"def rule({', '.join(arguments)}):")
         self.depth += 1
-        calls = any(isinstance(literal, Comparison) for literal in self.rule.body)
+        calls = any(map(calls_functor, self.rule.body))
         with self.block("try:") if calls else self.here():
             self.body(plan)
-        if calls:
+        if calls and again is not None:
+            self.line(f"except FunctorError: {self.name('again', again)}({', '.join(arguments)})")
+        elif calls:
             self.line(f"except FunctorError as error: raise {self.name('failed', self.failed)}(error) from None")
         try:
             exec("\n".join(self.lines), self.scope)
@@ -195,6 +213,17 @@ class _Writer(FunctionText):
 
     def key(self, slots: Sequence[str]) -> str:
         return slots[0] if len(slots) == 1 else f"({', '.join(slots)})"
+
+    def value(self, term: Term) -> str:
+        """An expression for a term's value. A functor gives NULL where an argument is NULL; scalars of SQL see to that."""
+        text = self.expressions.value(term)
+        if not isinstance(term, Call) or term.gives is not None or not variables(term):
+            return text
+        return f"({text} if {self.present(term)} else None)"
+
+    def present(self, term: Term) -> str:
+        """Whether no variable of a term is NULL, whose code is 0."""
+        return " and ".join(dict.fromkeys(self.local(v.name) for v in variables(term)))
 
     def variable(self, variable: Variable) -> str:
         """An expression for a variable's value, not its code."""
@@ -376,7 +405,7 @@ class _Writer(FunctionText):
 
     @property
     def lenient(self) -> list[FunctorError] | None:
-        return self.into.failures if isinstance(self.into, Counts) else None
+        return self.into.failures if isinstance(self.into, Counts | Pending) else None
 
     def attempt(self, statement: str, otherwise: str) -> None:
         """Write a statement that may fail for a binding that holds in no state."""
@@ -401,14 +430,33 @@ class _Writer(FunctionText):
             case Operator.EQ | Operator.NE if not isinstance(left, Call) and not isinstance(right, Call):
                 sign = "==" if operator is Operator.EQ else "!="
                 return f"{self.slot(left)} {sign} {self.slot(right)}"
-            case Operator.MATCH | Operator.NOT_MATCH:
-                call = f"{self.name('matches', matches)}({self.value(left)}, {self.value(right)})"
-            case Operator.CONTAINS | Operator.NOT_CONTAINS:
-                call = f"{self.name('contains', contains)}({self.value(left)}, {self.value(right)})"
-            case _:
-                sign = "==" if operator is Operator.EQ else operator.value
+            case Operator.EQ | Operator.NE:
+                sign = "==" if operator is Operator.EQ else "!="
                 return f"{self.value(left)} {sign} {self.value(right)}"
-        return f"not {call}" if operator in (Operator.NOT_MATCH, Operator.NOT_CONTAINS) else call
+        (one, first), (two, second) = self.not_null(left), self.not_null(right)
+        match operator:
+            case Operator.MATCH | Operator.NOT_MATCH:
+                holds = f"{self.name('matches', matches)}({one}, {two})"
+            case Operator.CONTAINS | Operator.NOT_CONTAINS:
+                holds = f"{self.name('contains', contains)}({one}, {two})"
+            case _:
+                holds = f"{one} {operator.value} {two}"
+        negated = operator in (Operator.NOT_MATCH, Operator.NOT_CONTAINS)
+        return " and ".join(part for part in (first, second, f"not {holds}" if negated else holds) if part)
+
+    def not_null(self, term: Term) -> tuple[str, str]:
+        """An expression for a term's value, and the test that it is not NULL: NULL is not more or less than anything.
+
+        What else would rule NULL out, a column that has none or a test, may come later in the join.
+        """
+        match term:
+            case Constant(None):
+                return "None", "False"
+            case Call(gives=Type()):
+                local = self.expressions.local()
+                return local, f"({local} := {self.value(term)}) is not None"
+            case _:
+                return self.expressions.value(term), self.present(term)
 
     def meet(self, one: Atom, two: Atom) -> None:
         """The one variable that is left joins two atoms: some value of it must be in both."""

@@ -22,11 +22,12 @@ from rederive.analysis.types import variable_types
 from rederive.engines.resident.codes import Codes
 from rederive.engines.resident.compile import Pending, compile_rule
 from rederive.engines.resident.fixpoint import Fixpoint, Limits, Meter, Target
+from rederive.engines.resident.functors import FunctorError
 from rederive.engines.resident.groups import Groups
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Lookup, Probe, Readable, Table, rows_of, whole_rows
 from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation
 from rederive.maintain.linear import form_for, in_form
-from rederive.maintain.magic import Bound, Question, magic_relation, query_rules
+from rederive.maintain.magic import ASKING, Bound, Question, magic_relation, query_rules
 
 Lower = Callable[[str], Readable]
 
@@ -114,6 +115,7 @@ class RuleAnswers:
         self.relations = dict(program.relations)
         self.targets: dict[str, Target] = {}
         self.questions: set[Question] = set()
+        self.failures: list[FunctorError] = []  # of questions that are not asked, as no row can answer them
         self.fixpoint = Fixpoint((), (), codes, inventing_rule(component))
         for name in component.relations:
             self._target(name)
@@ -157,6 +159,7 @@ class RuleAnswers:
         for target in self.targets.values():
             target.table.clear()
             target.pending.clear()
+        self.failures.clear()
 
     def _target(self, name: str) -> Target:
         if name not in self.targets:
@@ -184,7 +187,7 @@ class RuleAnswers:
             self._target(magic.name)
         for m in found.rules:
             types = variable_types(m.rule, self.relations)
-            into = Pending(self._target(m.rule.head.relation).pending)
+            into = Pending(self._target(m.rule.head.relation).pending, self.failures if m.label == ASKING else None)
             for driver in m.drivers:
                 assert driver is not None
                 atom = m.rule.body[driver]

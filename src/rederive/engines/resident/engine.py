@@ -191,13 +191,15 @@ class ResidentEngine:
 
     def _rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         declared = self.program.relations[relation]
+        source = self.installed.queries.source(relation, Variant.OLD)
         wanted = {}
         for column, value in sorted(bindings.items()):
-            code = self.codes.codec(declared.columns[column].type).find(value)
+            codec = self.codes.codec(declared.columns[column].type)
+            code = codec.find(value) if isinstance(source, Table) else codec.encode(value)
             if code is None:
-                return []
+                return []  # no stored row has a value that was never coded; one that is derived may
             wanted[column] = code
-        found = self._matching(self.installed.queries.source(relation, Variant.OLD), wanted)
+        found = self._matching(source, wanted)
         return self.codes.decode_rows(declared.types, found if declared.columns else (() for _ in found))
 
     @staticmethod

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
 
+from rederive.engines.resident.codes import Codes
 from rederive.engines.resident.compile import Function
-from rederive.engines.resident.fixpoint import Limits, Meter, Target, endless
+from rederive.engines.resident.fixpoint import Limits, Meter, Target, TooManyRounds, limited
 from rederive.engines.resident.table import Key, Leaf, Probe, Readable, Table
 from rederive.ir.rules import Rule
 
@@ -69,22 +69,26 @@ class FilterPhase:
     seeds: Sequence[tuple[Step, Readable]]
     steps: dict[str, list[Step]]
     views: dict[str, Filtered]
+    codes: Codes
     inventing: Rule | None
     watch: Watch | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
-        most = limits.rounds if self.inventing is not None else inf
-        for step, driver in self.seeds:
-            waiting = [(step, dict(driver.items()))]
-            calls = 0
-            while waiting:
-                current, updates = waiting.pop()
-                if updates:
-                    actual = self._propagate(current, updates, meter)
-                    waiting += [(following, actual) for following in reversed(self.steps.get(current.head, ()))]
-                calls += 1
-                if calls > most and self.inventing is not None:
-                    raise endless(self.inventing, f"{limits.rounds:,} calls")
+        with limited(self.inventing, self.codes, limits) as most:
+            for step, driver in self.seeds:
+                self._run(step, dict(driver.items()), meter, most)
+
+    def _run(self, seed: Step, start: Leaves, meter: Meter, most: float) -> None:
+        waiting = [(seed, start)]
+        calls = 0
+        while waiting:
+            current, updates = waiting.pop()
+            if updates:
+                actual = self._propagate(current, updates, meter)
+                waiting += [(following, actual) for following in reversed(self.steps.get(current.head, ()))]
+            calls += 1
+            if calls > most:
+                raise TooManyRounds
 
     def _propagate(self, step: Step, updates: Leaves, meter: Meter) -> Leaves:
         view = self.views[step.head]

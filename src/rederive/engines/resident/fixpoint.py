@@ -9,7 +9,8 @@ postorder of a depth-first search): outside of cycles every leaf is then complet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
@@ -48,6 +49,21 @@ def endless(rule: Rule, after: str) -> LimitExceeded:
         f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
         hint="bound it by a comparison in the rule, or raise the limit",
     ).at(str(rule.span or "<rule>"))
+
+
+@contextmanager
+def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[float]:
+    """Gives the rounds that a recursion may take, and stops the rule that makes new values without end."""
+    if inventing is None:
+        yield inf
+        return
+    try:
+        with codes.at_most(limits.tuples):
+            yield limits.rounds
+    except TooManyValues:
+        raise endless(inventing, f"{limits.tuples:,} new values") from None
+    except TooManyRounds:
+        raise endless(inventing, f"{limits.rounds:,} rounds") from None
 
 
 @dataclass(slots=True)
@@ -135,18 +151,10 @@ class Fixpoint:
     inventing: Rule | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
-        if self.inventing is None:
-            self._run(meter)
-            return
-        try:
-            with self.codes.at_most(limits.tuples):
-                self._run(meter, limits.rounds)
-        except TooManyValues:
-            raise endless(self.inventing, f"{limits.tuples:,} new values") from None
-        except TooManyRounds:
-            raise endless(self.inventing, f"{limits.rounds:,} rounds") from None
+        with limited(self.inventing, self.codes, limits) as most:
+            self._run(meter, most)
 
-    def _run(self, meter: Meter, most: float = inf) -> None:
+    def _run(self, meter: Meter, most: float) -> None:
         for seed in self.seeds:
             seed.run(meter)
         rounds = 0

@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime
 import math
 import operator
-import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache
 from typing import Any
 
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
+from rederive.lang.ecmascript import compiled
 from rederive.lang.values import from_python, from_text
 
 RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
@@ -150,8 +149,10 @@ _DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
 
 
 def _substr(text: str, start: int, length: int) -> str:
-    """Empty where it starts outside of the text, shorter where it ends outside."""
-    return text[start : start + length] if start >= 0 and length > 0 else ""
+    """Empty where it starts outside of the text, shorter where it ends outside; a negative length means to the end."""
+    if start < 0:
+        return ""
+    return text[start : start + length] if length >= 0 else text[start:]
 
 
 def _converted(type_: Type) -> Callable[[Any], Value]:
@@ -191,17 +192,12 @@ _GENERAL: dict[str, Callable[..., Any]] = {
 }
 
 
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise FunctorError(f"not a regular expression: {text!r}: {error}") from None
-
-
 def matches(pattern: str, text: str) -> bool:
     """Whether the whole text matches the pattern."""
-    return _pattern(pattern).fullmatch(text) is not None
+    try:
+        return compiled(pattern).fullmatch(text) is not None
+    except ValueError as error:
+        raise FunctorError(f"not a regular expression: {pattern!r}: {error}") from None
 
 
 def contains(part: str, text: str) -> bool:

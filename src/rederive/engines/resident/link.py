@@ -259,7 +259,7 @@ class Linker:
                 steps.setdefault(atom.relation, []).append(step)
             else:
                 seeds.append((step, self.tables.resolve(atom)))
-        return FilterPhase(seeds, steps, views, inventing_rule(component), self.watch)
+        return FilterPhase(seeds, steps, views, self.codes, inventing_rule(component), self.watch)
 
     def _filtered(self, head: Atom) -> Filtered:
         table = self.tables.table(head.relation, head.variant)
@@ -295,12 +295,18 @@ class Linker:
     def _count_initial(self, component: Component) -> Runnable:
         (name,) = component.relations
         moved: dict[CodedRow, int] = {}
+        failures: list[FunctorError] = []
         functions = []
         for rule in component.definitions:
             assert isinstance(rule, Rule)
             types = variable_types(rule, self.program.relations)
-            functions.append(compile_rule(rule, None, Counts(moved), self.tables.resolve, self.codes, types))
-        return CountInitial(tuple(functions), moved, self._counts.setdefault(name, {}), self.tables.table(name))
+            functions.append(compile_rule(rule, None, Counts(moved, failures), self.tables.resolve, self.codes, types))
+        view, counts = self.tables.table(name), self._counts.setdefault(name, {})
+        return CountInitial(tuple(functions), moved, counts, view, failures, lambda: self._evaluated_once(component))
+
+    def _evaluated_once(self, component: Component) -> SetPhase:
+        """The rules of a counted view over the old state, into a table of their own."""
+        return self._set_phase(component, anew(component, Variant.OLD))
 
     # Aggregates
 

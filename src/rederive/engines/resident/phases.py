@@ -34,6 +34,15 @@ class SetPhase:
     def run(self, meter: Meter, limits: Limits) -> None:
         self.fixpoint.run(meter, limits)
 
+    def try_out(self, limits: Limits) -> None:
+        """Run for the failures alone."""
+        try:
+            self.run(Meter(), limits)
+        finally:
+            self.fixpoint.clear()
+            for target in self.fixpoint.targets:
+                target.table.clear()
+
     def commit(self) -> None:
         pass
 
@@ -117,10 +126,7 @@ class CountPhase:
     def _check(self, limits: Limits) -> None:
         """A functor failed for some binding. If it holds in the new state, its insertion rule fails too, and says so."""
         self.failures.clear()
-        try:
-            self.strict().run(Meter(), limits)
-        finally:
-            self.came.clear()
+        self.strict().try_out(limits)
 
     def _net(self, meter: Meter) -> None:
         entered, left = [], []
@@ -228,16 +234,21 @@ class FoldPhase:
 
 @dataclass(frozen=True, slots=True)
 class CountInitial:
-    """The first evaluation of a counted view: every derivation once."""
+    """The first evaluation of a counted view: every derivation once. What fails by itself fails in `strict` too."""
 
     functions: tuple[Function, ...]
     moved: dict[CodedRow, int]
     counts: dict[CodedRow, int]
     view: Table
+    failures: list[FunctorError]
+    strict: Callable[[], SetPhase]
 
     def run(self, meter: Meter, limits: Limits) -> None:
         for function in self.functions:
             function(1)
+        if self.failures:
+            self.failures.clear()
+            self.strict().try_out(limits)
         meter.touched += len(self.moved)
         self.view.load(self.moved)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from rederive.analysis.bindings import Fanout, Step, binding_pattern, evaluable, join_order
+from rederive.analysis.bindings import Fanout, Step, binding_pattern, calls_functor, evaluable, join_order
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Call, Variable
 
@@ -30,19 +30,24 @@ class Plan:
 
 
 def preserves_leaf(rule: Rule, driver: int) -> bool:
-    """Whether the driver's bitmap passes through to the head: where its rows flow then depends on its key alone."""
+    """Whether the driver's bitmap passes through to the head: where its rows flow then depends on its key alone.
+
+    Not where a functor may fail, or make keys without end, for rows that the rest of the body rules out.
+    """
+    if any(map(calls_functor, rule.body)):
+        return False
     plan = plan_rule(rule, driver, None, sets=True)
     return plan.bulk is not None and plan.start is not None and Variable(plan.bulk) in plan.start.terms
 
 
-def plan_rule(rule: Rule, driver: int | None, fanout: Fanout | None, sets: bool) -> Plan:
-    """Join order, with a bulk variable where the rule allows one."""
+def plan_rule(rule: Rule, driver: int | None, fanout: Fanout | None, sets: bool, *, safe: bool = False) -> Plan:
+    """Join order, with a bulk variable where the rule allows one and the order need not be safe."""
     start = rule.body[driver] if driver is not None else None
     assert start is None or isinstance(start, Atom)
     rest = tuple(literal for i, literal in enumerate(rule.body) if i != driver)
     known = frozenset(v.name for v in literal_variables(start)) if start else frozenset[str]()
-    scalar = Plan(start, join_order(rest, known, fanout))
-    if not sets:
+    scalar = Plan(start, join_order(rest, known, fanout, safe=safe))
+    if not sets or safe:
         return scalar
     scalar = _meeting(rule, scalar)
     bulk = _bulk_plan(rule.head, start, rest, fanout)

@@ -18,7 +18,7 @@ from rederive.engines.spark.relations import Bound, Growing, Lazy
 from rederive.engines.spark.sources import Frame, Local, Source, listed
 from rederive.engines.spark.types import column
 from rederive.ir.rules import Aggregate, Atom, Program, Relation
-from rederive.maintain.magic import Question, magic_relation, query_rules
+from rederive.maintain.magic import ASKING, Question, magic_relation, query_rules
 
 Lower = Callable[[str], Source | Lazy]
 
@@ -82,7 +82,7 @@ class RuleAnswers:
                     atom = m.rule.body[driver or 0]
                     assert isinstance(atom, Atom)
                     head = self.fixpoint.targets[m.rule.head.relation]
-                    head.variants.append(Variant(m.rule, driver or 0, atom.relation))
+                    head.variants.append(Variant(m.rule, driver or 0, atom.relation, m.label == ASKING))
             for asked in found.asks:
                 self._question(asked)
         return target

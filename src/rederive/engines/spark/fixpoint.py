@@ -21,11 +21,12 @@ Filter = Callable[[Frame], Frame]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rule that starts from what one of its literals gains; `grows` names that relation."""
+    """A rule that starts from what one of its literals gains; `grows` names that relation. `asks`: it raises questions."""
 
     rule: Rule
     driver: int
     grows: str
+    asks: bool = False
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ class Fixpoint:
         for variant in target.variants:
             delta = fresh.get(variant.grows)
             if delta is not None:
-                one = derivation(variant.rule, variant.driver, delta, self.find, self.jobs, self.relations)
+                one = derivation(variant.rule, variant.driver, delta, self.find, self.jobs, self.relations, asks=variant.asks)
                 found += [one] if one is not None else []
                 large = large or isinstance(delta, Distributed)
                 starts += len(delta)

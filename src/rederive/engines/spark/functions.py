@@ -145,13 +145,16 @@ def _native(functor: str, kinds: tuple[Type, ...], a: tuple[str, ...]) -> Expres
             error = f"CASE WHEN {a[1]} = 0 THEN concat('division by zero: ', {a[0]}, ' % 0') END"
             return Expression(f"(CASE WHEN {a[1]} = 0 THEN NULL ELSE {a[0]} % {a[1]} END)", (error,))
         case "min" | "max", kind if kind is not Kind.FLOAT:
-            return Expression(f"{'least' if functor == 'min' else 'greatest'}({', '.join(a)})")
+            least = f"{'least' if functor == 'min' else 'greatest'}({', '.join(a)})"
+            return Expression(f"(CASE WHEN {' AND '.join(f'{one} IS NOT NULL' for one in a)} THEN {least} END)")
         case "cat", _:
             return Expression(f"concat({', '.join(a)})")
         case "strlen", _:
             return Expression(f"CAST(char_length({a[0]}) AS BIGINT)")
         case "substr", _:
-            inside = f"{a[1]} >= 0 AND {a[2]} > 0 AND {a[1]} < {_MOST}"
-            part = f"substring({a[0]}, CAST({a[1]} AS INT) + 1, CAST(least({a[2]}, {_MOST}L) AS INT))"
-            return Expression(f"(CASE WHEN {inside} THEN {part} ELSE '' END)")
+            inside = f"{a[1]} >= 0 AND {a[1]} < {_MOST}"
+            length = f"CAST(CASE WHEN {a[2]} < 0 THEN {_MOST}L ELSE least({a[2]}, {_MOST}L) END AS INT)"
+            part = f"substring({a[0]}, CAST({a[1]} AS INT) + 1, {length})"
+            given = " AND ".join(f"{one} IS NOT NULL" for one in a)
+            return Expression(f"(CASE WHEN {given} AND {inside} THEN {part} WHEN {given} THEN '' END)")
     return None

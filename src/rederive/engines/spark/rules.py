@@ -29,10 +29,12 @@ def derivation(
     relations: Mapping[str, Relation],
     *,
     here: bool = True,
+    asks: bool = False,
 ) -> Derivation | None:
     """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing.
 
     `here`: where all that it reads is in the driver, its rows come with it. They do not tell how often each is derived.
+    `asks`: it raises questions, and what a functor fails for is not asked.
     """
     start: Source | None = delta
     if driver is not None and start is None:
@@ -57,6 +59,8 @@ def derivation(
     local = all_here(rule, read) if here and rows is None and not select.errors else None
     if local is not None:
         rows = derived_here(rule, local, relations)
+    if asks:
+        select.leave_out_failures()
     return Derivation(select.head(rule.head), rule, bool(select.errors), rows)
 
 

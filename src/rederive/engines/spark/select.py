@@ -86,6 +86,11 @@ class Select:
         self.where.append(_or_fails(test))
         self._fails(test)
 
+    def leave_out_failures(self) -> None:
+        if self.errors:
+            self.where.append(f"{self._error} IS NULL")
+            self.errors = []
+
     def bindings(self, terms: Sequence[Simple]) -> str:
         """The values that terms have so far."""
         return self._text(self._values(terms))
