@@ -125,7 +125,9 @@ def run(
         str | None,
         typer.Option("--lake", help="Where Delta tables of relations, views and changes are kept.", show_default=False),
     ] = None,
-    initial: Annotated[bool, typer.Option("--initial", help="Print the answers before the first transaction.")] = False,
+    initial: Annotated[
+        bool, typer.Option("--initial/--no-initial", help="Print the version that definitions and initial rows make.")
+    ] = True,
     stats: Stats = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)

@@ -37,6 +37,11 @@ class Lifecycle:
         """Where the database's tables are, if it has a lake."""
         return self._store.journal.lake if self._store is not None and self._store.lake is not None else None
 
+    @property
+    def durable(self) -> Store | None:
+        """What keeps the database, if something does."""
+        return self._store
+
     def changes(self, view: str, since: int) -> Iterator[Change]:
         """The changes of a monitored view after a version, in order, from the journal: what a subscriber missed.
 
