@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import rederive
 from tests.cli.conftest import CLOSURE, Cli, Write
 from tests.cli.test_bad_input import refused
+from tests.properties.test_versions import BASES, QUERIES, applied, texts
 
 FIRST = '{"insert": {"edge": [["h","d"]]}, "delete": {"edge": [["b","c"]]}}\n'
 SECOND = '{"delete": {"edge": [["h","d"]]}}\n{}\n{"insert": {"edge": [["b","c"]]}}\n'
@@ -117,3 +120,24 @@ def test_versions_that_are_gone(cli: Cli, stored: str) -> None:
 
 def test_options_of_another_store(cli: Cli, closure: str, stored: str) -> None:
     refused(cli("run", closure, "--store", stored, "--only", "plus"), "mismatch", "only")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_run_prints_accumulates_to_the_views(cli: Cli, tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    views = [f"CREATE VIEW {view} AS {random.choice(QUERIES[:-1])};" for view in "uvw"]
+    changes = [f"INSERT INTO t VALUES ({random.randint(1, 3)}, 9); DELETE FROM t WHERE a = {random.randint(1, 3)};" for _ in "ab"]
+    (tmp_path / "p.sql").write_text(BASES + views[0] + changes[0] + views[1] + changes[1] + views[2])
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n1,2\n3,9\n")
+    folder = str(tmp_path / "store")
+    ran = cli("run", str(tmp_path / "p.sql"), "--base", f"t={tmp_path / 't.csv'}", "--store", folder)
+    rows: dict[str, Counter[str]] = {}
+    for line in ran.lines:
+        plus, minus = (list(map(tuple, line[sign])) for sign in ("plus", "minus"))
+        rows[line["view"]] = applied(rows.get(line["view"], Counter()), plus, minus, line.get("counts"))
+    with rederive.open(folder) as db:
+        assert {view: +found for view, found in rows.items() if +found} == {
+            view: Counter(texts(db.rows(view))) for view in db.monitored if db.rows(view)
+        }
+        assert all(db.rows_at(view, 0) == [] for view in db.monitored)
+    assert cli("log", folder).out == ran.out

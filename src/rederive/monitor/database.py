@@ -303,10 +303,14 @@ class Database(ActiveDatabase):
             self._install(rows, announce=announce, confirm=confirm)
 
     def install_parked(self, rows: Mapping[str, Collection[Row]], parked: Parked, write: Confirm = lambda found: None) -> None:
-        """Install the base relations alone."""
+        """Install the base relations alone; the views keep the rows that subscribers know."""
         bases = base_program(self.program)
         monitored = tuple(name for name in self._counted() if name in bases.relations)
-        with self._writing(write) as confirm:
+
+        def of_bases(found: Propagation) -> None:
+            write(replace(found, views={name: delta for name, delta in found.views.items() if name in monitored}))
+
+        with self._writing(of_bases) as confirm:
             self.engine.install(plan(bases, monitored, self.strategy), monitored, rows, announce=True, confirm=confirm)
         self.parked = parked
 
