@@ -14,11 +14,11 @@ from tests.cli.conftest import CLOSURE, Cli, Write
 
 UPDATE = '{"insert": {"edge": [["h","d"]]}, "delete": {"edge": [["b","c"]]}}\n'
 ISSUE_LINE = (
-    '{"version": 1, "view": "closure", "plus": [["h","c"],["h","d"],["h","g"]], '
+    '{"version": 2, "view": "closure", "plus": [["h","c"],["h","d"],["h","g"]], '
     '"minus": [["a","c"],["a","g"],["b","c"],["b","g"]]}\n'
 )
 MIRROR = ".decl t({columns}) .decl v({columns}) v({names}) :- t({names})."
-TWO_EDGES = '{"version": 0, "view": "closure", "plus": [["a","b"],["a","c"],["b","c"]], "minus": []}\n'
+TWO_EDGES = '{"version": 1, "view": "closure", "plus": [["a","b"],["a","c"],["b","c"]], "minus": []}\n'
 
 
 def mirror(*types: str) -> str:
@@ -29,7 +29,7 @@ def mirror(*types: str) -> str:
 
 @pytest.mark.parametrize("strategy", ["auto", "recompute", "materialized"])
 def test_the_line_of_the_issue(cli: Cli, closure: str, strategy: str) -> None:
-    ran = cli("run", closure, "--base", "edge=edge.csv", "--changes", "-", "--strategy", strategy, stdin=UPDATE)
+    ran = cli("run", closure, "--base", "edge=edge.csv", "--changes", "-", "--strategy", strategy, "--no-initial", stdin=UPDATE)
     assert (ran.code, ran.out, ran.err) == (0, ISSUE_LINE, "")
 
 
@@ -52,32 +52,32 @@ def test_the_line_of_the_issue(cli: Cli, closure: str, strategy: str) -> None:
     ],
 )
 def test_every_format_of_base_data(cli: Cli, closure: str, write: Write, name: str, content: str | bytes) -> None:
-    ran = cli("run", closure, "--base", f"edge={write(name, content)}", "--initial")
+    ran = cli("run", closure, "--base", f"edge={write(name, content)}")
     assert (ran.code, ran.out, ran.err) == (0, TWO_EDGES, "")
 
 
 def test_parquet(cli: Cli, closure: str) -> None:
     pq.write_table(pa.table({"y": ["b", "c"], "x": ["a", "b"]}), Path("e.parquet"))
-    assert cli("run", closure, "--base", "edge=e.parquet", "--initial").out == TWO_EDGES
+    assert cli("run", closure, "--base", "edge=e.parquet").out == TWO_EDGES
 
 
 def test_several_files_for_one_relation_add_up(cli: Cli, closure: str, write: Write) -> None:
     one, two = write("one.csv", "x,y\na,b\n"), write("two.facts", "b\tc\na\tb\n")
-    assert cli("run", closure, "--base", f"edge={one}", "--base", f"edge={two}", "--initial").out == TWO_EDGES
+    assert cli("run", closure, "--base", f"edge={one}", "--base", f"edge={two}").out == TWO_EDGES
 
 
 def test_base_takes_the_place_of_the_facts_file(cli: Cli, closure: str, write: Write) -> None:
     path = write("e.csv", "x,y\na,b\nb,c\n")
-    assert cli("run", closure, "--facts", ".", "--base", f"edge={path}", "--initial").out == TWO_EDGES
+    assert cli("run", closure, "--facts", ".", "--base", f"edge={path}").out == TWO_EDGES
 
 
 def test_facts_reads_every_input_relation(cli: Cli, closure: str) -> None:
-    assert cli("run", closure, "--facts", ".", "--changes", "-", stdin=UPDATE).out == ISSUE_LINE
+    assert cli("run", closure, "--facts", ".", "--no-initial", "--changes", "-", stdin=UPDATE).out == ISSUE_LINE
 
 
 def test_with_facts_a_missing_file_is_an_error(cli: Cli, closure: str) -> None:
     Path("edge.facts").unlink()
-    ran = cli("run", closure, "--facts", ".", "--initial")
+    ran = cli("run", closure, "--facts", ".")
     assert (ran.code, ran.out) == (2, "")
     assert "edge.facts: error[missing_file]" in ran.err
 
@@ -175,15 +175,16 @@ def test_output_to_standard_output_is_what_run_does(cli: Cli, write: Write) -> N
 
 def test_facts_of_the_program_are_initial_rows(cli: Cli, write: Write) -> None:
     path = write("p.dl", '.decl e(x: symbol) .decl v(x: symbol) v(x) :- e(x). e("a").')
-    ran = cli("run", path, "--initial", "--changes", "-", stdin='{"delete": {"e": [["a"]]}}')
+    ran = cli("run", path, "--changes", "-", stdin='{"delete": {"e": [["a"]]}}')
     assert ran.out == (
-        '{"version": 0, "view": "v", "plus": [["a"]], "minus": []}\n{"version": 1, "view": "v", "plus": [], "minus": [["a"]]}\n'
+        '{"version": 1, "view": "v", "plus": [["a"]], "minus": []}\n{"version": 2, "view": "v", "plus": [], "minus": [["a"]]}\n'
     )
 
 
 def test_facts_of_a_view_stay(cli: Cli, write: Write) -> None:
     path = write("p.dl", '.decl e(x: symbol) .decl v(x: symbol) v(x) :- e(x). v("a"). e("a").')
-    assert cli("run", path, "--changes", "-", stdin='{"delete": {"e": [["a"]]}}').out == ""
+    ran = cli("run", path, "--changes", "-", stdin='{"delete": {"e": [["a"]]}}')
+    assert [(line["version"], line["plus"]) for line in ran.lines] == [(1, [["a"]])]
 
 
 # Versions
@@ -200,7 +201,7 @@ def test_every_change_line_is_a_version(cli: Cli, closure: str) -> None:
         '{"insert": {"edge": [["a","b"]]}}',
     ]
     ran = cli("run", closure, "--facts", ".", "--changes", "-", stdin="\n".join(lines))
-    assert [line["version"] for line in ran.lines] == [6, 7]
+    assert [line["version"] for line in ran.lines] == [1, 7, 8]
 
 
 def test_a_blank_line_is_no_version(cli: Cli, write: Write) -> None:
@@ -213,7 +214,8 @@ def test_a_blank_line_is_no_version(cli: Cli, write: Write) -> None:
 
 def test_delete_and_insert_of_one_row_in_one_line_change_nothing(cli: Cli, closure: str) -> None:
     change = '{"delete": {"edge": [["a","b"]]}, "insert": {"edge": [["a","b"]]}}'
-    assert cli("run", closure, "--facts", ".", "--changes", "-", stdin=change).out == ""
+    ran = cli("run", closure, "--facts", ".", "--changes", "-", stdin=change)
+    assert [line["version"] for line in ran.lines] == [1]
 
 
 def test_a_version_has_a_line_for_each_view_that_changed(cli: Cli, write: Write) -> None:
@@ -239,12 +241,11 @@ def test_an_output_may_be_a_base_relation(cli: Cli, write: Write) -> None:
     ran = cli(
         "run",
         write("p.dl", ".decl e(x: number) .output e e(7)."),
-        "--initial",
         "--changes",
         "-",
         stdin='{"insert": {"e": [[1],[7]]}}',
     )
-    assert [(line["version"], line["plus"]) for line in ran.lines] == [(0, [[7]]), (1, [[1]])]
+    assert [(line["version"], line["plus"]) for line in ran.lines] == [(1, [[7]]), (2, [[1]])]
 
 
 def test_rows_by_column_name_and_upserts(cli: Cli, write: Write) -> None:
@@ -259,7 +260,32 @@ def test_rows_by_column_name_and_upserts(cli: Cli, write: Write) -> None:
 
 def test_changes_may_be_compressed(cli: Cli, closure: str, write: Write) -> None:
     path = write("changes.jsonl.gz", gzip.compress(UPDATE.encode()))
-    assert cli("run", closure, "--facts", ".", "--changes", path).out == ISSUE_LINE
+    assert cli("run", closure, "--facts", ".", "--no-initial", "--changes", path).out == ISSUE_LINE
+
+
+def test_what_is_printed_accumulates_to_the_views(cli: Cli, write: Write) -> None:
+    """Rows that facts, constants and empty tables give a view are printed like all others."""
+    program = write("p.sql", "CREATE TABLE t (a INT); CREATE VIEW n AS SELECT count(*) AS n FROM t;")
+    other = write("q.sql", "CREATE VIEW u AS SELECT a FROM t UNION ALL SELECT 99; INSERT INTO t VALUES (1);")
+    lines = [(line["version"], line["view"], line["plus"], line["minus"]) for line in cli("run", program, other).lines]
+    first = [(1, "n", [[0]], []), (1, "u", [[99]], [])]
+    assert lines == [*first, (2, "n", [[1]], [[0]]), (2, "u", [[1]], [])]
+    rest = cli("run", program, other, "--no-initial").lines
+    assert [line["version"] for line in rest] == [2, 2]
+    rows = write("t.csv", "a\n5\n5\n")
+    loaded = [(line["version"], line["plus"]) for line in cli("run", program, other, "--base", f"t={rows}").lines]
+    assert loaded == [(1, [[2]]), (1, [[5], [99]]), (2, [[3]]), (2, [[1]])]
+
+
+def test_rules_among_the_definitions_of_a_script(cli: Cli, write: Write) -> None:
+    """They run behind the definitions and the initial rows, which fire nothing."""
+    text = (
+        "CREATE TABLE t (a INT); CREATE TABLE log (a INT);"
+        "CREATE RULE noted WHEN SELECT a FROM t WHERE a > 4 DO INSERT INTO log SELECT a FROM firing;"
+        "CREATE VIEW v AS SELECT a FROM log; INSERT INTO t VALUES (7);"
+    )
+    ran = cli("run", write("p.sql", text), "--base", f"t={write('t.csv', 'a' + chr(10) + '5' + chr(10))}")
+    assert [(line["version"], line["view"], line["plus"]) for line in ran.lines] == [(2, "v", [[7]])]
 
 
 # Values and order
@@ -360,7 +386,7 @@ def test_stats(cli: Cli, closure: str) -> None:
     stats = json.loads(Path("stats.json").read_text())
     assert stats["engine"] == "resident"
     assert stats["strategy"] == "auto"
-    assert [version["version"] for version in stats["versions"]] == [0, 1, 2]
+    assert [version["version"] for version in stats["versions"]] == [1, 2, 3]
     assert all(version["seconds"] >= 0 for version in stats["versions"])
     initial, idle, update = (version["touched"] for version in stats["versions"])
     assert initial >= 16  # the pairs of the closure
@@ -385,6 +411,6 @@ def test_a_refused_run_leaves_no_stats(cli: Cli, closure: str) -> None:
 
 @pytest.mark.parametrize("folder", sorted((Path(__file__).parents[1] / "programs").iterdir()), ids=lambda folder: folder.name)
 def test_program_folders(cli: Cli, folder: Path) -> None:
-    ran = cli("run", str(folder / "program.dl"), "--facts", str(folder), "--changes", str(folder / "changes.jsonl"), "--initial")
+    ran = cli("run", str(folder / "program.dl"), "--facts", str(folder), "--changes", str(folder / "changes.jsonl"))
     assert (ran.code, ran.err) == (0, "")
     assert ran.lines == [json.loads(line) for line in (folder / "expected.jsonl").read_text(encoding="utf-8").splitlines()]

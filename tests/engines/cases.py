@@ -1,6 +1,6 @@
 """The program folders of `tests/programs`: program.dl, <relation>.facts, changes.jsonl, expected.jsonl.
 
-`expected.jsonl` is what `rederive run --initial` prints. It is computed by the oracle, never by an engine:
+`expected.jsonl` is what `rederive run` prints. It is computed by the oracle, never by an engine:
 `PYTHONPATH=src:. python -m tests.engines.cases` writes it anew; review the difference before keeping it.
 """
 
@@ -72,12 +72,12 @@ def apply(program: Program, rows: Rows, change: dict[str, dict[str, list[Any]]])
 
 
 def lines(case: Case) -> Iterator[dict[str, Any]]:
-    """The expected output: version 0 is the initial answer, then the exact change of each view at each version."""
+    """The expected output: version 1 is the initial answer, then the exact change of each view at each version."""
     states = [case.facts]
     for change in case.changes:
         states.append(apply(case.program, states[-1], change))
     before: Rows = {}
-    for version, state in enumerate(states):
+    for version, state in enumerate(states, start=1):
         after = evaluate(case.program, state)
         for view in case.program.monitored:
             old, new = before.get(view, set()), after[view]

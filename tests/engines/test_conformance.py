@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,20 +37,28 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def played(case: Case, db: rederive.Database) -> list[dict[str, Any]]:
     """The output lines of a run through the Python API."""
-    db.define(case.text)
-    for name, rows in case.facts.items():
-        db.load(name, rows)
+    with db.setup() as setup:
+        db.define(case.text)
+        for name, rows in case.facts.items():
+            db.load(name, rows)
     views = case.program.monitored
-    output = [{"version": 0, "view": view, "plus": as_lists(db.rows(view)), "minus": []} for view in views if db.rows(view)]
+    assert setup.result is not None
+    output = lines_of(setup.result, views)
     for change in case.changes:
         with db.transaction() as tx:
             for action in (tx.delete, tx.insert, tx.upsert):
                 for name, listed in change.get(action.__name__, {}).items():
                     action(name, listed)
-        version = tx.result.version
-        changed = [(view, tx.result.changes[view]) for view in views if view in tx.result.changes]
-        output += [{"version": version, "view": v, "plus": as_lists(c.plus), "minus": as_lists(c.minus)} for v, c in changed]
+        output += lines_of(tx.result, views)
     return output
+
+
+def lines_of(result: rederive.Result, views: Iterable[str]) -> list[dict[str, Any]]:
+    changed = [(view, result.changes[view]) for view in views if view in result.changes]
+    return [
+        {"version": result.version, "view": view, "plus": as_lists(change.plus), "minus": as_lists(change.minus)}
+        for view, change in changed
+    ]
 
 
 def as_lists(rows: list[tuple[Any, ...]]) -> list[list[Any]]:

@@ -21,7 +21,7 @@ low(item, n) :- stock(item, n), n < 10.
 
 @pytest.fixture
 def graph() -> rederive.Database:
-    """edge = {(a, b), (b, c)}, at version 0."""
+    """edge = {(a, b), (b, c)}, at version 1."""
     db = rederive.open()
     db.define(CLOSURE)
     db.load("edge", [("a", "b"), ("b", "c")])
@@ -30,7 +30,7 @@ def graph() -> rederive.Database:
 
 @pytest.fixture
 def store() -> rederive.Database:
-    """stock = {(bolt, 5), (nut, 50)}, at version 0."""
+    """stock = {(bolt, 5), (nut, 50)}, at version 1."""
     db = rederive.open()
     db.define(STOCK)
     db.load("stock", [("bolt", 5), ("nut", 50)])

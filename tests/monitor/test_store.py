@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rederive
-from rederive.errors import Closed, Conflict, DuplicateKey, EvaluationError, Expired, LateLoad, Mismatch, NoStore, StoreError
+from rederive.errors import Closed, Conflict, DuplicateKey, EvaluationError, Expired, LimitExceeded, Mismatch, NoStore, StoreError
 from rederive.monitor.journal_file import FILE
 from tests.monitor.conftest import CLOSURE, STOCK
 
@@ -67,12 +67,12 @@ def test_an_opened_store_goes_on_where_it_was_closed(folder: Path) -> None:
     with rederive.open(folder) as db:
         db.define(CLOSURE)
         db.load("edge", [("a", "b")])
-        assert insert(db, "edge", ("b", "c")).version == 1
+        assert insert(db, "edge", ("b", "c")).version == 2
     with rederive.open(folder) as db:
-        assert (db.version, db.rows("closure")) == (1, [("a", "b"), ("a", "c"), ("b", "c")])
+        assert (db.version, db.rows("closure")) == (2, [("a", "b"), ("a", "c"), ("b", "c")])
         result = insert(db, "edge", ("c", "d"))
-        assert (result.version, result.changes["closure"].plus) == (2, [("a", "d"), ("b", "d"), ("c", "d")])
-        assert recorded(db, "closure", 1) == [(2, [("a", "d"), ("b", "d"), ("c", "d")], [])]
+        assert (result.version, result.changes["closure"].plus) == (3, [("a", "d"), ("b", "d"), ("c", "d")])
+        assert recorded(db, "closure", 2) == [(3, [("a", "d"), ("b", "d"), ("c", "d")], [])]
 
 
 def test_every_value_comes_back_exactly(folder: Path) -> None:
@@ -399,17 +399,51 @@ def test_what_only_a_store_can_do() -> None:
     assert db.version == 0
 
 
-def test_initial_rows_come_before_the_first_version(folder: Path) -> None:
+def test_loads_are_versions_among_others(folder: Path) -> None:
     with rederive.open(folder) as db:
         db.define(CLOSURE)
         db.load("edge", [("a", "b")])
         db.load("edge", [("a", "b"), ("b", "c")])
         insert(db, "edge", ("c", "d"))
-        with pytest.raises(LateLoad):
-            db.load("edge", [("x", "y")])
-        assert len(db.rows("edge")) == 3
+        db.load("edge", [("x", "y"), ("c", "d")])
     with rederive.open(folder) as db:
-        assert len(db.rows("edge")) == 3
+        assert (db.version, len(db.rows("edge"))) == (4, 4)
+        news = [[("a", "b")], [("a", "c"), ("b", "c")], [("a", "d"), ("b", "d"), ("c", "d")], [("x", "y")]]
+        assert recorded(db, "closure") == [(version, plus, []) for version, plus in enumerate(news, start=1)]
+        assert db.rows_at("closure", 0) == []
+
+
+def test_a_definition_that_gives_rows_is_the_first_version(folder: Path) -> None:
+    with rederive.open(folder) as db:
+        assert db.define(".decl n(x: number) .decl v(x: number) v(9). v(x) :- n(x). n(1).") is not None
+    with rederive.open(folder) as db:
+        assert (db.version, recorded(db, "v")) == (1, [(1, [(1,), (9,)], [])])
+        assert db.define(".decl w(x: number) w(x) :- v(x), x > 10.") is None
+        assert db.version == 1
+
+
+ENDLESS = (
+    ".decl lim(x: number) .decl conf(x: number) conf(0). conf(x + 1) :- conf(x), !lim(x). .decl odd(x: number) odd(x) :- lim(x)."
+)
+
+
+def test_a_store_with_definitions_that_are_not_evaluated(folder: Path) -> None:
+    limits = rederive.Limits(rounds=30)
+    with rederive.open(folder, limits=limits) as db:
+        db.define(".decl seen(x: number) .decl big(x: number) big(x) :- seen(x). seen(7).")
+        db.define(ENDLESS)
+    with rederive.open(folder, limits=limits) as db:
+        with pytest.raises(LimitExceeded):
+            db.rows("conf")
+        with pytest.raises(LimitExceeded):
+            insert(db, "lim", (1000,), key="far")
+        assert (db.version, db.rows("lim"), recorded(db, "conf")) == (1, [], [])
+        result = insert(db, "lim", (2,), key="near")
+        assert {view: change.plus for view, change in result.changes.items()} == {"conf": [(0,), (1,), (2,)], "odd": [(2,)]}
+        assert insert(db, "lim", (2,), key="near").repeated
+    with rederive.open(folder, limits=limits) as db:
+        assert (db.version, db.rows("conf"), db.rows("big")) == (2, [(0,), (1,), (2,)], [(7,)])
+        assert db.rows_at("conf", 1) == []
 
 
 # A disk that fails

@@ -20,7 +20,7 @@ def test_every_change_in_order(graph: rederive.Database) -> None:
     insert(graph)  # a version without a change
     with graph.transaction() as tx:
         tx.delete("edge", [("a", "b")])
-    assert seen == [(1, "closure", 3, 0), (3, "closure", 0, 3)]
+    assert seen == [(2, "closure", 3, 0), (4, "closure", 0, 3)]
 
 
 def test_a_subscriber_hears_from_now_on(graph: rederive.Database) -> None:
@@ -29,7 +29,7 @@ def test_a_subscriber_hears_from_now_on(graph: rederive.Database) -> None:
     graph.subscribe("closure", lambda c: seen.append(c.version))
     assert seen == []
     insert(graph, "de")
-    assert seen == [2]
+    assert seen == [3]
 
 
 def test_subscribers_are_called_in_the_order_they_came(graph: rederive.Database) -> None:
@@ -44,7 +44,7 @@ def test_the_callback_sees_the_committed_state(graph: rederive.Database) -> None
     seen: list[object] = []
     graph.subscribe("closure", lambda c: seen.append((graph.version, graph.rows("closure", x="c"))))
     insert(graph, "cd")
-    assert seen == [(1, [("c", "d")])]
+    assert seen == [(2, [("c", "d")])]
 
 
 def test_cancel(graph: rederive.Database) -> None:
@@ -55,7 +55,7 @@ def test_cancel(graph: rederive.Database) -> None:
     insert(graph, "cd")
     first.cancel()
     insert(graph, "de")
-    assert (one, two) == ([1], [1, 2])
+    assert (one, two) == ([2], [2, 3])
 
 
 def test_cancel_twice_is_as_good_as_once(graph: rederive.Database) -> None:
@@ -74,14 +74,14 @@ def test_a_callback_may_cancel_itself(graph: rederive.Database) -> None:
     subscription = graph.subscribe("closure", once)
     insert(graph, "cd")
     insert(graph, "de")
-    assert seen == [1]
+    assert seen == [2]
 
 
 def test_after_cancel_nothing_more_comes(graph: rederive.Database) -> None:
     """Not even the change that is just being told."""
     seen: list[int] = []
     later: list[rederive.Subscription] = []
-    graph.subscribe("closure", lambda _: later[0].cancel() if graph.version == 1 else None)
+    graph.subscribe("closure", lambda _: later[0].cancel() if graph.version == 2 else None)
     later.append(graph.subscribe("closure", lambda c: seen.append(c.version)))
     insert(graph, "cd")
     assert seen == []
@@ -96,10 +96,10 @@ def test_a_failing_callback_neither_undoes_the_commit_nor_silences_others(graph:
     graph.subscribe("closure", lambda c: seen.append(c.version))
     with pytest.raises(LookupError, match="mine"):
         insert(graph, "cd")
-    assert (graph.version, graph.rows("edge", x="c"), seen) == (1, [("c", "d")], [1])
+    assert (graph.version, graph.rows("edge", x="c"), seen) == (2, [("c", "d")], [2])
     with pytest.raises(LookupError):
         insert(graph, "de")
-    assert (graph.version, seen) == (2, [1, 2])
+    assert (graph.version, seen) == (3, [2, 3])
 
 
 def test_a_failing_callback_leaves_the_result_of_the_transaction(graph: rederive.Database) -> None:
@@ -110,20 +110,33 @@ def test_a_failing_callback_leaves_the_result_of_the_transaction(graph: rederive
     tx = graph.transaction()
     with pytest.raises(LookupError), tx:
         tx.insert("edge", [("c", "d")])
-    assert tx.result.version == 1
+    assert tx.result.version == 2
 
 
 def test_a_transaction_inside_a_callback_is_told_after_the_one_that_caused_it(graph: rederive.Database) -> None:
     def react(change: rederive.Change) -> None:
-        if change.version == 1:
+        if change.version == 2:
             insert(graph, "de")
 
     seen: list[int] = []
     graph.subscribe("closure", react)
     graph.subscribe("closure", lambda c: seen.append(c.version))
     insert(graph, "cd")
-    assert graph.version == 2
-    assert seen == [1, 2]
+    assert graph.version == 3
+    assert seen == [2, 3]
+
+
+def test_rows_that_a_definition_or_a_load_gives_a_view() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (a INT); CREATE VIEW n AS SELECT count(*) AS n FROM t; CREATE VIEW v AS SELECT a FROM t")
+    assert db.version == 1  # n has a row
+    seen: list[tuple[int, str, object, object]] = []
+    for view in ("n", "v"):
+        db.subscribe(view, lambda c: seen.append((c.version, c.view, c.plus, c.minus)))
+    db.load("t", [(7,)])
+    db.load("t", [])
+    db.sql("CREATE OR REPLACE VIEW v AS SELECT a FROM t UNION ALL SELECT 99")
+    assert seen == [(2, "n", [(1,)], [(0,)]), (2, "v", [(7,)], []), (3, "v", [(99,)], [])]
 
 
 # Which views

@@ -68,7 +68,7 @@ def test_figure_3_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Monk
         main()
     assert not ended.value.code
     lines = [json.loads(line) for line in Path("trace.jsonl").read_text().splitlines()]
-    assert [(line["version"], line["view"]) for line in lines] == [(1, "tc")] * 3
+    assert [(line["version"], line["view"]) for line in lines] == [(2, "tc")] * 3
     names = ("rule", "updated", "updates", "approximation", "disqualified", "actual")
     assert [[line[name] for name in names] for line in lines] == json.loads(json.dumps(FIGURE_3))
 
@@ -141,10 +141,10 @@ def test_section_3_5_rules_come_and_go(strategy: str, view: str) -> None:
     assert gone.changes[view].minus == [("a", "c")]
     assert gone.changes["from_a"].minus == [("c",)]
     assert gone.changes["off"].plus == [("c",)]
-    assert (gone.version, [c.plus for c in (gone.changes[view], gone.changes["from_a"])]) == (1, [[], []])
+    assert (gone.version, [c.plus for c in (gone.changes[view], gone.changes["from_a"])]) == (2, [[], []])
     back = db.add_rule("tc(x, y) :- edge(x, w), tc(w, y).")
     assert back.changes[view].plus == [("a", "c")]
     assert back.changes["off"].minus == [("c",)]
-    assert back.version == db.version == 2
+    assert back.version == db.version == 3
     idle = db.add_rule(RULE_2)
-    assert (idle.version, idle.changes) == (3, {})
+    assert (idle.version, idle.changes) == (4, {})

@@ -100,7 +100,7 @@ class Session:
     strategy: str
     model: Model = Model()
     base: Rows = field(default_factory=lambda: {"e": set(), "n": set(), "h": {("a",)}})
-    version: int = 0
+    version: int = 1  # the load of h
 
     def __post_init__(self) -> None:
         self.db = rederive.open(strategy=self.strategy)

@@ -83,8 +83,7 @@ class Twins(RuleBasedStateMachine):
     @initialize(rows=EDGES)
     def begin(self, rows: list[Any]) -> None:
         self.both(lambda db: db.define(BASES))
-        for db in (self.memory, self.stored):
-            db.load("e", rows)
+        self.both(lambda db: db.load("e", rows))
 
     @rule(plus=EDGES, minus=EDGES, stock=STOCK, action=st.sampled_from(["insert", "delete", "upsert", "upsert"]))
     def transaction(self, plus: list[Any], minus: list[Any], stock: list[Any], action: str) -> None:

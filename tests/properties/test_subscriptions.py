@@ -150,4 +150,4 @@ def test_a_followed_part_changes_with_its_definition(strategy: str) -> None:
     db.subscribe("v", lambda c: told.append((c.version, c.plus, c.minus)), x="a")
     db.add_rule("v(x) :- e(x).")
     db.remove_rule("v(x) :- e(x).")
-    assert told == [(1, [("a",)], []), (2, [], [("a",)])]
+    assert told == [(2, [("a",)], []), (3, [], [("a",)])]

@@ -65,6 +65,21 @@ def test_resuming_neither_loses_nor_repeats(graph: Served) -> None:
         assert [next(events)["id"] for _ in range(2)] == ["4", "4"]
 
 
+def test_rows_from_the_program_and_from_definitions_are_changes(serve: Serve) -> None:
+    """Whoever begins at version 0 gets everything: facts, a view over rows that are there, a count of nothing."""
+    served = serve(GRAPH + 'edge("a", "b"). .decl none(n: number) none(n) :- n = count : { edge(x, x) }. .output none')
+    text = ".decl start(x: symbol) start(x) :- edge(x, _). .output start"
+    assert served.request("POST", "/v1/views", json={"text": text}).json()["version"] == 2
+    served.insert("edge", ["b", "b"])
+    expected = {"closure": [["a", "b"], ["b", "b"]], "none": [[1]], "start": [["a"], ["b"]]}
+    for view, rows in expected.items():
+        with served.events(f"/v1/views/{view}/changes?since=0") as events:
+            found: list[list[object]] = []
+            while (event := next(events))["event"] == "change":
+                found = sorted([row for row in found if row not in event["minus"]] + event["plus"])
+            assert (found, event["id"]) == (rows, "3")
+
+
 def test_the_header_wins_over_the_address(graph: Served) -> None:
     for name in "bcd":
         graph.insert("edge", ["a", name])

@@ -98,6 +98,7 @@ def test_initial_rows_and_definitions(spark: SparkSession, tmp_path: Path) -> No
     with rederive.open(tmp_path / "store", lake=tmp_path / "lake", engine="resident", spark=spark) as db:
         assert table(tmp_path / "lake", "base/sold") == Counter([BOLT, BOLT])
         db.load("sold", [BOLT, NUT])
+        db.settle()
         assert table(tmp_path / "lake", "base/sold") == Counter([BOLT, BOLT, BOLT, NUT]) == Counter(db.rows("sold"))
         db.sql(STEPS[0])
         db.sql("CREATE OR REPLACE VIEW kinds AS SELECT DISTINCT kind, price FROM sold JOIN item ON name = item")

@@ -21,11 +21,10 @@ from rederive.cli.programs import (
     Loading,
     Sources,
     define,
-    ensured,
+    ensure,
     initial_rows,
     read_program,
     read_programs,
-    read_text,
     run_files,
 )
 from rederive.engines.base import Call
@@ -70,9 +69,9 @@ def explain_program(
 ) -> None:
     db = rederive.open(strategy=strategy)
     db.checks_actions = False
-    define(db, paths)
-    if rows := initial_rows(db.program, sources):
-        db.load_typed(rows)
+    with db.setup():
+        define(db, paths)
+        db.load_typed(initial_rows(db.definitions.program, sources))
     print(db.explain_rule(rule, form) if rule is not None else db.explain(view, form))
 
 
@@ -98,15 +97,14 @@ def run(
     read = _read(paths, sources, changes) if not any(path.suffix == SQL for path in paths) else None
     calls: list[str] = []
     with opened() as db, _told_of_commits(db), _printed_at_the_end() as output:
-        if read is not None:
-            for result in ensured(db, paths):
-                _write_changes(result, output)
         if trace is not None:
             db.trace(lambda call: calls.append(_trace_line(db.version + 1, call)))
         if read is not None:
-            versions = list(_versions(db, *read, initial, output))
+            versions = list(_versions(db, paths, *read, initial, output))
         else:
             versions = list(_sql_versions(db, paths, sources, changes, initial, output))
+        if db.parked is not None:
+            raise db.parked.error
         settle(db)
         if stats is not None:
             _write(stats, json.dumps(_stats(db, versions), indent=2) + "\n")
@@ -173,11 +171,10 @@ def _sql_versions(
     db: Database, paths: Sequence[Path], sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
 ) -> Iterator[dict[str, Any]]:
     """Run the statements, file by file, then the transactions."""
-    yield {"version": db.version, "seconds": 0.0, "touched": 0}
-    load = Loading(db, sources, (lambda: _write_answers(db, output)) if initial else (lambda: None))
+    load, started = Loading(db, sources), {"version": db.version, "seconds": 0.0, "touched": 0}
     with progress("running statements"):
-        for result in run_files(db, paths, load):
-            yield _written(db, result, output)
+        costs = [_written(db, r, output, initial or r is not load.setup.result) for r in run_files(db, paths, load)]
+    yield from costs if load.setup.result is not None else [started, *costs]
     transactions = read_all_changes(changes, db.program) if changes else ()
     for transaction in transactions:
         yield _written(db, _commit(db, transaction), output)
@@ -192,29 +189,30 @@ def _read(paths: Sequence[Path], sources: Sources, changes: Path | None) -> tupl
 
 
 def _versions(
-    db: Database, rows: Mapping[str, list[Row]], transactions: Iterable[Transaction], initial: bool, output: IO[bytes]
+    db: Database,
+    paths: Sequence[Path],
+    rows: Mapping[str, list[Row]],
+    transactions: Iterable[Transaction],
+    initial: bool,
+    output: IO[bytes],
 ) -> Iterator[dict[str, Any]]:
-    """Load, apply every transaction, write the changes; what each version cost."""
+    """Define and load, apply every transaction, write the changes; what each version cost."""
     with progress("evaluating"):
         started = time.perf_counter()
-        touched = db.load_typed(rows)
-        yield {"version": db.version, "seconds": time.perf_counter() - started, "touched": touched}
-    if initial:
-        _write_answers(db, output)
+        with db.setup() as setup:
+            ensure(db, paths)
+            db.load_typed(rows)
+        cost = {"version": db.version, "seconds": time.perf_counter() - started, "touched": setup.touched}
+        yield _written(db, setup.result, output, initial) if setup.result is not None else cost
     with progress("applying transactions"):
         for transaction in transactions:
             yield _written(db, _commit(db, transaction), output)
 
 
-def _write_answers(db: Database, output: IO[bytes]) -> None:
-    for view in db.monitored:
-        if answer := db.rows(view):
-            output.write(answer_line(db.version, view, answer))
-
-
-def _written(db: Database, result: rederive.Result, output: IO[bytes]) -> dict[str, Any]:
-    """Write the changes of one version; what it cost."""
-    _write_changes(result, output)
+def _written(db: Database, result: rederive.Result, output: IO[bytes], shown: bool = True) -> dict[str, Any]:
+    """Write the changes of one version, where they are to be shown; what it cost."""
+    if shown:
+        _write_changes(result, output)
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
     cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
@@ -247,13 +245,6 @@ def _write(path: Path, text: str) -> None:
         raise MissingFile(f"cannot write: {error.strerror}").at(str(path)) from None
 
 
-def answer_line(version: int, view: str, answer: Sequence[Row]) -> bytes:
-    """All rows of a view as the change of the version that it starts from; the copies in a bag counted."""
-    counted = Counter(answer)
-    counts = {"plus": list(counted.values()), "minus": []} if len(counted) < len(answer) else None
-    return change_line(version, view, counted, [], counts)
-
-
 def change_line(
     version: int, view: str, plus: Iterable[Row], minus: Iterable[Row], counts: Mapping[str, list[int]] | None = None
 ) -> bytes:
@@ -274,12 +265,9 @@ def _rows(rows: Iterable[Row]) -> str:
 def query(path: Path, atom: str, sources: Sources, stats: Path | None, limits: rederive.Limits) -> None:
     """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
     db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=limits)
+    db.monitors = False
     with progress(f"reading {path}"):
-        if path.suffix == SQL:
-            list(run_files(db, [path], Loading(db, sources)))
-        else:
-            db.define(read_text(path), str(path))
-            db.load_typed(initial_rows(db.program, sources))
+        list(run_files(db, [path], Loading(db, sources)))
     with progress("answering"):
         started = time.perf_counter()
         found = db.query(atom)

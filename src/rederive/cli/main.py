@@ -143,7 +143,9 @@ def run(
     only: Only = None,
     engine: Engine = None,
     lake: Lake = None,
-    initial: Annotated[bool, typer.Option("--initial", help="Print the answers before the first transaction.")] = False,
+    initial: Annotated[
+        bool, typer.Option("--initial/--no-initial", help="Print the version that definitions and initial rows make.")
+    ] = True,
     stats: Stats = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import rederive
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
 from rederive.ir.rules import Input, Program
 from rederive.ir.terms import Row
 from rederive.lang.datalog import compile_program
 from rederive.lang.project import SQL
+from rederive.monitor.changes import Result
 from rederive.monitor.database import Database
 from rederive.monitor.definitions import Definitions
 from rederive.monitor.journal_file import FILE
@@ -67,32 +69,39 @@ def define(db: Database, paths: Sequence[Path]) -> None:
             db.define(read_text(path), str(path))
 
 
-def ensured(db: Database, paths: Sequence[Path]) -> Iterator[rederive.Result]:
+def ensure(db: Database, paths: Sequence[Path]) -> None:
     """Define what of a Datalog program does not stand yet; one file is the whole program, and several are together."""
     for path in paths:
-        if (result := db.ensure(read_text(path), str(path), whole=len(paths) == 1)) is not None:
-            yield result
+        db.ensure(read_text(path), str(path), whole=len(paths) == 1)
 
 
 class Loading:
-    """The initial rows of a program with SQL: they go in once, before its first change of data."""
+    """The initial rows of a program with SQL: they go in once, with the definitions before its first change of data."""
 
-    def __init__(self, db: Database, sources: Sources, after: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, db: Database, sources: Sources) -> None:
         self.db = db
         self.sources = sources
-        self.after = after
         self.loaded: frozenset[str] | None = None
+        self.setup = db.setup()
 
-    def __call__(self) -> None:
-        """Load what is for tables that are there. In a store at version 0, a table that has rows has them already."""
+    def __enter__(self) -> Self:
+        self.setup.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.loaded is None:
-            db, names = self.db, {option: option.partition("=")[0] for option in self.sources.base}
-            there = {option: name for option, name in names.items() if name in db.program.tables}
-            ready = tuple(option for option, name in there.items() if db.version or not db.rows(name))
-            if rows := initial_rows(db.program, replace(self.sources, base=ready)):
-                db.load_typed(rows)
-            self.loaded = frozenset(there)
-            self.after()
+            self.setup.__exit__(kind, error, trace)
+
+    def __call__(self) -> Result | None:
+        """Load what is for tables that are there, and evaluate all that was defined: the version that this makes."""
+        if self.loaded is not None:
+            return None
+        program, names = self.db.definitions.program, {option: option.partition("=")[0] for option in self.sources.base}
+        ready = tuple(option for option, name in names.items() if name in program.tables)
+        self.db.load_typed(initial_rows(program, replace(self.sources, base=ready)))
+        self.loaded = frozenset(ready)
+        self.setup.__exit__(None, None, None)
+        return self.setup.result
 
     def check(self) -> None:
         """Refuse rows for tables that the program does not create, or creates too late."""
@@ -105,19 +114,21 @@ class Loading:
                 )
 
 
-def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[rederive.Result]:
+def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Result]:
     """Files of both languages, each over what stands before it. Definitions that a store has already are passed over."""
     from rederive.monitor.sql import SqlRun
 
     if load.sources.facts is not None and all(path.suffix == SQL for path in paths):
         raise UnknownOption("option of a SQL program", "--facts", ["--base"])
-    for path in paths:
-        text = read_text(path)
-        if path.suffix == SQL:
-            yield from SqlRun(db, load, again=True).run(text, str(path))
-        elif (result := db.ensure(text, str(path), whole=len(paths) == 1)) is not None:
+    with load:
+        for path in paths:
+            text = read_text(path)
+            if path.suffix == SQL:
+                yield from SqlRun(db, load, again=True).run(text, str(path))
+            elif (result := db.ensure(text, str(path), whole=len(paths) == 1)) is not None:
+                yield result
+        if (result := load()) is not None:
             yield result
-    load()
     load.check()
 
 

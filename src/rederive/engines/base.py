@@ -61,6 +61,9 @@ class Rows(Protocol):
 
     def decoded(self) -> list[Row]: ...
 
+    def given(self) -> tuple[Row, ...] | Bulk:
+        """The rows as a `Delta` holds them: those that are in Spark stay there."""
+
 
 @dataclass(frozen=True, slots=True)
 class ViewDelta:
@@ -84,6 +87,7 @@ class Propagation:
 
     `derived`: how many rows of a view that is not kept had to be derived. `skipped`: rules that path analysis left out.
     `estimated`: the tuples that strategy auto expected to touch. `anew`: the views that it evaluated from scratch.
+    `entered`: the initial rows that base relations did not have, where a program was installed with some.
     """
 
     views: Mapping[str, ViewDelta]
@@ -93,6 +97,7 @@ class Propagation:
     bound: Mapping[Question, ViewDelta] = field(default_factory=dict)
     estimated: int = 0
     anew: int = 0
+    entered: Mapping[str, Rows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,15 +47,19 @@ def stage(
     gone: Iterable[Collection[Row]],
     came: Iterable[Collection[Row]],
     behind: Behind = Behind.NOTHING,
+    folder: str | None = None,
 ) -> None:
-    """Write what leaves and enters one relation. Written twice is written once: the folder is emptied first."""
+    """Write what leaves and enters one relation. Written twice is written once: its place is emptied first.
+
+    `folder`: what many rows of ours go through, as for `frame`.
+    """
     given = relation if behind is Behind.NOTHING else numbered_relation(relation)
     place = staged_path(staging(lake, version), area, relation.name)
     remove(lake.spark, place)
     for sign, parts in ((MINUS, gone), (PLUS, came)):
         for rows in parts:
             if len(rows):
-                _signed(frame(lake, given, rows), version, sign, behind).write.mode("append").parquet(place)
+                _signed(frame(lake, given, rows, folder), version, sign, behind).write.mode("append").parquet(place)
                 passing("lake.stage:part")
 
 

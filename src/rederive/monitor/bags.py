@@ -41,17 +41,25 @@ def _number(count: Value) -> int:
     return count
 
 
-def numbered(program: Program, initial: Mapping[str, Collection[Row]], engine: Engine) -> dict[str, Collection[Row]]:
-    """Initial rows with the copies of bags numbered, behind those that are there; the rows of sets as they are given."""
+def numbered(
+    program: Program, initial: Mapping[str, Collection[Row]], engine: Engine, known: Collection[str]
+) -> dict[str, Collection[Row]]:
+    """Initial rows with the copies of bags numbered, behind those that are there; the rows of sets as they are given.
+
+    `known`: the base relations that the engine has.
+    """
     found: dict[str, Collection[Row]] = {}
     for name, rows in initial.items():
         base = program.copies_of(name)
-        found[base or name] = _behind(_each(rows, name), base, engine) if base else rows
+        if base is None:
+            found[name] = rows
+        else:
+            each = _each(rows, name)
+            found[base] = _behind(each, _present(base, each, engine) if base in known else Counter())
     return found
 
 
-def _behind(rows: Collection[Row], base: str, engine: Engine) -> list[Row]:
-    present = _present(base, rows, engine)
+def _behind(rows: Collection[Row], present: Counter[Row]) -> list[Row]:
     found: list[Row] = []
     for row in rows:
         present[row] += 1

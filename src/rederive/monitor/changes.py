@@ -89,9 +89,59 @@ class Decoded:
     def decoded(self) -> list[Row]:
         return self.rows
 
+    def given(self) -> tuple[Row, ...]:
+        return tuple(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The copies that one sign of a bag's change has; worked out when they are read."""
+
+    change: BagChange
+    sign: Sign
+
+    @property
+    def counts(self) -> Counter[Row]:
+        return self.change.net[self.sign]
+
+    def __len__(self) -> int:
+        own, other = self.change.side(self.sign)
+        return len(self.counts) if len(other) else len(own)
+
+    def decoded(self) -> list[Row]:
+        return list(self.counts)
+
+    def given(self) -> tuple[Row, ...]:
+        return tuple(self.counts)
+
+
+@dataclass(eq=False)
+class BagChange:
+    """The change of a bag, from that of the relation that counts its rows in its last column."""
+
+    counting: ViewDelta
+
+    def side(self, sign: Sign) -> tuple[Rows, Rows]:
+        """The counted rows of a sign, and those of the other."""
+        plus, minus = self.counting.plus, self.counting.minus
+        return (plus, minus) if sign is Sign.PLUS else (minus, plus)
+
+    @cached_property
+    def net(self) -> dict[Sign, Counter[Row]]:
+        came, gone = copies_in(self.counting.plus), copies_in(self.counting.minus)
+        return {Sign.PLUS: came - gone, Sign.MINUS: gone - came}
+
+
+def counted_rows(rows: Rows) -> Rows | None:
+    """One side of a bag's change, each row with the number of its copies behind it, where nobody has to work it out."""
+    if not isinstance(rows, Copies):
+        return None
+    own, other = rows.change.side(rows.sign)
+    return own if not len(other) else None
+
 
 def _counts(rows: Rows) -> Mapping[Row, int] | None:
-    return rows.counts if isinstance(rows, Decoded) else None
+    return rows.counts if isinstance(rows, Decoded | Copies) else None
 
 
 def _copies(rows: Rows, row: Row) -> int:
@@ -106,7 +156,8 @@ def of_bag(delta: ViewDelta) -> ViewDelta:
     >>> change.plus.decoded(), change.minus.decoded()
     ([('b',)], [('a',)])
     """
-    return of_counts(copies_in(delta.plus), copies_in(delta.minus))
+    change = BagChange(delta)
+    return ViewDelta(Copies(change, Sign.PLUS), Copies(change, Sign.MINUS))
 
 
 def copies_in(rows: Rows) -> Counter[Row]:

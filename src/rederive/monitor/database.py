@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.boundary import caller_function, guard_class
-from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
-from rederive.errors import Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
+from rederive.errors import LimitExceeded, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import Row, Value
+from rederive.lang import compile_query
 from rederive.lang.project import is_query
 from rederive.lang.sql.definition import Definition
 from rederive.lang.values import sort_key
@@ -23,20 +24,22 @@ from rederive.maintain.aggregates import WHOLE, not_incremental
 from rederive.maintain.choose import AUTO, plan
 from rederive.maintain.explain import explain
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
-from rederive.monitor.bags import copies, numbered, told
+from rederive.monitor.advance import Advance
+from rederive.monitor.bags import copies, told
 from rederive.monitor.changes import Change, Result, of_bag
 from rederive.monitor.definitions import Definitions, Step, check_view
 from rederive.monitor.entries import Firing
 from rederive.monitor.group import Group, Outcome, Together, Write
+from rederive.monitor.parked import Parked, base_program
 from rederive.monitor.past import rows_at
 from rederive.monitor.position import Position
 from rederive.monitor.questions import matching, positions
-from rederive.monitor.recount import newly_counted, recounted
 from rederive.monitor.rules.base import RuleBase, check_precision
 from rederive.monitor.rules.course import Course
 from rederive.monitor.rules.face import ActiveDatabase
 from rederive.monitor.rules.webhook import Webhooks
-from rederive.monitor.store import Store, net_of
+from rederive.monitor.setup import Setup
+from rederive.monitor.store import Store
 from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
 
@@ -75,6 +78,8 @@ class Database(ActiveDatabase):
     [('a', 'b')]
     """
 
+    monitors = True  # whether changes of views are worked out; where questions alone are asked, they need not be
+
     def __init__(
         self,
         engine: Engine,
@@ -94,6 +99,7 @@ class Database(ActiveDatabase):
         self.program = Program({}, ())
         self.version = 0
         self.unsettled: Exception | None = None
+        self.parked: Parked | None = None
         self.house: House | None = None
         self._definitions = Definitions()
         self._subscribers = Subscribers()
@@ -106,7 +112,11 @@ class Database(ActiveDatabase):
         self._definitions, self.version = store.definitions(), store.journal.version
         self.rule_base = self._recovered_rules(store, self._definitions.rules)
         self.program = self.rule_base.program
-        self._install(store.base_rows(self.program))
+        rows = store.base_rows(self.program)
+        try:
+            self._install(rows)
+        except LimitExceeded as error:
+            self.install_parked(rows, Parked.recorded(error, self.program, store))
         self._send(store)
 
     # Definitions
@@ -119,7 +129,9 @@ class Database(ActiveDatabase):
     def define(self, text: str, name: str = "<text>") -> Result | None:
         """Add relations and rules, in Datalog. Views are evaluated over the rows there; a refused text changes nothing.
 
-        On a database that has versions, what this does to monitored views, the first rows of new ones included, is a version too.
+        What this does to monitored views, the first rows of new ones included, is a version, and so are facts that enter base
+        relations; None where there is nothing of the kind. A recursion that does not end over the rows there is evaluated with
+        the next change of rows.
         """
         return self._redefine(self._definitions.define(text, name))
 
@@ -147,7 +159,7 @@ class Database(ActiveDatabase):
 
         >>> import rederive
         >>> db = rederive.open()
-        >>> db.define('''
+        >>> _ = db.define('''
         ...     .decl e(x: number)  .decl p(x: number)  .decl q(x: number)
         ...     e(1). e(2).  p(x) :- e(x), x > 1.  q(x) :- p(x).
         ... ''')
@@ -199,50 +211,78 @@ class Database(ActiveDatabase):
         """Remove a view; its rows leave. Refused while something else needs it."""
         return self._edited(self._definitions.drop_view(view))
 
+    def drop(self, view: str) -> Result | None:
+        """The same, also inside a setup."""
+        return self._redefine(self._definitions.drop_view(view))
+
     def _edited(self, step: Step) -> Result:
+        self._check_not_gathering("an edit")
         result = self._redefine(step)
         assert result is not None
         return result
 
+    def setup(self) -> Setup:
+        """What is defined and loaded inside the block is evaluated once, when it ends, and is one version.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> with db.setup() as setup:
+        ...     db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.  n(1).")
+        ...     db.load("n", [(2,), (3,)])
+        >>> setup.result.version, setup.result.changes["odd"].plus
+        (1, [(1,), (3,)])
+        """
+        return Setup(self)
+
+    def take_back(self, definitions: Definitions) -> None:
+        """Leave out what was gathered on top of these definitions."""
+        self._definitions = definitions
+
     def _redefine(self, step: Step) -> Result | None:
-        """Install a program and keep it, or leave everything as it was."""
-        started = time.perf_counter()
+        if self.gathering is None:
+            return self.advance(step)[0]
+        self.gathering.add(step)
+        self._definitions = step.after
+        return None
+
+    def advance(self, step: Step) -> tuple[Result | None, int]:
+        """Install a program with what enters its base relations and keep both, or leave everything as it was.
+
+        The version that this makes, if it makes one, and the tuples touched.
+        """
         self._check_idle("a definition")
-        before, version, rules = self.program, self.version, self.rule_base
+        attempt, before, version, rules = Advance(self), self.program, self.version, self.rule_base
+        after = self._ruled(step) if step.after is not self._definitions else rules
+        self.program, self.rule_base = after.program, after
+        try:
+            attempt.take(step)
+        except BaseException:
+            self.program, self.version, self.rule_base = before, version, rules
+            raise
+        self._definitions = step.after
+        if self._store is not None:
+            self._settle_when_due(self._store, attempt.bulk)
+        if attempt.result is not None:
+            self.announce(attempt.result)
+        return attempt.result, attempt.touched
+
+    def _ruled(self, step: Step) -> RuleBase:
+        """The rules over another program, both checked."""
+        rules = self.rule_base
         after = rules.again(step.after.program, step.after.rules)
         self._check_rules(one for one in after.standing if one.name not in rules.activity)
         check_precision(after, self.precision)
         self._check_ruled(step.after.program)
         self._check_strict(step.after.program)
-        net = net_of(self.engine, before, step)
-        uncounted = {name: self.engine.rows(name, {}) for name in newly_counted(before, step.after.program)}
-        result: Result | None = None
-
-        def write(propagation: Propagation) -> None:
-            nonlocal result
-            found = replace(propagation, views=recounted(propagation.views, before, step.after.program, uncounted))
-            if step.always or found.views or (net and version):
-                result = self._version(found, started)
-            if self._store is not None:
-                self._store.redefine(before, step, net, result, self.signs)
-
-        self.program, self.rule_base = after.program, after
-        try:
-            self._install_and_write(step.facts, write, announce=step.always or version > 0)
-        except BaseException:
-            self.program, self.version, self.rule_base = before, version, rules
-            raise
-        self._definitions = step.after
-        if result is not None:
-            self.announce(result)
-        return result
+        return after
 
     def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
+        self._check_evaluated()
         check_precision(rules, self.precision)
         before = self.program, self.rule_base
         self.program, self.rule_base = rules.program, rules
         try:
-            self._install_and_write({}, lambda _: keep())
+            self.install_and_write({}, lambda _: keep(), announce=False)
         except BaseException:
             self.program, self.rule_base = before
             raise
@@ -260,7 +300,25 @@ class Database(ActiveDatabase):
             owner = refused.relation.partition(".")[0]
             raise Unsupported(f"'{owner}' is {WHOLE}", refused.span, hint="partition it, or leave --strict out")
 
-    def _install_and_write(self, rows: Mapping[str, Iterable[Row]], write: Confirm, *, announce: bool = False) -> Propagation:
+    def install_and_write(self, rows: Mapping[str, Collection[Row]], write: Confirm, *, announce: bool = True) -> None:
+        """Install the program with more rows; `write` is called with what that does, when nothing else can fail."""
+        with self._writing(write) as confirm:
+            self._install(rows, announce=announce, confirm=confirm)
+
+    def install_parked(self, rows: Mapping[str, Collection[Row]], parked: Parked, write: Confirm = lambda found: None) -> None:
+        """Install the base relations alone; the views keep the rows that subscribers know."""
+        bases = base_program(self.program)
+        monitored = tuple(name for name in self._counted() if name in bases.relations)
+
+        def of_bases(found: Propagation) -> None:
+            write(replace(found, views={name: delta for name, delta in found.views.items() if name in monitored}))
+
+        with self._writing(of_bases) as confirm:
+            self.engine.install(plan(bases, monitored, self.strategy), monitored, rows, announce=True, confirm=confirm)
+        self.parked = parked
+
+    @contextmanager
+    def _writing(self, write: Confirm) -> Iterator[Confirm]:
         """An interrupt while something is written closes the database: only opening it again tells if it was committed."""
         writing = False
 
@@ -270,24 +328,34 @@ class Database(ActiveDatabase):
             write(propagation)
 
         try:
-            return self._install(rows, announce=announce, confirm=confirm)
+            yield confirm
         except (KeyboardInterrupt, SystemExit):
             if writing:
                 self.close()
             raise
 
     def _install(
-        self, initial: Mapping[str, Iterable[Row]] | None = None, *, announce: bool = False, confirm: Confirm | None = None
-    ) -> Propagation:
+        self, rows: Mapping[str, Collection[Row]] | None = None, *, announce: bool = False, confirm: Confirm | None = None
+    ) -> None:
         """Install the program; views that do not fit the memory there is are derived on demand."""
-        rows = numbered(self.program, {name: counted(given) for name, given in (initial or {}).items()}, self.engine)
+        asked, bound = tuple(self._counted()), self._questions()
         while True:
             try:
-                return self.engine.install(
-                    self.maintenance, tuple(self._counted()), rows, bound=self._questions(), announce=announce, confirm=confirm
-                )
+                self.engine.install(self.maintenance, asked, rows, bound=bound, announce=announce, confirm=confirm)
             except DoesNotFit as error:
                 self._unkept = self._unkept.union(error.views)
+            else:
+                self.parked = None
+                return
+
+    def _check_evaluated(self, view: str | None = None) -> None:
+        """Refuse what only definitions that are parked can answer: base relations are there, views are not."""
+        if self.parked is not None and (view is None or (self.program.is_view(view) and not self.program.copies_of(view))):
+            raise self.parked.error
+
+    def _check_not_gathering(self, what: str) -> None:
+        if self.gathering is not None:
+            raise Mismatch(f"{what} inside a setup, which definitions and loads belong in", hint="end its block first")
 
     @property
     def monitored(self) -> tuple[str, ...]:
@@ -300,14 +368,22 @@ class Database(ActiveDatabase):
         views = {self.program.counted(n): s if self.program.counted(n) == n else BOTH for n, s in wanted.items()}
         return views | self.rule_base.wanted
 
+    def followed(self, program: Program) -> list[str]:
+        """The views of a program whose changes somebody is notified of."""
+        return [name for name in dict.fromkeys((*program.monitored, *self._wanted())) if program.is_view(name)]
+
+    def followed_parts(self, program: Program) -> list[Question]:
+        """The parts of views, likewise."""
+        return [question for question in self._questions() if program.is_view(question.view)]
+
     def _wanted(self) -> dict[str, frozenset[Sign]]:
         """The signs wanted of each view that is followed as a whole."""
-        wanted = dict.fromkeys(self.program.monitored, self.signs)
+        wanted = dict.fromkeys(self.program.monitored if self.monitors else (), self.signs)
         for subscription in self._subscribers.subscriptions:
             if subscription.view in self.program.views and not self._asked_apart(subscription):
                 wanted[subscription.view] = wanted.get(subscription.view, frozenset()) | subscription.signs
         for constraint in self.program.constraints:
-            wanted[constraint.view] |= CONSTRAINED[constraint.mode]
+            wanted[constraint.view] = wanted.get(constraint.view, frozenset()) | CONSTRAINED[constraint.mode]
         return wanted
 
     def _asked_apart(self, subscription: Subscription) -> bool:
@@ -351,19 +427,23 @@ class Database(ActiveDatabase):
 
     # Data
 
-    def load(self, relation: str, rows: Given) -> None:
-        """Add initial rows, or a data frame of them, to a base relation without a version of their own and without changes."""
-        self.load_typed({relation: typed_rows(base_relation(self.program, relation), rows)})
+    def load(self, relation: str, rows: Given) -> Result | None:
+        """Add rows, or a data frame of them, to a base relation: one version, for which the views are evaluated from scratch.
 
-    def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """`load` for several relations at once, of rows that readers have checked already. Returns the tuples touched."""
-        store = self._store
-        if store is None:
-            return self._install(initial).touched
-        rows = numbered(self.program, {name: counted(given) for name, given in initial.items()}, self.engine)
-        if any(map(len, rows.values())):
-            store.check_load()
-        return self._install_and_write(rows, lambda _: store.load(self.program, rows)).touched
+        For many rows that is faster than a transaction. Active rules do not fire and constraints are not checked. None where
+        all rows are there already.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        >>> db.load("n", [(1,), (2,), (3,)]).changes["odd"].plus
+        [(1,), (3,)]
+        """
+        return self.load_typed({relation: typed_rows(base_relation(self._definitions.program, relation), rows)})
+
+    def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> Result | None:
+        """`load` for several relations at once, of rows that readers have checked already."""
+        return self._redefine(Step(self._definitions, initial, always=False, loads=True)) if initial else None
 
     def transaction(self, key: str | None = None) -> Transaction:
         """Changes that are applied together when the `with` block ends; an exception inside it discards them.
@@ -393,6 +473,9 @@ class Database(ActiveDatabase):
         """A transaction in progress, which rules may add to. Its key tells whether all of it has happened already."""
         self._check_open()
         self._check_idle("a transaction")
+        self._check_not_gathering("a transaction")
+        if self.rule_base.active:
+            self._check_evaluated()
         replayed = key is not None and self._durable("an idempotency key").journal.by_key(key) is not None
         return Course(self, replayed=replayed)
 
@@ -424,6 +507,8 @@ class Database(ActiveDatabase):
 
     def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
+        if self.parked is not None:
+            return self.evaluate_with(Write(operations, key, course))
         if self._store is not None or key is not None:
             group = Group(self, self._durable("an idempotency key"))
             result = group.add(Write(operations, key, course))
@@ -443,6 +528,17 @@ class Database(ActiveDatabase):
         self.engine.commit()
         self._fired.extend(course.firings)
         return self._version(propagation, started, course.firings)
+
+    def evaluate_with(self, write: Write) -> Result:
+        """A transaction with which definitions that are parked are evaluated."""
+        self.begin()
+        if write.key is not None:
+            self._durable("an idempotency key")
+        attempt = Advance(self)
+        result = attempt.commit(write)
+        if self._store is not None:
+            self._settle_when_due(self._store, attempt.bulk)
+        return result
 
     # The lake
 
@@ -471,7 +567,7 @@ class Database(ActiveDatabase):
 
     def _stored(self) -> dict[str, Callable[[], Collection[Row]]]:
         """The monitored views that the engine keeps, and how to have all their rows; of bags, each with its count behind it."""
-        if self.signs != BOTH:
+        if self.signs != BOTH or self.parked is not None:
             return {}  # the record has one sign alone, which does not lead from one extent to the next
         sections = (section for section in self.maintenance.sections if section.strategy.stored)
         kept = {name for section in sections for name in section.component.relations}
@@ -499,6 +595,7 @@ class Database(ActiveDatabase):
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
         wanted = positions(self._declared(relation), bindings)
+        self._check_evaluated(relation)
         return sorted(copies(self.program, relation, wanted, self.engine), key=sort_key)
 
     def rows_at(self, view: str, version: int, /, **bindings: Value) -> list[Row]:
@@ -531,7 +628,7 @@ class Database(ActiveDatabase):
 
         >>> import rederive
         >>> db = rederive.open()
-        >>> db.define('.decl edge(x: symbol, y: symbol)  edge("a", "b"). edge("b", "b").')
+        >>> _ = db.define('.decl edge(x: symbol, y: symbol)  edge("a", "b"). edge("b", "b").')
         >>> db.query('edge("a", y)'), db.query("edge(x, x)")
         ([('a', 'b')], [('b', 'b')])
         >>> db.query("SELECT count(*), max(x) FROM edge")
@@ -541,6 +638,7 @@ class Database(ActiveDatabase):
             from rederive.monitor.sql import asked_rows
 
             return asked_rows(self, text)
+        self._check_evaluated(compile_query(text, self.program).relation)
         return sorted(matching(self.engine, self.program, text), key=sort_key)
 
     # Subscriptions
@@ -567,6 +665,7 @@ class Database(ActiveDatabase):
         """`subscribe`, with typed values by position."""
         self._check_open()
         check_view(self.program, question.view)
+        self._check_evaluated(question.view)
         subscription = Subscription(question.view, callback, signs(only), dict(question.bindings), self._subscribers)
         before = (self._wanted(), self._questions())
         self._subscribers.subscriptions.append(subscription)

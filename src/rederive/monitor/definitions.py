@@ -34,11 +34,16 @@ from rederive.monitor.entries import DATALOG, SQL, Text
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one program to the next: the facts that base relations gain, and whether it is a version though no view changes."""
+    """From one program to the next, or to the same one with more rows.
+
+    `facts`: the rows that base relations gain. `always`: whether it is a version though nothing changes. `loads`: whether
+    somebody gave rows to be evaluated with the definitions.
+    """
 
     after: Definitions
-    facts: Mapping[str, list[Row]]
+    facts: Mapping[str, Iterable[Row]]
     always: bool
+    loads: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,7 @@ class Together:
     """The transactions of several requests in one group, and what became of each request."""
 
     def __init__(self, database: Database, store: Store) -> None:
+        self._database = database
         self._group = Group(database, store)
         self._waiting: list[tuple[Outcome, Result]] = []
         self.unsettled: Exception | None = None
@@ -193,6 +194,9 @@ class Together:
             self._flush()
         if outcome.error is not None:
             return
+        if self._database.parked is not None:
+            self._add_alone(outcome, write)
+            return
         try:
             result = self._group.add(write)
         except StandsAlone:
@@ -204,6 +208,14 @@ class Together:
             self._waiting.append((outcome, result))
             if self._group.called:
                 self._flush()
+
+    def _add_alone(self, outcome: Outcome, write: Write) -> None:
+        """A transaction that evaluates definitions that were parked: on disk when it returns."""
+        self._flush()
+        try:
+            outcome.results.append(self._database.evaluate_with(write))
+        except Exception as error:
+            outcome.error = error
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -25,13 +25,14 @@ from rederive.lake.settle import Tables, rows_folder, settle, settled
 from rederive.lake.staging import Behind, changed_rows, frame, remove_leftovers, stage, staging, unstage
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.monitor.bags import bag_tables
-from rederive.monitor.changes import Change
+from rederive.monitor.changes import Change, counted_rows
 from rederive.monitor.entries import Changed, Entry
 from rederive.monitor.journal import Journal
 from rederive.monitor.journal_reader import JournalReader
 from rederive.places import place_of
 
 Extent = Callable[[], Collection[Row]]
+MOST_IN_JOURNAL = 100_000  # rows of a version of a store with a lake; more are staged: a tenth of a second for each sync
 
 
 class Lakeside:
@@ -92,37 +93,34 @@ class Lakeside:
                 found[name] = DataRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
         return found
 
-    def load(self, program: Program, initial: Mapping[str, Collection[Row]]) -> None:
-        """Add initial rows to base relations, one commit for each; before the first version."""
-        for name, rows in initial.items():
-            relation = table_of(program, name)
-            data = frame(self.lake, relation, _without_copies(name, rows))
-            if self.lake.has_table(Area.BASE, relation.name):
-                there = self.lake.read(Area.BASE, relation)
-                data = frame(self.lake, relation, DataRows(there, relation.types)).union(data)
-                data = data.distinct() if relation.name == name else data
-            self.lake.replace(Area.BASE, relation, data)
-
     # Versions
 
     @staticmethod
     def bulky(net: Mapping[str, Delta], changes: Mapping[str, Change]) -> bool:
         """Whether a version has more rows than belong into a journal."""
-        rows: list[object] = [side for delta in net.values() for side in (delta.plus, delta.minus)]
-        found = (side for change in changes.values() for side in (change.delta.plus, change.delta.minus))
-        rows += [part for side in found if isinstance(side, FrameRows) for part in side.parts()]
-        return any(isinstance(part, Bulk) for part in rows)
+        base: list[Collection[Row]] = [side for delta in net.values() for side in (delta.plus, delta.minus)]
+        views = [side for change in changes.values() for side in (change.delta.plus, change.delta.minus)]
+        if any(isinstance(part, Bulk) for part in (*base, *(part for side in views for part in _where_they_are(side)))):
+            return True
+        return sum(map(len, base)) + sum(map(len, views)) > MOST_IN_JOURNAL
 
-    def stage(self, program: Program, version: int, net: Mapping[str, Delta], changes: Mapping[str, Change]) -> str:
-        """Write a bulk version's changes beside the tables; the folder, for the journal to name."""
-        for name, delta in net.items():
-            relation = table_of(program, name)
-            behind = Behind.NOTHING if relation.name == name else Behind.COPY
-            stage(self.lake, version, Area.BASE, relation, [delta.minus], [delta.plus], behind)
-        for view, change in changes.items():
-            bag = program.counted(view) != view
-            sides, behind = (_counted(change), Behind.COUNT) if bag else (_sides(change), Behind.NOTHING)
-            stage(self.lake, version, Area.CHANGES, program.relations[view], *sides, behind)
+    def stage(
+        self, before: Program, after: Program, version: int, net: Mapping[str, Delta], changes: Mapping[str, Change]
+    ) -> str:
+        """Write a bulk version's changes beside the tables; the folder, for the journal to name.
+
+        `before`: the program of the version before it, which has the relations that leave.
+        """
+        with rows_folder(self.lake) as folder:
+            for name, delta in net.items():
+                relation = table_of(after if name in after.bases else before, name)
+                behind = Behind.NOTHING if relation.name == name else Behind.COPY
+                stage(self.lake, version, Area.BASE, relation, [delta.minus], [delta.plus], behind, folder)
+            for view, change in changes.items():
+                bag = any(program.counted(view) != view for program in (before, after))
+                sides, behind = (_counted(change), Behind.COUNT) if bag else (_sides(change), Behind.NOTHING)
+                relation = (after if view in after.relations else before).relations[view]
+                stage(self.lake, version, Area.CHANGES, relation, *sides, behind, folder)
         return staging(self.lake, version)
 
     def changes(self, entry: Entry, program: Program) -> list[Changed]:
@@ -279,8 +277,19 @@ def _of_table(changed: Changed) -> Changed:
     return Changed(Relation(name.removesuffix(f".{COPIES}"), columns[:-1]), list(plus), list(minus), counts)
 
 
+def _where_they_are(rows: Rows) -> list[Collection[Row]]:
+    """The parts of rows that an engine may have left in Spark."""
+    counted = counted_rows(rows)
+    found = counted if counted is not None else rows
+    return found.parts() if isinstance(found, FrameRows) else []
+
+
 def _counted(change: Change) -> tuple[list[Collection[Row]], list[Collection[Row]]]:
     """What left and what entered a bag, each row with the number of its copies behind it."""
+    minus_rows, plus_rows = counted_rows(change.delta.minus), counted_rows(change.delta.plus)
+    if minus_rows is not None or plus_rows is not None:
+        minus_parts = _parts(minus_rows) if minus_rows is not None and Sign.MINUS in change.signs else []
+        return minus_parts, _parts(plus_rows) if plus_rows is not None and Sign.PLUS in change.signs else []
     counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
     minus, plus = ((change.minus, counts["minus"]), (change.plus, counts["plus"]))
     return [[(*row, n) for row, n in zip(*minus, strict=True)]], [[(*row, n) for row, n in zip(*plus, strict=True)]]

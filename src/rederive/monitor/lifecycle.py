@@ -43,6 +43,11 @@ class Lifecycle:
         return self._store.journal.lake if self._store is not None and self._store.lake is not None else None
 
     @property
+    def durable(self) -> Store | None:
+        """What keeps the database, if something does."""
+        return self._store
+
+    @property
     def is_restored(self) -> bool:
         """Whether the store goes on from a backup: numbers alone do not tell its history from the one that was lost."""
         return self._store is not None and self._store.journal.is_restored

@@ -28,8 +28,9 @@ def recounted(
     for name in after.views:
         if name in before.relations and (before.counted(name), after.counted(name)) != (name, name):
             parts = (found.pop(f"{name}.{BAG}", None), found.pop(name, None))
-            if any(parts):
-                found[name] = _change(name, parts, before, after, uncounted.get(name, []))
+            change = _change(name, parts, before, after, uncounted.get(name, []))
+            if len(change.plus) or len(change.minus):
+                found[name] = change
     return found
 
 

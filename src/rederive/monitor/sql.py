@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 class SqlRun:
     """One text of statements. Between BEGIN and COMMIT, changes wait in `pending` and are seen by the statements after them.
 
-    `before_change` is called once, when the definitions that the text starts with stand. `given`: rows of tables that are there
-    for the statements alone. With `again`, definitions that stood before the text began are passed over.
+    `before_change` is called once, behind the definitions that the text starts with, and may make a version. `given`: rows of
+    tables that are there for the statements alone. With `again`, definitions that stood before the text began are passed over.
     """
 
     def __init__(
         self,
         database: Database,
-        before_change: Callable[[], None] = lambda: None,
+        before_change: Callable[[], Result | None] = lambda: None,
         given: Mapping[str, Sequence[Row]] | None = None,
         *,
         again: bool = False,
@@ -71,10 +71,10 @@ class SqlRun:
         changed = False
         for parsed in statements:
             if not changed and parsed.kind not in ("create", "drop", "rule"):
-                self.before_change()
                 changed = True
-            result = self.statement(parsed)
-            if result is not None:
+                if (result := self.before_change()) is not None:
+                    yield result
+            if (result := self.statement(parsed)) is not None:
                 yield result
 
     def standing(self, statements: Sequence[Parsed]) -> frozenset[Definition]:
@@ -88,9 +88,9 @@ class SqlRun:
                 case "create" | "drop" | "rule":
                     self.statement(parsed)
                 case "change":
-                    data_change(parsed, self.database.program)
+                    data_change(parsed, self.database.definitions.program)
                 case "query":
-                    question(parsed, self.database.program)
+                    question(parsed, self.database.definitions.program)
 
     def statement(self, parsed: Parsed) -> Result | None:
         match parsed.kind:
@@ -122,7 +122,7 @@ class SqlRun:
             return None
         view, may_miss = dropped(parsed)
         try:
-            return self.database.drop_view(view)
+            return self.database.drop(view)
         except UnknownRelation as error:
             if may_miss:
                 return None

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rederive.analysis.polarity import BOTH, Sign
-from rederive.engines.base import Action, Delta, Engine, Operation, ViewDelta
-from rederive.errors import Conflict, CorruptStore, Expired, LateLoad, Mismatch, StoreError, UnknownOption
+from rederive.engines.base import Delta, Engine, Operation, ViewDelta
+from rederive.errors import Conflict, CorruptStore, Expired, Mismatch, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Type
 from rederive.maintain.choose import AUTO, check_strategy
@@ -96,11 +96,7 @@ class Store:
     def entry(
         self, program: Program, net: Net, result: Result, signs: frozenset[Sign], key: str | None, used_for: str | None
     ) -> Entry:
-        """One version as the journal keeps it; the changes of a bulk version are staged in the lake."""
-        if self.lake is not None and self.bulky(net, result):
-            recorded = {view: change.only(signs) for view, change in result.changes.items() if view in program.monitored}
-            staged = self.lake.stage(program, result.version, net, recorded)
-            return Entry(result.version, datetime.now(UTC), result.engine, (), (), key, used_for, staged, result.firings)
+        """One version as the journal keeps it."""
         entry = self._entry(program, program, net, result, signs)
         return replace(entry, key=key, digest=used_for, firings=result.firings)
 
@@ -112,41 +108,32 @@ class Store:
             case _:
                 self.journal.append(entries)
 
-    def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> None:
-        """Keep a program, and the version that it made where it made one."""
+    def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> bool:
+        """Keep a program, and the version that it made where it made one; whether that is a bulk version."""
         after = step.after.program
         if self.lake is not None:
             self.lake.check_columns(before, after)
         version = result.version if result is not None else self.journal.version
         catalog = Catalog(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
-        if result is None and self.lake is not None:
+        if result is None:
             self.journal.amend(catalog)
-            self.lake.load(after, {name: delta.plus for name, delta in net.items()})
-        elif result is None:
-            self.journal.amend(catalog, _base_changes(before, after, net))
-        else:
-            self.journal.append([self._entry(before, after, net, result, signs)], catalog)
+            return False
+        entry = self._entry(before, after, net, result, signs)
+        self.journal.append([entry], catalog)
+        return entry.staged is not None
 
     def _entry(self, before: Program, after: Program, net: Net, result: Result, signs: frozenset[Sign]) -> Entry:
-        """Only views that the program itself monitors are recorded: those that a subscription added come and go with it."""
+        """Only views that the program itself monitors are recorded: those that a subscription added come and go with it.
+
+        The changes of a bulk version are staged in the lake.
+        """
         recorded = {*before.monitored, *after.monitored}
         parts = {view: change.only(signs) for view, change in result.changes.items() if view in recorded}
+        if self.lake is not None and self.bulky(net, result):
+            staged = self.lake.stage(before, after, result.version, net, parts)
+            return Entry(result.version, datetime.now(UTC), result.engine, staged=staged)
         views = chain.from_iterable(_recorded(view, part, before, after) for view, part in parts.items() if part)
         return Entry(result.version, datetime.now(UTC), result.engine, _base_changes(before, after, net), tuple(views))
-
-    def check_load(self) -> None:
-        """Initial rows belong before the first version: after it, changes that nobody is told of would break every replay."""
-        if self.journal.version:
-            raise LateLoad(
-                f"initial rows are loaded before the first version, and the store is at version {self.journal.version}",
-                hint="leave them out, or insert them by a transaction",
-            ).at(str(self.journal.folder))
-
-    def load(self, program: Program, initial: Mapping[str, Collection[Row]]) -> None:
-        if self.lake is not None:
-            self.lake.load(program, initial)
-            return
-        self.journal.amend(base=[Changed(program.relations[name], list(rows)) for name, rows in initial.items()])
 
     # What was written
 
@@ -229,14 +216,10 @@ def _recorded(view: str, change: Change, before: Program, after: Program) -> lis
     return [side for side in sides if side.plus or side.minus]
 
 
-def net_of(engine: Engine, before: Program, step: Step) -> dict[str, Delta]:
-    """What a step does to base rows: facts that were not there enter, the rows of base relations that vanish leave."""
-    after = step.after.program
-    kept = {name: rows for name, rows in step.facts.items() if name in before.bases}
-    net = dict(engine.net([Operation(Action.INSERT, name, tuple(rows)) for name, rows in kept.items()])) if kept else {}
-    net |= {name: Delta(tuple(dict.fromkeys(rows))) for name, rows in step.facts.items() if name not in kept}
+def vanishing(engine: Engine, before: Program, after: Program) -> dict[str, Delta]:
+    """The rows of base relations that another program does not have."""
     gone = {name: tuple(engine.rows(name, {})) for name in before.bases if name not in after.bases}
-    return net | {name: Delta(minus=rows) for name, rows in gone.items() if rows}
+    return {name: Delta(minus=rows) for name, rows in gone.items() if rows}
 
 
 def _base_changes(before: Program, after: Program, net: Net) -> tuple[Changed, ...]:

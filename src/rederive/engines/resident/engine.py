@@ -61,13 +61,16 @@ class ResidentEngine:
         bound_changes = {}
         try:
             new.build(old, affected, initial or {})
+            entered = new.entered()
             for view, rows in zip(parts, parts_before, strict=True):
                 bound_changes[view.question] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in told if announce else ():
                 after = new.extent(name) if name in new.program.relations else {}
                 relations = (old.program.relations.get(name), new.program.relations.get(name))
                 changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
-            propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes))
+            if announce:
+                changes |= self._grown(old, new, entered)
+            propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes), entered=entered)
             if confirm is not None:
                 confirm(propagation)
         except BaseException:
@@ -76,6 +79,13 @@ class ResidentEngine:
         new.accept()
         self.installed = new
         return propagation
+
+    @staticmethod
+    def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows]) -> dict[str, ViewDelta]:
+        """The changes of monitored base relations that both programs have: they share one table, which has only the new rows."""
+        both = [name for name in new.monitored if name in old.program.bases and name in new.program.bases]
+        nothing = {name: CodedRows(new.program.relations[name], {}, new.around.codes) for name in both}
+        return {name: ViewDelta(entered.get(name, nothing[name]), nothing[name]) for name in both}
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed

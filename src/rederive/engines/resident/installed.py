@@ -40,6 +40,9 @@ class CodedRows:
     def decoded(self) -> list[Row]:
         return self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity))
 
+    def given(self) -> tuple[Row, ...]:
+        return tuple(self.decoded())
+
 
 @dataclass(frozen=True, slots=True)
 class Versions:
@@ -130,6 +133,9 @@ class Decodable:
     def decoded(self) -> list[Row]:
         return self.codes.decode_rows(self.relation.types, self.rows)
 
+    def given(self) -> tuple[Row, ...]:
+        return tuple(self.decoded())
+
 
 class Installed:
     """One program. Built beside its predecessor, from which it takes base relations and the views that did not change."""
@@ -158,7 +164,7 @@ class Installed:
         self.skipped = sum(section.skipped_paths for section in sections)
         self.touched = 0
         self._passed: dict[int, list[Versions]] = {}
-        self._added: list[tuple[Table, dict[Key, list[Code]]]] = []
+        self._added: dict[str, dict[Key, list[Code]]] = {}
 
     def _new_tables(self, on_demand: Collection[str]) -> Tables:
         around = self.around
@@ -168,8 +174,7 @@ class Installed:
         """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
         reused = self._reuse(before, affected) if before is not None else frozenset[str]()
         for name, rows in initial.items():
-            table = self.tables.table(name)
-            self._added.append((table, table.load(self.encoders[name](rows))))
+            self._added[name] = self.tables.table(name).load(self.encoders[name](rows))
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
         self._evaluate(reused)
         self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
@@ -184,8 +189,13 @@ class Installed:
 
     def undo(self) -> None:
         """Take the initial rows out of the base relations again, which the predecessor has too."""
-        for table, rows in self._added:
-            table.unload(rows)
+        for name, rows in self._added.items():
+            self.tables.table(name).unload(rows)
+
+    def entered(self) -> dict[str, CodedRows]:
+        """The initial rows that were not there before."""
+        leaves = {name: {key: BitMap(lasts) for key, lasts in rows.items() if lasts} for name, rows in self._added.items()}
+        return {name: CodedRows(self.program.relations[name], rows, self.around.codes) for name, rows in leaves.items() if rows}
 
     def _reuse(self, before: Installed, affected: Collection[str]) -> frozenset[str]:
         for name in set(self.program.bases).intersection(before.program.bases):

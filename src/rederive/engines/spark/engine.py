@@ -39,6 +39,10 @@ class FrameRows:
     def decoded(self) -> list[Row]:
         return [row for frame in self.frames for row in self.jobs.rows(frame)]
 
+    def given(self) -> tuple[Row, ...] | Bulk:
+        (frame,) = self.frames
+        return bulk(frame, self.jobs)
+
     def parts(self) -> list[Collection[Row]]:
         """The rows where they are."""
         return [bulk(frame, self.jobs) for frame in self.frames]
@@ -85,10 +89,10 @@ class SparkEngine:
         affected = affected_relations(old.program, maintenance.program, given)
         new = old.successor(maintenance, monitored, bound, affected)
         try:
-            new.build(given)
+            entered = {name: FrameRows((came,), self.jobs) for name, came in new.build(given).items() if not came.empty}
             changes = self._announced(old, new, affected) if announce else {}
             parts = self._announced_parts(old, new, affected) if announce else {}
-            found = Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts))
+            found = Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts), entered=entered)
             if confirm is not None:
                 confirm(found)
         finally:
@@ -109,14 +113,10 @@ class SparkEngine:
         return {part: self._compared(old.matching(part), new.matching(part)) for part in parts}
 
     def _compared(self, before: Source | None, after: Source | None) -> ViewDelta:
-        """Both sides of a change, from two whole answers."""
-        known = before or after
-        assert known is not None
-        if before is not None and after is not None and before.types != after.types:  # rows of other types are other rows
-            return self._delta([self.jobs.frame_of(before)], [self.jobs.frame_of(after)])
-        nothing = Local(known.types, frozenset())
-        one, other = before or nothing, after or nothing
-        return self._delta([difference(one, other, self.jobs)], [difference(other, one, self.jobs)])
+        """Both sides of a change, from two whole answers; None where a program does not have the relation."""
+        if before is None or after is None or before.types != after.types:  # rows of other types are other rows
+            return self._delta(*([self.jobs.frame_of(side)] if side is not None else [] for side in (before, after)))
+        return self._delta([difference(before, after, self.jobs)], [difference(after, before, self.jobs)])
 
     def _delta(self, gone: Iterable[Frame], came: Iterable[Frame]) -> ViewDelta:
         return ViewDelta(FrameRows(tuple(came), self.jobs), FrameRows(tuple(gone), self.jobs))

@@ -80,20 +80,22 @@ class Installed:
         names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts.beside(name), groups.beside(name)))]
         return Installed(maintenance, monitored, bound, self.kept.fork(names), self.jobs, self.limits)
 
-    def build(self, initial: Mapping[str, Frame]) -> None:
-        """Take in the initial rows, then fill the views bottom up."""
+    def build(self, initial: Mapping[str, Frame]) -> dict[str, Frame]:
+        """Take in the initial rows, then fill the views bottom up; the initial rows that were not there."""
+        entered = {}
         for name in self.program.bases:
             relation = self.program.relations[name]
             if name not in self.kept:
                 self.kept.write(name, Local(relation.types, frozenset()), _by(relation))
             if name in initial:
-                self._load(relation, initial[name])
+                entered[name] = self._load(relation, initial[name])
         for section in self.maintenance.sections:
             if any(name not in self.kept for name in section.component.relations):
                 self.sections.fill(section)
         self.sections.forget()
+        return entered
 
-    def _load(self, relation: Relation, rows: Frame) -> None:
+    def _load(self, relation: Relation, rows: Frame) -> Frame:
         there = self.kept.source(relation.name)
         came = self.jobs.minus(rows, [there])
         if there.empty:
@@ -101,6 +103,7 @@ class Installed:
         else:
             self.kept.apply({relation.name: (Local(relation.types, frozenset()), came)})
         check_keys(relation, self.kept.source(relation.name), came, self.jobs)
+        return came
 
     # A transaction
 

@@ -10,7 +10,7 @@ from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Table
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.kept import Kept
-from rederive.engines.spark.sources import Frame, Local, Source, listed, pushed, same
+from rederive.engines.spark.sources import Frame, Local, Source, pushed, same
 from rederive.engines.spark.types import column, columns, from_spark
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
@@ -83,5 +83,5 @@ def difference(one: Source, other: Source, jobs: Jobs) -> Frame:
     if isinstance(one, Local):
         return jobs.minus(one, [other])
     if other.empty:
-        return jobs.materialise(f"SELECT {listed(types)} FROM {one.text()}", types)
+        return jobs.frame_of(one)
     return jobs.materialise(f"SELECT o.* FROM {one.text()} o LEFT ANTI JOIN {other.text()} k ON {same(types, 'o', 'k')}", types)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rederive.boundary import guard, guard_class
 from rederive.engines.base import Engine
@@ -24,6 +24,9 @@ from rederive.monitor.rules.base import Function, RuleBase, Standing, check_func
 from rederive.monitor.rules.courier import Courier
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.store import Store
+
+if TYPE_CHECKING:
+    from rederive.monitor.setup import Setup
 
 NOWHERE = Webhooks("", ())
 REMEMBERED = 1000  # firings of a database in memory
@@ -44,6 +47,7 @@ class ActiveDatabase(Lifecycle):
 
     def __init__(self, engine: Engine, store: Store | None, webhooks: Webhooks | None = None) -> None:
         super().__init__(engine, store)
+        self.gathering: Setup | None = None
         self.functions: dict[str, Function] = {}
         self.rule_base = RuleBase()
         self.webhooks = webhooks
@@ -120,6 +124,9 @@ class ActiveDatabase(Lifecycle):
 
     def run_rule_statement(self, statement: RuleStatement) -> None:
         self._check_idle("a change of the rules")
+        if self.gathering is not None:
+            self.gathering.add_rule(statement)
+            return
         match statement:
             case CreateRule(rule, replaces):
                 self._create_rule(rule, replaces)
