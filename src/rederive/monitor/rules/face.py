@@ -46,6 +46,7 @@ class ActiveDatabase(Lifecycle):
         self.rule_base = RuleBase()
         self.webhooks = webhooks
         self._courier: Courier | None = None
+        self._outbox = Deliveries()  # as the journal had it last, where nothing is sent
         self._fired: deque[Firing] = deque(maxlen=REMEMBERED)
         self._acting: str | None = None
 
@@ -176,6 +177,7 @@ class ActiveDatabase(Lifecycle):
         def keep() -> None:
             if self._store is not None:
                 self._store.journal.keep_rules(map(_kept, rules.standing))
+                self._send(self._store)
 
         self._stand(rules, keep)
 
@@ -218,18 +220,19 @@ class ActiveDatabase(Lifecycle):
 
     def _send(self, store: Store) -> None:
         """Have what is in the outbox sent, if the database may send at all."""
-        if self.webhooks is None or not store.journal.undelivered:
+        if self._courier is not None and self._courier.is_alive:
+            self._courier.wake()
             return
-        if self._courier is None or not self._courier.is_alive:
-            self._courier = Courier(store.journal.folder, self.webhooks, store.journal.deliveries())
-        self._courier.wake()
+        self._outbox = store.journal.deliveries()
+        if self.webhooks is not None and self._outbox.waiting:
+            self._courier = Courier(store.journal.folder, self.webhooks, self._outbox)
 
     @property
     def deliveries(self) -> Deliveries:
-        """How many webhooks wait and since when, how many were given up, and what is in the way."""
+        """How many webhooks wait and since when, how many were given up, and what is in the way; from any thread."""
         if self._courier is not None:
             return self._courier.state
-        found = self._store.journal.deliveries() if self._store is not None else Deliveries()
+        found = self._outbox
         return replace(found, error="this process sends no webhooks") if found.waiting and self.webhooks is None else found
 
     def retry_webhooks(self, rule: str | None = None) -> int:
