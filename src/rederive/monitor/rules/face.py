@@ -12,7 +12,7 @@ from typing import TypeVar
 from rederive.engines.base import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
-from rederive.lang.active import ActiveRule, AlterRule, CreateRule, DropRule, RuleStatement, Webhook
+from rederive.lang.active import ActiveRule, AlterRule, Call, CreateRule, DropRule, RuleStatement, Webhook
 from rederive.lang.values import column_value, from_python
 from rederive.monitor.definitions import Definitions
 from rederive.monitor.entries import Firing
@@ -171,8 +171,7 @@ class ActiveDatabase(Lifecycle):
         self._keep(self.rule_base.changed(self.definitions.program, kept, activity))
 
     def _keep(self, rules: RuleBase) -> None:
-        known = {one.name for one in self.rules}
-        self._check_rules(one for one in rules.standing if one.name not in known)
+        self._check_rules(self.rules, rules.standing)
 
         def keep() -> None:
             if self._store is not None:
@@ -181,9 +180,12 @@ class ActiveDatabase(Lifecycle):
 
         self._stand(rules, keep)
 
-    def _check_rules(self, added: Iterator[Standing]) -> None:
-        """What only the running process can tell of rules that are new."""
-        for one in added if self.checks_actions else ():
+    def _check_rules(self, before: Sequence[Standing], after: Sequence[Standing]) -> None:
+        """What only the running process can tell of rules that are new, or that do something else than before."""
+        known = {(one.name, _target(one)) for one in before}
+        for one in after if self.checks_actions else ():
+            if (one.name, _target(one)) in known:
+                continue
             check_functions([one], self.functions)
             if isinstance(action := one.rule.action, Webhook):
                 if self._store is None:
@@ -277,6 +279,17 @@ class ActiveDatabase(Lifecycle):
             one.name: Activity.of(one.activity, standing[one.name]) for one in kept if one.name in standing
         }
         return RuleBase.over(self.definitions.program, stated, rules, activity)
+
+
+def _target(one: Standing) -> tuple[str, str]:
+    """What the action of a rule needs outside of the database: a function, or an address."""
+    match one.rule.action:
+        case Call(function):
+            return "call", function
+        case Webhook(url):
+            return "webhook", url
+        case _:
+            return "write", ""
 
 
 def _kept(one: Standing) -> KeptRule:
