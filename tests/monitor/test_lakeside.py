@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ import pytest
 import rederive
 from rederive.errors import Mismatch, NoLake, SchemaMismatch
 from rederive.faults import POINTS, VARIABLE
+from rederive.monitor.backup import restore
 from tests.lake import witness
 from tests.monitor.bulk_load import BEFORE, CAME, GONE, KEY, PROGRAM
 
@@ -179,3 +181,29 @@ def test_a_session_stays_as_it_was(spark: SparkSession) -> None:
         assert not spark.sql("SHOW VIEWS LIKE 'rederive*'").collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_restored_store_takes_its_lake_only_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """What the lake has more than the backup would be read as if it were of the new history."""
+    lake, store = tmp_path / "lake", tmp_path / "store"
+    with rederive.open(store, lake=lake, spark=spark, engine="resident") as db:
+        db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        for number in (11, 12):
+            with db.transaction() as tx:
+                tx.insert("n", [(number,)])
+            if number == 11:
+                assert db.settle() == 1
+                db.backup(tmp_path / "backup")
+                shutil.copytree(lake, tmp_path / "copy")
+        db.settle()
+    made = restore(tmp_path / "backup", tmp_path / "one")
+    assert (made.lake, made.settled, made.version) == (str(lake), 1, 1)
+    with pytest.raises(Mismatch, match="the lake is at version 2, and the restored store at version 1"):
+        rederive.open(tmp_path / "one", lake=lake, spark=spark, engine="resident")
+    restore(tmp_path / "backup", tmp_path / "two", lake=str(tmp_path / "copy"))
+    with rederive.open(tmp_path / "two", lake=tmp_path / "copy", spark=spark, engine="resident") as db:
+        assert db.rows("big") == [(11,)]
+        with db.transaction() as tx:
+            tx.insert("n", [(13,)])
+        assert (db.settle(), db.rows("big")) == (2, [(11,), (13,)])
+    assert table(tmp_path / "copy", "base/n") == [(11,), (13,)]

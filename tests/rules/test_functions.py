@@ -8,8 +8,9 @@ import pytest
 
 import rederive
 from rederive.engines.base import Action, Operation
-from rederive.errors import ActionFailed, DuplicateKey, NoStore, UnknownFunction, Violated
+from rederive.errors import ActionFailed, DuplicateKey, NoStore, StoreError, UnknownFunction, Violated
 from rederive.monitor.group import Write
+from rederive.monitor.journal import Journal
 
 PROGRAM = """
 .decl account(id: symbol, balance: number) key(id)
@@ -161,3 +162,20 @@ def test_firings_have_the_version_that_their_transaction_made(tmp_path: Path) ->
             put(db, ("bob", 5))
         assert [(firing.version, firing.plus) for firing in db.firings()] == [(1, (("bob", 5),)), (2, (("ada", 5),))]
         assert (outer.result.version, len(calls)) == (2, 2)
+
+
+def test_a_journal_that_cannot_be_written_refuses_after_the_function_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one failure that is left: a function is called at least once for a transaction that is committed."""
+    db, calls = guarded(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with db:
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "append", fail)
+            with pytest.raises(StoreError, match="the disk is full"):
+                put(db, ("ada", 5))
+        assert (calls, db.version, db.rows("account"), db.firings()) == ([[("ada", 5)]], 0, [], [])
+        put(db, ("ada", 5))
+        assert (len(calls), db.version, [firing.version for firing in db.firings()]) == (2, 1, [1])

@@ -196,6 +196,20 @@ def test_addresses_that_are_refused(tmp_path: Path, url: str, reason: str) -> No
         assert db.rules == ()
 
 
+def test_a_rule_that_is_replaced_is_checked_too(tmp_path: Path, there: Receiver) -> None:
+    with opened(tmp_path, there) as db:
+        db.sql(f"CREATE RULE r WHEN TABLE low DO WEBHOOK '{there.url}'")
+        with pytest.raises(ProgramError, match="must be percent-encoded"):
+            db.sql(f"CREATE OR REPLACE RULE r WHEN TABLE low DO WEBHOOK '{there.url}/käse'")
+        with pytest.raises(ProgramError, match="unknown function"):
+            db.sql("CREATE OR REPLACE RULE r WHEN TABLE low DO CALL nobody")
+        put(db, bolt=1)
+        until(lambda: delivered(db))
+    with opened(tmp_path, None) as db:  # what stands is not checked again, also where this process could not allow it
+        db.define(".decl other(x: number)")
+        db.deactivate("r")
+
+
 def test_without_permission_nothing_is_allowed(tmp_path: Path) -> None:
     with rederive.open(tmp_path) as db:
         db.ensure(PROGRAM)

@@ -29,6 +29,7 @@ from rederive.errors import (
     UnknownRelation,
 )
 from rederive.ir.terms import Row
+from rederive.monitor.backup import restore
 from rederive.pipeline.ingest import Batch, Progress, ingest
 from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
 from tests.lake import witness
@@ -195,6 +196,24 @@ def test_a_stream_that_goes_on_until_it_is_stopped(spark: SparkSession, db: rede
     assert running.stop().batches == 2
     assert not running.running
     assert db.rows("closure") == closure_of({("a", "b"), ("b", "c")})
+
+
+def test_a_checkpoint_from_before_a_restore_is_refused(
+    spark: SparkSession, db: rederive.Database, folder: Folder, tmp_path: Path
+) -> None:
+    """Its batches are committed, and the restored store may not have them."""
+    folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n')
+    source = ChangeFiles(str(folder.path))
+    ingest(db, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
+    db.backup(tmp_path / "backup")
+    folder.add("2.jsonl", '{"insert": {"edge": [["b", "c"]]}}\n')
+    ingest(db, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
+    restore(tmp_path / "backup", tmp_path / "again")
+    with rederive.open(tmp_path / "again") as again:
+        with pytest.raises(Mismatch, match="batches of a history that the store no longer has"):
+            ingest(again, source, checkpoint=tmp_path / "checkpoint", spark=spark)
+        ingest(again, source, checkpoint=tmp_path / "another", spark=spark).wait()
+        assert again.rows("closure") == closure_of({("a", "b"), ("b", "c")})
 
 
 def test_a_checkpoint_belongs_to_its_store_and_source(

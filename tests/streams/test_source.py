@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import rederive
+from rederive.errors import Mismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.tables import change_schema
+from rederive.monitor.backup import restore
 from rederive.monitor.stream_source import StoreSource, register
 from rederive.pipeline import source as pipeline_source
 from tests.streams.conftest import CLOSURE
@@ -109,6 +112,34 @@ def test_a_stream_goes_on_where_it_was(reading: SparkSession, stored: rederive.D
     insert(stored, ("4", "4"))
     with pytest.raises(PySparkException, match=r"expired(.|\n)*version 5"):
         follow()
+
+
+def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_path: Path) -> None:
+    """A checkpoint from before a restore: its offset is a version that the store has again, and another one."""
+    reader = pipeline_source._StreamReader(StoreSource({"store": str(stored.store), "view": "closure"}))
+    first = reader.initialOffset()
+    assert first == {"epoch": stored.epoch, "version": 0}
+    stored.backup(tmp_path / "backup")
+    insert(stored, ("lost", "row"))
+    last = reader.latestOffset(first, ReadAllAvailable())
+    assert last == {"epoch": stored.epoch, "version": 4}
+    assert len(reader.partitions({**first, "version": 1}, last)) == 1
+    restore(tmp_path / "backup", tmp_path / "again")
+    with rederive.open(tmp_path / "again") as db:
+        insert(db, ("d", "e"))
+        insert(db, ("e", "f"))
+        place = {"store": str(tmp_path / "again"), "view": "closure"}
+        again = pipeline_source._StreamReader(StoreSource(place))
+        new = again.latestOffset(last, ReadAllAvailable())
+        with pytest.raises(Mismatch, match="is of another history"):
+            again.partitions(last, new)
+        with pytest.raises(Mismatch, match="may be of another history"):
+            again.partitions({"version": 4}, {"version": 5})  # as offsets were before there were epochs
+        for since in (f"{stored.epoch}-3", "4"):
+            with pytest.raises(Mismatch, match="of another history"):
+                StoreSource({**place, "since": since}).begin()
+        assert len(again.partitions({"epoch": db.epoch, "version": 4}, {"epoch": db.epoch, "version": 5})) == 1
+        assert StoreSource({**place, "since": db.position}).begin() == {"epoch": db.epoch, "version": 5}
 
 
 def test_the_copies_of_a_bag_are_counted(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from rederive.engines.base import Call
 from rederive.errors import MissingFile, RederiveError, StrategyError
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
+from rederive.lake.names import absolute
 from rederive.lang.project import SQL
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
@@ -151,7 +152,7 @@ def back_up(store: Path, target: Path) -> None:
 
 def restore(source: Path, store: Path, lake: str | None) -> None:
     """Make a store from a backup, and print its version and its new epoch."""
-    _print_copied(backup.restore(source, store, lake))
+    _print_copied(backup.restore(source, store, absolute(lake) if lake is not None else None))
 
 
 def _print_copied(copied: backup.Copied) -> None:

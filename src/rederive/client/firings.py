@@ -30,7 +30,7 @@ def listed(connection: Connection, rule: str | None = None, since: int | str = 0
         found = connection.ask(Call("GET", path(rule), [("since", str(since))], {"Accept": calls.JSON}))
         yield from found["firings"]
         more = found["more"]
-        since = found["firings"][-1]["number"] if found["firings"] else since
+        since = found["next"]
 
 
 def followed(

@@ -270,7 +270,7 @@ class Database(ActiveDatabase):
         """The rules over another program, both checked."""
         rules = self.rule_base
         after = rules.again(step.after.program, step.after.rules)
-        self._check_rules(one for one in after.standing if one.name not in rules.activity)
+        self._check_rules(rules.standing, after.standing)
         check_precision(after, self.precision)
         self._check_ruled(step.after.program)
         self._check_strict(step.after.program)

@@ -28,10 +28,10 @@ def post_within(
     plain = socket.create_connection((address, port), timeout=_left(ends))
     with closing(plain):
         if not secure:
-            return _exchange(plain, ends, _request(host, port, path, headers, body))
+            return _exchange(plain, ends, _request(host, port, 80, path, headers, body))
         plain.settimeout(_left(ends))
         with ssl.create_default_context().wrap_socket(plain, server_hostname=host) as wrapped:
-            return _exchange(wrapped, ends, _request(host, port, path, headers, body))
+            return _exchange(wrapped, ends, _request(host, port, 443, path, headers, body))
 
 
 def _left(ends: float) -> float:
@@ -40,9 +40,9 @@ def _left(ends: float) -> float:
     return left
 
 
-def _request(host: str, port: int, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+def _request(host: str, port: int, usual: int, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
     name = f"[{host}]" if ":" in host else host
-    own = {"Host": f"{name}:{port}" if port not in (80, 443) else name, "Content-Length": str(len(body)), "Connection": "close"}
+    own = {"Host": f"{name}:{port}" if port != usual else name, "Content-Length": str(len(body)), "Connection": "close"}
     lines = "".join(f"{key}: {value}\r\n" for key, value in {**own, **headers}.items())
     return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode("ascii") + body
 

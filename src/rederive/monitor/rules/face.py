@@ -13,7 +13,7 @@ from rederive.boundary import guard, guard_class
 from rederive.engines.base import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
-from rederive.lang.active import ActiveRule, AlterRule, CreateRule, DropRule, RuleStatement, Webhook
+from rederive.lang.active import ActiveRule, AlterRule, Call, CreateRule, DropRule, RuleStatement, Webhook
 from rederive.lang.values import column_value, from_python
 from rederive.monitor.definitions import Definitions
 from rederive.monitor.entries import Firing
@@ -52,6 +52,7 @@ class ActiveDatabase(Lifecycle):
         self.rule_base = RuleBase()
         self.webhooks = webhooks
         self._courier: Courier | None = None
+        self._outbox = Deliveries()  # as the journal had it last, where nothing is sent
         self._fired: deque[Firing] = deque(maxlen=REMEMBERED)
         self._acting: str | None = None
 
@@ -180,18 +181,21 @@ class ActiveDatabase(Lifecycle):
         self._keep(self.rule_base.changed(self.definitions.program, kept, activity))
 
     def _keep(self, rules: RuleBase) -> None:
-        known = {one.name for one in self.rules}
-        self._check_rules(one for one in rules.standing if one.name not in known)
+        self._check_rules(self.rules, rules.standing)
 
         def keep() -> None:
             if self._store is not None:
                 self._store.journal.keep_rules(map(_kept, rules.standing))
+                self._send(self._store)
 
         self._stand(rules, keep)
 
-    def _check_rules(self, added: Iterator[Standing]) -> None:
-        """What only the running process can tell of rules that are new."""
-        for one in added if self.checks_actions else ():
+    def _check_rules(self, before: Sequence[Standing], after: Sequence[Standing]) -> None:
+        """What only the running process can tell of rules that are new, or that do something else than before."""
+        known = {(one.name, _target(one)) for one in before}
+        for one in after if self.checks_actions else ():
+            if (one.name, _target(one)) in known:
+                continue
             check_functions([one], self.functions)
             if isinstance(action := one.rule.action, Webhook):
                 if self._store is None:
@@ -228,18 +232,19 @@ class ActiveDatabase(Lifecycle):
 
     def _send(self, store: Store) -> None:
         """Have what is in the outbox sent, if the database may send at all."""
-        if self.webhooks is None or not store.journal.undelivered:
+        if self._courier is not None and self._courier.is_alive:
+            self._courier.wake()
             return
-        if self._courier is None or not self._courier.is_alive:
-            self._courier = Courier(store.journal.folder, self.webhooks, store.journal.deliveries())
-        self._courier.wake()
+        self._outbox = store.journal.deliveries()
+        if self.webhooks is not None and self._outbox.waiting:
+            self._courier = Courier(store.journal.folder, self.webhooks, self._outbox)
 
     @property
     def deliveries(self) -> Deliveries:
-        """How many webhooks wait and since when, how many were given up, and what is in the way."""
+        """How many webhooks wait and since when, how many were given up, and what is in the way; from any thread."""
         if self._courier is not None:
             return self._courier.state
-        found = self._store.journal.deliveries() if self._store is not None else Deliveries()
+        found = self._outbox
         return replace(found, error="this process sends no webhooks") if found.waiting and self.webhooks is None else found
 
     def retry_webhooks(self, rule: str | None = None) -> int:
@@ -284,6 +289,17 @@ class ActiveDatabase(Lifecycle):
             one.name: Activity.of(one.activity, standing[one.name]) for one in kept if one.name in standing
         }
         return RuleBase.over(self.definitions.program, stated, rules, activity)
+
+
+def _target(one: Standing) -> tuple[str, str]:
+    """What the action of a rule needs outside of the database: a function, or an address."""
+    match one.rule.action:
+        case Call(function):
+            return "call", function
+        case Webhook(url):
+            return "webhook", url
+        case _:
+            return "write", ""
 
 
 def _kept(one: Standing) -> KeptRule:

@@ -96,7 +96,9 @@ def _list(summary: str, name: str, member: str, item: str) -> Json:
 
 
 def _firings(summary: str, name: str, parameters: list[Json], *problems: int) -> Json:
-    listed = an_object({"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": TRUTH})
+    listed = an_object(
+        {"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": TRUTH, "next": POSITION}
+    )
     last = {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": POSITION}
     return {
         "summary": summary,

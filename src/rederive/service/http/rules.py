@@ -93,8 +93,15 @@ async def firings(service: Service, token: Token, request: Request) -> Response:
         return Response(media_type=EVENTS)
     if media == EVENTS:
         return await _stream(service, rule, after)
-    version, found = await service.writer.ask(lambda db, _: (db.version, _next(db, rule, _number(db, after))))
-    return answered({"version": version, "firings": [described(firing) for firing in found[:PAGE]], "more": len(found) > PAGE})
+    version, number, found = await service.writer.ask(lambda db, _: _page(db, rule, after))
+    shown = [described(firing) for firing in found[:PAGE]]
+    last = str(Position(shown[-1]["number"] if shown else number, service.hub.epoch))
+    return answered({"version": version, "firings": shown, "more": len(found) > PAGE, "next": last})
+
+
+def _page(db: Database, rule: str | None, after: Position | None) -> tuple[int, int, Sequence[Firing]]:
+    number = _number(db, after)
+    return db.version, number, _next(db, rule, number)
 
 
 async def _stream(service: Service, rule: str | None, after: Position | None) -> Response:
