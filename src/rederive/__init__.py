@@ -70,9 +70,9 @@ def open(
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. `strict`
-    refuses views that a change evaluates as a whole. A store remembers strategy, precision and only. `retention`: how many
-    versions of it can be read again; all of them by default.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end, and whatever
+    takes more time, rows or memory than its budget. `strict` refuses views that a change evaluates as a whole. A store remembers
+    strategy, precision and only. `retention`: how many versions of it can be read again; all of them by default.
 
     `lake`: a folder, or any path that Spark can write, for base relations, views and changes as Delta tables; the store is in it
     unless `path` says otherwise. `engine`: resident, spark, or auto, which moves to Spark when memory is short; without a lake or
@@ -86,7 +86,9 @@ def open(
         raise UnknownOption("engine", engine, ENGINES)
     signs(only)
     if path is None and lake is None:
-        return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
+        db = Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
+        db.limits = limits
+        return db
     folder = Path(path) if path is not None else Path(str(lake)) / "_store"
     store = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
     try:
@@ -95,7 +97,9 @@ def open(
         options = store.options
         made = make_engine(engine, limits, spark, lake)
         rest = (options.strategy, options.precision, options.only or None, store)
-        return Database(made, *rest, strict=strict, webhooks=webhooks)
+        db = Database(made, *rest, strict=strict, webhooks=webhooks)
+        db.limits = limits  # what is stored already is evaluated without a budget
+        return db
     except BaseException:
         store.close()
         raise

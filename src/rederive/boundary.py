@@ -15,7 +15,7 @@ from os import PathLike, environ
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from rederive.errors import Internal, RederiveError, TooDeep, WrongArgument, WrongRows
+from rederive.errors import Internal, LimitExceeded, RederiveError, TooDeep, WrongArgument, WrongRows
 
 DEBUG: Final = "REDERIVE_DEBUG"
 _MARK: Final = "_rederive_caller"
@@ -47,6 +47,8 @@ def as_ours(error: Exception) -> Exception:
         return error
     if isinstance(error, RecursionError):
         return TooDeep()
+    if isinstance(error, MemoryError):
+        return LimitExceeded("the process has no memory left for this", hint="ask for less, or give it more")
     return Internal(error)
 
 

@@ -62,7 +62,13 @@ def test_a_view_over_ten_thousand_constants_is_defined_and_maintained_quickly() 
 
 @pytest.mark.parametrize(
     "expression",
-    [" + ".join(["a"] * 1000), "(" * 1000 + "a" + ")" * 1000, "abs(" * 200 + "a" + ")" * 200, "- " * 500 + "a", "NOT " * 500 + "d"],
+    [
+        " + ".join(["a"] * 1000),
+        "(" * 1000 + "a" + ")" * 1000,
+        "abs(" * 200 + "a" + ")" * 200,
+        "- " * 500 + "a",
+        "NOT " * 500 + "d",
+    ],
 )
 def test_deep_sql_is_refused(expression: str) -> None:
     db = database()

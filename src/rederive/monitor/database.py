@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.boundary import caller_function, guard_class
 from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import Row, Value
@@ -48,6 +49,20 @@ if TYPE_CHECKING:
 
 CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
 SETTLED_AFTER = 100  # versions that wait in the journal
+
+
+_M = TypeVar("_M", bound=Callable[..., Any])
+
+
+def within_budget(method: _M) -> _M:
+    """A method of a database that is stopped, and changes nothing, where it takes more than `limits` allow."""
+
+    @wraps(method)
+    def call(self: Database, *args: Any, **options: Any) -> Any:
+        with self.engine.budget(self.limits):
+            return method(self, *args, **options)
+
+    return cast(_M, call)
 
 
 @guard_class
@@ -94,6 +109,7 @@ class Database(ActiveDatabase):
         self.version = 0
         self.unsettled: Exception | None = None
         self.house: House | None = None
+        self.limits: Limits | None = None
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
@@ -203,6 +219,7 @@ class Database(ActiveDatabase):
         assert result is not None
         return result
 
+    @within_budget
     def _redefine(self, step: Step) -> Result | None:
         """Install a program and keep it, or leave everything as it was."""
         started = time.perf_counter()
@@ -236,6 +253,7 @@ class Database(ActiveDatabase):
             self.announce(result)
         return result
 
+    @within_budget
     def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
         check_precision(rules, self.precision)
         before = self.program, self.rule_base
@@ -354,6 +372,7 @@ class Database(ActiveDatabase):
         """Add initial rows, or a data frame of them, to a base relation without a version of their own and without changes."""
         self.load_typed({relation: typed_rows(base_relation(self.program, relation), rows)})
 
+    @within_budget
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> int:
         """`load` for several relations at once, of rows that readers have checked already. Returns the tuples touched."""
         store = self._store
@@ -421,6 +440,7 @@ class Database(ActiveDatabase):
             self.announce(result)
         return outcomes
 
+    @within_budget
     def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
         if self._store is not None or key is not None:
@@ -490,6 +510,7 @@ class Database(ActiveDatabase):
         if not result.repeated:
             self._subscribers.tell(result)
 
+    @within_budget
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
         wanted = positions(self._declared(relation), bindings)
@@ -520,6 +541,7 @@ class Database(ActiveDatabase):
             raise UnknownRelation(name, (n for n, r in self.program.relations.items() if not r.auxiliary))
         return self.program.relations[name]
 
+    @within_budget
     def query(self, text: str) -> list[Row]:
         """The rows that match an atom, or that a query of SQL asks for, in order.
 
@@ -557,6 +579,7 @@ class Database(ActiveDatabase):
         bound = positions(self.program.relations[view], bindings)
         return self.follow(Question(view, tuple(sorted(bound.items()))), callback, only)
 
+    @within_budget
     def follow(self, question: Question, callback: Callback, only: str | None = None) -> Subscription:
         """`subscribe`, with typed values by position."""
         self._check_open()

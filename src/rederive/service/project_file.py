@@ -11,7 +11,7 @@ from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.errors import ProjectError, nearest
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
 from rederive.monitor.rules.webhook import Webhooks
-from rederive.service.settings import Address, Bounds, Project, Token, Warehouse
+from rederive.service.settings import BUDGETS, Address, Bounds, Project, Token, Warehouse
 
 _MEBIBYTE: Final = 2**20
 _SHORTEST: Final = 16
@@ -113,11 +113,14 @@ def _warehouse(table: Table) -> Warehouse | None:
 
 
 def _budgets(table: Table) -> Budgets:
-    default = Budgets()
+    default = BUDGETS
     found = Budgets(
         table.number("rounds", default.rounds, 1),
         table.number("tuples", default.tuples, 1),
         table.number("memory", default.memory // _MEBIBYTE, 1) * _MEBIBYTE,
+        seconds=table.number("seconds", default.seconds, 0.05, (int, float)),
+        rows=table.number("rows", default.rows, 1),
+        growth=table.number("growth", default.growth // _MEBIBYTE, 1) * _MEBIBYTE,
     )
     table.done()
     return found

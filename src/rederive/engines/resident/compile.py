@@ -105,6 +105,7 @@ class _Writer(FunctionText):
     # The function as a whole
 
     def write(self, driver: int | None) -> Function:
+        self.codes.watch.check()
         plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts))
         arguments = ["key", "leaf"] if plan.start is not None else []
         arguments += ["times"] if isinstance(self.into, Counts) else []
@@ -128,10 +129,20 @@ class _Writer(FunctionText):
         function: Function = self.scope["rule"]
         return function
 
+    def enter(self, opening: str) -> None:
+        super().enter(opening)
+        if opening.startswith("for "):
+            self.ask_watch()
+
+    def ask_watch(self) -> None:
+        """In each turn of a loop: whether the work is to stop."""
+        watch = self.codes.watch
+        self.line(f"if {self.name('late', watch.late)}: {self.name('stop', watch.stop)}()")
+
     def failed(self, error: FunctorError) -> EvaluationError:
         """The error in the words of the program: its rule and where that stands."""
         span = self.rule.span
-        return EvaluationError(f"{error}, in the rule {span}: {span.text}" if span else f"{error}, in {show_rule(self.rule)}")
+        return error.kind(f"{error}, in the rule {span}: {span.text}" if span else f"{error}, in {show_rule(self.rule)}")
 
     def body(self, plan: Plan) -> None:
         with self.here():
@@ -297,6 +308,8 @@ class _Writer(FunctionText):
         self.line(pattern.format(self.key(names)))
         self.depth += loop
         self.loops += loop
+        if loop:
+            self.ask_watch()
         if tests:
             self.enter(f"if {' and '.join(tests)}:")
 

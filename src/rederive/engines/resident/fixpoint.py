@@ -16,6 +16,7 @@ from math import inf
 from rederive.engines.resident.codes import Codes, TooManyValues
 from rederive.engines.resident.compile import Function
 from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
+from rederive.engines.resident.watch import HINT, Watch
 from rederive.errors import LimitExceeded
 from rederive.ir.rules import Rule
 from rederive.ir.text import show_rule
@@ -28,11 +29,17 @@ class Limits:
     """`rounds` and `tuples` stop a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves.
 
     `memory`: the bytes that views kept by strategy auto may take, about; one that does not fit is derived on demand.
+
+    Budgets of one definition, transaction or question, which is refused whole beyond them: `seconds`; `rows` that it looks at as
+    possible changes or answers; `growth`, the bytes by which the process may grow. By default there are none.
     """
 
     rounds: int = 100_000
     tuples: int = 5_000_000
     memory: int = 8 * 2**30
+    seconds: float = inf
+    rows: float = inf
+    growth: float = inf
 
 
 class OverBudget(Exception):
@@ -56,11 +63,17 @@ class Meter:
 
     touched: int = 0
     most: float = inf
+    rows: float = inf
+    watch: Watch = field(default_factory=Watch)
 
     def count(self, tuples: int) -> None:
         self.touched += tuples
         if self.touched > self.most:
             raise OverBudget
+        if self.touched > self.rows:
+            raise LimitExceeded(f"the work was stopped after {self.rows:,.0f} rows", hint=HINT)
+        if self.watch.late:
+            self.watch.stop()
 
 
 @dataclass(frozen=True, slots=True)

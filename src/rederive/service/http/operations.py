@@ -20,12 +20,12 @@ from rederive.service.settings import Token
 
 
 async def health(service: Service, token: Token, request: Request) -> Response:
-    """Whether the service can commit: it asks the thread that would."""
+    """Whether the service is alive. It does not wait for the writer: `busy` is for how many seconds that has been at one job."""
     if not service.writer.alive:
         raise Closed
-    version, engine, unsettled = await service.writer.ask(lambda db, _: (db.version, db.engine.name, db.unsettled))
+    engine, unsettled = service.writer.state
     status = "ok" if unsettled is None else f"ok, but the lake does not follow: {unsettled}"
-    return answered({"status": status, "version": version, "engine": engine})
+    return answered({"status": status, "version": service.hub.version, "engine": engine, "busy": service.writer.busy})
 
 
 async def metrics(service: Service, token: Token, request: Request) -> Response:
