@@ -79,7 +79,7 @@ RederiveError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
@@ -132,10 +132,15 @@ class Span:
 
 
 class RederiveError(Exception):
-    """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it."""
+    """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it.
+
+    `about`: the relations whose rows, columns or rules the message may show; empty where it shows nothing but what the caller
+    sent, None where that is not known. The service shows an error whole only to those who read all of these.
+    """
 
     code = "error"
     place: str | None = None
+    about: Collection[str] | None = None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -250,6 +255,7 @@ class UnknownOption(RederiveError):
     """An option's value that is not one of the known ones."""
 
     code = "unknown_option"
+    about = ()
 
     def __init__(self, option: str, value: str, known: Iterable[str]) -> None:
         super().__init__(f"unknown {option} '{value}'", hint=nearest(value, known))
@@ -281,6 +287,7 @@ class Internal(RederiveError):
 
 class StrategyError(RederiveError):
     code = "strategy"
+    about = ()
 
 
 class DataError(RederiveError):
@@ -295,10 +302,12 @@ class MissingFile(DataError):
 
 class MalformedInput(DataError):
     code = "malformed"
+    about = ()
 
 
 class IllTypedRow(DataError):
     code = "ill_typed"
+    about = ()
 
 
 class WrongRows(IllTypedRow):
@@ -314,11 +323,19 @@ class UnknownRelation(DataError):
     code = "unknown_relation"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"unknown relation '{name}'", hint=nearest(name, known))
+        self.name = name
+        self.known = tuple(known)
+        super().__init__(f"unknown relation '{name}'", hint=nearest(name, self.known))
+
+    def among(self, known: Collection[str]) -> UnknownRelation:
+        """The same error for somebody who knows of these relations alone."""
+        error = UnknownRelation(self.name, (name for name in self.known if name in known))
+        return error if self.place is None else error.at(self.place)
 
 
 class UnknownColumn(DataError):
     code = "unknown_column"
+    about = ()
 
     def __init__(self, relation: str, name: str, known: Iterable[str]) -> None:
         super().__init__(f"relation '{relation}' has no column '{name}'", hint=nearest(name, known))
@@ -326,6 +343,7 @@ class UnknownColumn(DataError):
 
 class NotABase(DataError):
     code = "not_a_base"
+    about = ()
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -339,6 +357,7 @@ class DuplicateKey(DataError):
 
     def __init__(self, relation: str, key: Sequence[str], one: Sequence[object], two: Sequence[object]) -> None:
         self.relation = relation
+        self.about = (relation,)
         rows = " and ".join(f"({', '.join(map(repr, row))})" for row in (one, two))
         super().__init__(
             f"relation '{relation}' has the key ({', '.join(key)}), and two rows share it: {rows}",
@@ -352,6 +371,7 @@ class SchemaMismatch(DataError):
 
 class NullInKey(DataError):
     code = "null_in_key"
+    about = ()
 
 
 class NotATable(DataError):
@@ -436,6 +456,7 @@ class Violated(RederiveError):
     def __init__(self, view: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self.view = view
         self.rows = tuple(rows)
+        self.about = (view,)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
         which = f": {shown}{more}" if rows else ""
@@ -452,6 +473,7 @@ class RequestError(RederiveError):
     """A request is refused before the database is asked."""
 
     code = "request"
+    about = ()
 
 
 class NotFound(RequestError):
@@ -527,6 +549,11 @@ class OutOfStep(ClientError):
 class EvaluationError(RederiveError):
     code = "evaluation"
 
+    def of(self, relations: Collection[str]) -> Self:
+        """The same error, with the relations whose rows it may show."""
+        self.about = relations
+        return self
+
 
 class LimitExceeded(EvaluationError):
     code = "limit"
@@ -563,10 +590,12 @@ class Mismatch(StoreError):
 
 class Expired(StoreError):
     code = "expired"
+    about = ()
 
 
 class Conflict(StoreError):
     code = "conflict"
+    about = ()
 
 
 class LateLoad(StoreError):
@@ -591,6 +620,7 @@ class NoLake(StoreError):
 
 class Closed(StoreError):
     code = "closed"
+    about = ()
 
     def __init__(self) -> None:
         super().__init__("the database is closed", hint="open it again: rederive.open(path)")

@@ -17,8 +17,8 @@ RULE = ".decl p(x: number, y: number, z: number)  p(x, y, z) :- n(x), n(y), n(z)
 SHORT = Limits(seconds=0.3)
 
 
-def filled(limits: Limits, folder: Path | None = None, **options: str) -> rederive.Database:
-    db = rederive.open(folder, limits=limits, **options)
+def filled(limits: Limits, folder: Path | None = None) -> rederive.Database:
+    db = rederive.open(folder, limits=limits)
     db.sql("CREATE TABLE t (a INT); CREATE VIEW low AS SELECT a FROM t WHERE a < 2")
     db.define(".decl n(x: number)")
     with db.transaction() as tx:

@@ -281,7 +281,7 @@ def test_explain_metrics_and_health(graph: Served) -> None:
     metrics = graph.get("/v1/metrics").text
     assert "rederive_version 1.0" in metrics
     assert 'rederive_requests_total{method="POST",route="/v1/transactions",status="200"} 1.0' in metrics
-    assert graph.get("/v1/health").json() == {"status": "ok", "version": 1, "engine": "resident"}
+    assert graph.get("/v1/health").json() == {"status": "ok", "version": 1, "engine": "resident", "busy": 0.0}
 
 
 def test_too_many_subscriptions(serve: Serve) -> None:
@@ -337,7 +337,7 @@ def test_work_over_its_budget_is_refused_and_health_does_not_wait_for_it(serve: 
     """One client's cross product: the others are answered when its budget is spent, health at once."""
     served = serve(GRAPH + ".decl n(x: number)\n", settings="[budgets]\nseconds = 1\n")
     served.insert("n", *([i] for i in range(400)))
-    cross = ".decl p(x: number, y: number, z: number)  p(x, y, z) :- n(x), n(y), n(z)."
+    cross = ".decl p(x: number, y: number, z: number)  p(x, y, z) :- n(x), n(y), n(z). .output p"
     found: list[httpx.Response] = []
     body = {"language": "datalog", "text": cross}
     asking = Thread(target=lambda: found.append(served.request("POST", "/v1/views", json=body)))

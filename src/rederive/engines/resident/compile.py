@@ -35,7 +35,7 @@ from rederive.engines.resident.functors import FunctorError, contains, matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
 from rederive.errors import EvaluationError, TooDeep, Unsupported
-from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables, read_by
 from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable
 from rederive.ir.text import show_rule
 
@@ -142,7 +142,8 @@ class _Writer(FunctionText):
     def failed(self, error: FunctorError) -> EvaluationError:
         """The error in the words of the program: its rule and where that stands."""
         span = self.rule.span
-        return error.kind(f"{error}, in the rule {span}: {span.text}" if span else f"{error}, in {show_rule(self.rule)}")
+        where = f"the rule {span}: {span.text}" if span else show_rule(self.rule)
+        return error.kind(f"{error}, in {where}").of(read_by(self.rule))
 
     def body(self, plan: Plan) -> None:
         with self.here():

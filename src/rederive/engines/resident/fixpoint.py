@@ -18,7 +18,7 @@ from rederive.engines.resident.compile import Function
 from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
 from rederive.engines.resident.watch import HINT, Watch
 from rederive.errors import LimitExceeded
-from rederive.ir.rules import Rule
+from rederive.ir.rules import Rule, read_by
 from rederive.ir.text import show_rule
 
 ORDERED_FROM = 256
@@ -51,10 +51,14 @@ class TooManyRounds(Exception):
 
 
 def endless(rule: Rule, after: str) -> LimitExceeded:
-    return LimitExceeded(
-        f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
-        hint="bound it by a comparison in the rule, or raise the limit",
-    ).at(str(rule.span or "<rule>"))
+    return (
+        LimitExceeded(
+            f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
+            hint="bound it by a comparison in the rule, or raise the limit",
+        )
+        .of(read_by(rule))
+        .at(str(rule.span or "<rule>"))
+    )
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ class Meter:
         if self.touched > self.most:
             raise OverBudget
         if self.touched > self.rows:
-            raise LimitExceeded(f"the work was stopped after {self.rows:,.0f} rows", hint=HINT)
+            raise LimitExceeded(f"the work was stopped after {self.rows:,.0f} rows", hint=HINT).of(())
         if self.watch.late:
             self.watch.stop()
 

@@ -63,7 +63,7 @@ class Watch:
             self.stop()
 
     def stop(self) -> NoReturn:
-        raise LimitExceeded(f"the work was stopped after {self.late[0]}", hint=HINT)
+        raise LimitExceeded(f"the work was stopped after {self.late[0]}", hint=HINT).of(())
 
     def look(self, now: float, memory: int | None) -> None:
         """Find out whether the budget is spent."""
