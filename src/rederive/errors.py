@@ -15,7 +15,7 @@ RederiveError
 │   ├── TooDeep             too_deep          a text that nests deeper than it may
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
-├── WrongArgument           argument          a value of the wrong type handed to the API; also a TypeError
+├── WrongArgument           argument          a call of the API that does not fit its signature; also a TypeError
 ├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
 ├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
 ├── StrategyError           strategy          the view cannot be maintained that way
@@ -262,10 +262,10 @@ class UnknownOption(RederiveError):
 
 
 class WrongArgument(RederiveError, TypeError):
-    code = "argument"
+    """A call that does not fit the signature, or an argument of the wrong type."""
 
-    def __init__(self, name: str, value: object, what: str) -> None:
-        super().__init__(f"'{name}' must be {what}, not {shorten(value)}")
+    code = "argument"
+    about = ()
 
 
 class WrongUse(RederiveError, RuntimeError):

@@ -261,5 +261,7 @@ def answers(
 
 def asked_rows(database: Database, text: str) -> list[Row]:
     """The answers of a query in SQL, in order."""
-    (parsed,) = parse(text, "<query>")
+    parsed, *others = parse(text, "<query>")
+    if others:
+        raise SyntaxProblem("one query at a time", others[0].span, hint="db.sql runs several statements")
     return sorted(answers(database, question(parsed, database.program)), key=sort_key)

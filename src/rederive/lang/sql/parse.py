@@ -22,6 +22,9 @@ class _Ansi(Spark):
     class Parser(SparkParser):
         STRICT_CAST: ClassVar[bool] = True
 
+        def _warn_unsupported(self) -> None:
+            """Whatever is not supported is refused, with its place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -129,6 +132,10 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
         raise _refused(error, source, span) from None
     except RecursionError:
         raise TooDeep(DEPTH, span) from None
+    except (ValueError, TypeError, AttributeError, LookupError):  # sqlglot's own, on words that are not SQL
+        raise SyntaxProblem("not SQL: the words do not form a statement", span) from None
+    if len(trees) != 1:
+        raise SyntaxProblem("not SQL: the words do not form one statement", span)
     (tree,) = trees
     if tree is not None:
         tree = balanced(tree)
