@@ -71,9 +71,9 @@ def open(
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end. `strict`
-    refuses views that a change evaluates as a whole. A store remembers strategy, precision and only. `retention`: how many
-    versions of it can be read again; all of them by default.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end, and whatever
+    takes more time, rows or memory than its budget. `strict` refuses views that a change evaluates as a whole. A store remembers
+    strategy, precision and only. `retention`: how many versions of it can be read again; all of them by default.
 
     `lake`: a folder, or any address that Spark can write, for base relations, views and changes as Delta tables. `store`: the
     same as `path`, for a database with a lake; by default a folder in the lake, where that is a local one. `engine`: resident,
@@ -89,7 +89,9 @@ def open(
     signs(only)
     folder, root = places(path, store, lake)
     if folder is None:
-        return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
+        db = Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
+        db.limits = limits
+        return db
     tables = lake_at(root, spark) if root is not None else None
     kept = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
     try:
@@ -98,7 +100,9 @@ def open(
         options = kept.options
         made = make_engine(engine, limits, spark, tables)
         rest = (options.strategy, options.precision, options.only or None, kept)
-        return Database(made, *rest, strict=strict, webhooks=webhooks)
+        db = Database(made, *rest, strict=strict, webhooks=webhooks)
+        db.limits = limits  # what is stored already is evaluated without a budget
+        return db
     except BaseException:
         kept.close()
         raise

@@ -12,10 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from contextlib import contextmanager
 from functools import wraps
 from os import PathLike, environ
+from traceback import walk_tb
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from rederive.errors import Internal, RederiveError, TooDeep, WrongArgument, WrongRows
+from rederive.errors import Internal, LimitExceeded, RederiveError, TooDeep, WrongArgument, WrongRows, shorten
 
 DEBUG: Final = "REDERIVE_DEBUG"
 _MARK: Final = "_rederive_caller"
@@ -47,6 +48,8 @@ def as_ours(error: Exception) -> Exception:
         return error
     if isinstance(error, RecursionError):
         return TooDeep()
+    if isinstance(error, MemoryError):
+        return LimitExceeded("the process has no memory left for this", hint="ask for less, or give it more")
     return Internal(error)
 
 
@@ -121,7 +124,7 @@ def guard(function: F) -> F:
             try:
                 return await function(*args, **options)
             except Exception as error:
-                _raise_from_call(error)
+                _raise_from_call(error, function)
 
         return cast(F, answer)
 
@@ -131,7 +134,7 @@ def guard(function: F) -> F:
         try:
             found = function(*args, **options)
         except Exception as error:
-            _raise_from_call(error)
+            _raise_from_call(error, function)
         if isinstance(found, GeneratorType):
             return _generated(found)
         return _generated_async(found) if isinstance(found, AsyncGeneratorType) else found
@@ -164,11 +167,12 @@ _SPECIAL: Final = (
 )
 
 
-def _raise_from_call(error: Exception) -> NoReturn:
-    """A call that does not fit the signature is the caller's: Python raises it where the function is called, not inside it."""
-    trace = error.__traceback__
-    if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
-        raise error
+def _raise_from_call(error: Exception, function: Callable[..., Any]) -> NoReturn:
+    """A call that does not fit the signature is the caller's mistake: Python raises it before anything of the function runs."""
+    if isinstance(error, TypeError) and not isinstance(error, RederiveError):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if all(frame.f_code is not code for frame, _ in walk_tb(error.__traceback__)):
+            raise WrongArgument(str(error)) from None
     _raise(error)
 
 
@@ -243,4 +247,4 @@ def _check(plain: tuple[_Plain, ...], args: tuple[Any, ...], options: Mapping[st
         else:
             continue
         if not (is_right(value) or (may_miss and value is None)):
-            raise WrongArgument(name, value, what)
+            raise WrongArgument(f"'{name}' must be {what}, not {shorten(value)}")

@@ -15,7 +15,7 @@ RederiveError
 │   ├── TooDeep             too_deep          a text that nests deeper than it may
 │   └── ProgramRefused      (of its first)    several of the above, together
 ├── UnknownOption           unknown_option    a strategy, engine or format that there is not
-├── WrongArgument           argument          a value of the wrong type handed to the API; also a TypeError
+├── WrongArgument           argument          a call of the API that does not fit its signature; also a TypeError
 ├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
 ├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
 ├── PlaceError              place             a path or an address that cannot be used for what it is given for
@@ -80,7 +80,7 @@ RederiveError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
@@ -133,10 +133,15 @@ class Span:
 
 
 class RederiveError(Exception):
-    """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it."""
+    """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it.
+
+    `about`: the relations whose rows, columns or rules the message may show; empty where it shows nothing but what the caller
+    sent, None where that is not known. The service shows an error whole only to those who read all of these.
+    """
 
     code = "error"
     place: str | None = None
+    about: Collection[str] | None = None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -251,16 +256,17 @@ class UnknownOption(RederiveError):
     """An option's value that is not one of the known ones."""
 
     code = "unknown_option"
+    about = ()
 
     def __init__(self, option: str, value: str, known: Iterable[str]) -> None:
         super().__init__(f"unknown {option} '{value}'", hint=nearest(value, known))
 
 
 class WrongArgument(RederiveError, TypeError):
-    code = "argument"
+    """A call that does not fit the signature, or an argument of the wrong type."""
 
-    def __init__(self, name: str, value: object, what: str) -> None:
-        super().__init__(f"'{name}' must be {what}, not {shorten(value)}")
+    code = "argument"
+    about = ()
 
 
 class WrongUse(RederiveError, RuntimeError):
@@ -286,6 +292,7 @@ class PlaceError(RederiveError):
 
 class StrategyError(RederiveError):
     code = "strategy"
+    about = ()
 
 
 class DataError(RederiveError):
@@ -300,10 +307,12 @@ class MissingFile(DataError):
 
 class MalformedInput(DataError):
     code = "malformed"
+    about = ()
 
 
 class IllTypedRow(DataError):
     code = "ill_typed"
+    about = ()
 
 
 class WrongRows(IllTypedRow):
@@ -319,11 +328,19 @@ class UnknownRelation(DataError):
     code = "unknown_relation"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"unknown relation '{name}'", hint=nearest(name, known))
+        self.name = name
+        self.known = tuple(known)
+        super().__init__(f"unknown relation '{name}'", hint=nearest(name, self.known))
+
+    def among(self, known: Collection[str]) -> UnknownRelation:
+        """The same error for somebody who knows of these relations alone."""
+        error = UnknownRelation(self.name, (name for name in self.known if name in known))
+        return error if self.place is None else error.at(self.place)
 
 
 class UnknownColumn(DataError):
     code = "unknown_column"
+    about = ()
 
     def __init__(self, relation: str, name: str, known: Iterable[str]) -> None:
         super().__init__(f"relation '{relation}' has no column '{name}'", hint=nearest(name, known))
@@ -331,6 +348,7 @@ class UnknownColumn(DataError):
 
 class NotABase(DataError):
     code = "not_a_base"
+    about = ()
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -344,6 +362,7 @@ class DuplicateKey(DataError):
 
     def __init__(self, relation: str, key: Sequence[str], one: Sequence[object], two: Sequence[object]) -> None:
         self.relation = relation
+        self.about = (relation,)
         rows = " and ".join(f"({', '.join(map(repr, row))})" for row in (one, two))
         super().__init__(
             f"relation '{relation}' has the key ({', '.join(key)}), and two rows share it: {rows}",
@@ -357,6 +376,7 @@ class SchemaMismatch(DataError):
 
 class NullInKey(DataError):
     code = "null_in_key"
+    about = ()
 
 
 class NotATable(DataError):
@@ -441,6 +461,7 @@ class Violated(RederiveError):
     def __init__(self, view: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self.view = view
         self.rows = tuple(rows)
+        self.about = (view,)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
         which = f": {shown}{more}" if rows else ""
@@ -457,6 +478,7 @@ class RequestError(RederiveError):
     """A request is refused before the database is asked."""
 
     code = "request"
+    about = ()
 
 
 class NotFound(RequestError):
@@ -532,6 +554,11 @@ class OutOfStep(ClientError):
 class EvaluationError(RederiveError):
     code = "evaluation"
 
+    def of(self, relations: Collection[str]) -> Self:
+        """The same error, with the relations whose rows it may show."""
+        self.about = relations
+        return self
+
 
 class LimitExceeded(EvaluationError):
     code = "limit"
@@ -568,10 +595,12 @@ class Mismatch(StoreError):
 
 class Expired(StoreError):
     code = "expired"
+    about = ()
 
 
 class Conflict(StoreError):
     code = "conflict"
+    about = ()
 
 
 class LateLoad(StoreError):
@@ -596,6 +625,7 @@ class NoLake(StoreError):
 
 class Closed(StoreError):
     code = "closed"
+    about = ()
 
     def __init__(self) -> None:
         super().__init__("the database is closed", hint="open it again: rederive.open(path)")

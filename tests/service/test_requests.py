@@ -8,6 +8,8 @@ import io
 import json
 import socket
 from collections.abc import Iterator
+from threading import Thread
+from time import perf_counter
 from typing import Any
 
 import httpx
@@ -279,7 +281,7 @@ def test_explain_metrics_and_health(graph: Served) -> None:
     metrics = graph.get("/v1/metrics").text
     assert "rederive_version 1.0" in metrics
     assert 'rederive_requests_total{method="POST",route="/v1/transactions",status="200"} 1.0' in metrics
-    assert graph.get("/v1/health").json() == {"status": "ok", "version": 1, "engine": "resident"}
+    assert graph.get("/v1/health").json() == {"status": "ok", "version": 1, "engine": "resident", "busy": 0.0}
 
 
 def test_too_many_subscriptions(serve: Serve) -> None:
@@ -329,3 +331,22 @@ def test_a_writer_that_fails_leaves_nobody_waiting(serve: Serve, monkeypatch: py
     assert code(served.get("/v1/health")) == (503, "closed")
     served.end()
     assert serve().rows("closure") == [["a", "b"]]
+
+
+def test_work_over_its_budget_is_refused_and_health_does_not_wait_for_it(serve: Serve) -> None:
+    """One client's cross product: the others are answered when its budget is spent, health at once."""
+    served = serve(GRAPH + ".decl n(x: number)\n", settings="[budgets]\nseconds = 1\n")
+    served.insert("n", *([i] for i in range(400)))
+    cross = ".decl p(x: number, y: number, z: number)  p(x, y, z) :- n(x), n(y), n(z). .output p"
+    found: list[httpx.Response] = []
+    body = {"language": "datalog", "text": cross}
+    asking = Thread(target=lambda: found.append(served.request("POST", "/v1/views", json=body)))
+    started = perf_counter()
+    asking.start()
+    until(lambda: served.get("/v1/health").json()["busy"] > 0.3)
+    assert served.get("/v1/health").json()["status"] == "ok"
+    asking.join(10)
+    assert perf_counter() - started < 8
+    assert code(found[0]) == (422, "limit")
+    assert served.insert("edge", ["a", "b"]) == 2
+    assert code(served.get("/v1/views/p/rows")) == (404, "unknown_relation")

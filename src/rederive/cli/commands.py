@@ -31,7 +31,6 @@ from rederive.engines.base import Call
 from rederive.errors import MissingFile, RederiveError, StrategyError
 from rederive.ir.terms import Row
 from rederive.ir.text import show_relation
-from rederive.lake.names import absolute
 from rederive.lang.project import SQL
 from rederive.lang.values import to_json
 from rederive.maintain.choose import AUTO
@@ -41,7 +40,7 @@ from rederive.monitor.database import Database
 from rederive.monitor.journal_reader import JournalReader
 from rederive.monitor.store import changes_of
 from rederive.pipeline.changes import Transaction, read_all_changes
-from rederive.places import local_folder
+from rederive.places import local_folder, place_of
 from rederive.selfmaint.strategy import advise, show
 
 
@@ -152,7 +151,7 @@ def back_up(store: Path, target: Path) -> None:
 
 def restore(source: Path, store: Path, lake: str | None) -> None:
     """Make a store from a backup, and print its version and its new epoch."""
-    _print_copied(backup.restore(source, store, absolute(lake) if lake is not None else None))
+    _print_copied(backup.restore(source, store, str(place_of(lake)) if lake is not None else None))
 
 
 def _print_copied(copied: backup.Copied) -> None:

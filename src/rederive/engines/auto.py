@@ -8,6 +8,7 @@ the rows go back. So no more than twice the time is lost that a choice with fore
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from rederive.analysis.cost import Estimate
@@ -63,6 +64,9 @@ class AutoEngine:
         fits = "fit" if self._fit(self._rows) else "do not fit"
         need, most = self._rows * BYTES_PER_ROW, self.limits.memory
         return f"{self._rows:,} base rows, about {_size(need)}, {fits} the {_size(most)} of memory that they may take"
+
+    def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
+        return self._current.budget(limits)
 
     def install(
         self,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rederive.analysis.cost import Estimate
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
+
+if TYPE_CHECKING:
+    from rederive.engines.resident.fixpoint import Limits
 
 
 class DoesNotFit(Exception):
@@ -135,6 +139,9 @@ class Engine(Protocol):
     @property
     def why(self) -> str:
         """Why this engine runs."""
+
+    def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
+        """While this lasts, work that exceeds these limits is stopped with `LimitExceeded`, and changes nothing."""
 
     def install(
         self,

@@ -297,3 +297,9 @@ def literal_variables(literal: Literal) -> tuple[Variable, ...]:
             return literal_variables(literal.atom)
         case Comparison():
             return variables(literal.left) + variables(literal.right)
+
+
+def read_by(rule: Rule) -> tuple[str, ...]:
+    """The relations that a rule names: an error about its evaluation may show rows of each."""
+    atoms = (literal.atom if isinstance(literal, Negation) else literal for literal in (rule.head, *rule.body))
+    return tuple(dict.fromkeys(atom.relation for atom in atoms if isinstance(atom, Atom)))

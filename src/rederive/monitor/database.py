@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rederive.analysis.graph import needed
 from rederive.analysis.polarity import BOTH, Sign
 from rederive.boundary import caller_function, guard_class
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import LimitExceeded, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import Row, Value
@@ -52,6 +53,20 @@ if TYPE_CHECKING:
 
 CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
 SETTLED_AFTER = 100  # versions that wait in the journal
+
+
+_M = TypeVar("_M", bound=Callable[..., Any])
+
+
+def within_budget(method: _M) -> _M:
+    """A method of a database that is stopped, and changes nothing, where it takes more than `limits` allow."""
+
+    @wraps(method)
+    def call(self: Database, *args: Any, **options: Any) -> Any:
+        with self.engine.budget(self.limits):
+            return method(self, *args, **options)
+
+    return cast(_M, call)
 
 
 @guard_class
@@ -101,6 +116,7 @@ class Database(ActiveDatabase):
         self.unsettled: Exception | None = None
         self.parked: Parked | None = None
         self.house: House | None = None
+        self.limits: Limits | None = None
         self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
@@ -245,6 +261,7 @@ class Database(ActiveDatabase):
         self._definitions = step.after
         return None
 
+    @within_budget
     def advance(self, step: Step) -> tuple[Result | None, int]:
         """Install a program with what enters its base relations and keep both, or leave everything as it was.
 
@@ -276,6 +293,7 @@ class Database(ActiveDatabase):
         self._check_strict(step.after.program)
         return after
 
+    @within_budget
     def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
         self._check_evaluated()
         check_precision(rules, self.precision)
@@ -505,6 +523,7 @@ class Database(ActiveDatabase):
             self.announce(result)
         return outcomes
 
+    @within_budget
     def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
         if self.parked is not None:
@@ -592,6 +611,7 @@ class Database(ActiveDatabase):
         if not result.repeated:
             self._subscribers.tell(result)
 
+    @within_budget
     def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
         """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
         wanted = positions(self._declared(relation), bindings)
@@ -623,6 +643,7 @@ class Database(ActiveDatabase):
             raise UnknownRelation(name, (n for n, r in self.program.relations.items() if not r.auxiliary))
         return self.program.relations[name]
 
+    @within_budget
     def query(self, text: str) -> list[Row]:
         """The rows that match an atom, or that a query of SQL asks for, in order.
 
@@ -661,6 +682,7 @@ class Database(ActiveDatabase):
         bound = positions(self.program.relations[view], bindings)
         return self.follow(Question(view, tuple(sorted(bound.items()))), callback, only)
 
+    @within_budget
     def follow(self, question: Question, callback: Callback, only: str | None = None) -> Subscription:
         """`subscribe`, with typed values by position."""
         self._check_open()

@@ -67,7 +67,11 @@ class Group:
         return key is not None and any(key == entry.key for entry in self._entries)
 
     def add(self, write: Write) -> Result:
-        """Work out one more version; where it is refused, the others stand."""
+        """Work out one more version, within the database's budget; where it is refused, the others stand."""
+        with self._db.engine.budget(self._db.limits):
+            return self._add(write)
+
+    def _add(self, write: Write) -> Result:
         started = time.perf_counter()
         if self._entries and _calls_at_once(self._db):
             raise StandsAlone

@@ -184,7 +184,7 @@ class SqlRun:
             functions = [row_function(value, columns, types) for value in change.values]
             return self.exchanged(table, [(row, tuple(f(row) for f in functions)) for row in rows], parsed)
         except FunctorError as error:
-            raise EvaluationError(str(error)).at(str(parsed.span)) from None
+            raise error.kind(str(error)).at(str(parsed.span)) from None
 
     def exchanged(self, table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: Parsed) -> list[Operation]:
         """Old rows leave, and new ones take their places."""
@@ -267,7 +267,7 @@ def _constants(terms: Sequence[Term]) -> Row:
     try:
         return tuple(row_function(term, [], {})(()) for term in terms)
     except FunctorError as error:
-        raise EvaluationError(str(error)) from None
+        raise error.kind(str(error)) from None
 
 
 def _checked(table: Relation, row: Row, parsed: Parsed) -> Row:
@@ -290,17 +290,20 @@ def answers(
     """
     program, target = asked.program, asked.program.counted(asked.view)
     read = needed(program, [target])
-    scratch = ResidentEngine()
+    scratch = ResidentEngine(database.limits)
     apart = given or {}
     initial = {base: apart[base] if base in apart else database.engine.rows(base, {}) for base in program.bases if base in read}
-    scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
-    if pending:
-        scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
-        scratch.commit()
-    return copies(program, asked.view, {}, scratch)
+    with scratch.budget(database.limits):
+        scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
+        if pending:
+            scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
+            scratch.commit()
+        return copies(program, asked.view, {}, scratch)
 
 
 def asked_rows(database: Database, text: str) -> list[Row]:
     """The answers of a query in SQL, in order."""
-    (parsed,) = parse(text, "<query>")
+    parsed, *others = parse(text, "<query>")
+    if others:
+        raise SyntaxProblem("one query at a time", others[0].span, hint="db.sql runs several statements")
     return sorted(answers(database, question(parsed, database.program)), key=sort_key)

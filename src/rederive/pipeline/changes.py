@@ -35,6 +35,15 @@ class RawTransaction:
     delete: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     upsert: Mapping[str, Sequence[Json]] = field(default_factory=dict)
 
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations that it names, with and without rows."""
+        return (*self.insert, *self.delete, *self.upsert)
+
+    @property
+    def has_rows(self) -> bool:
+        return any(rows for side in (self.insert, self.delete, self.upsert) for rows in side.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Transaction:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Final
 
 from rederive.engines.base import Action, Operation
-from rederive.errors import DuplicateKey, Forbidden, TooMany, Unauthorized, Violated
+from rederive.errors import (
+    DuplicateKey,
+    Forbidden,
+    ProgramError,
+    RederiveError,
+    RuleError,
+    TooMany,
+    Unauthorized,
+    UnknownRelation,
+    Violated,
+)
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
 from rederive.monitor.questions import positions
@@ -16,6 +27,9 @@ from rederive.service.settings import ALL, Token
 
 ANYONE = Token("anyone", "", frozenset({ALL}), frozenset({ALL}), define=True, admin=True)
 """Whoever reaches a service that has no tokens: it listens on this machine alone."""
+
+NOBODY = Token("nobody", "")
+"""Whoever is not known, or not yet."""
 
 
 @dataclass(slots=True)
@@ -82,6 +96,10 @@ def can_read(token: Token, relation: str) -> bool:
     return ALL in token.read or relation in token.read
 
 
+def can_write(token: Token, relation: str) -> bool:
+    return ALL in token.write or relation in token.write
+
+
 def check_read(token: Token, relation: str) -> None:
     if not can_read(token, relation):
         raise Forbidden(f"the token '{token.name}' does not read '{relation}'")
@@ -113,12 +131,22 @@ def enforced(token: Token, relation: Relation, asked: Mapping[int, Value]) -> di
     return {**asked, **own}
 
 
+def check_writes(token: Token, relations: Iterable[str]) -> None:
+    """Refuse a transaction before anything of it is looked at: it needs the right to write each of its relations, or some.
+
+    Whether a relation that the token does not write exists is not told.
+    """
+    if not token.write:
+        raise Forbidden(f"the token '{token.name}' does not write")
+    for relation in relations:
+        if not can_write(token, relation):
+            raise Forbidden(f"the token '{token.name}' does not write '{relation}'")
+
+
 def check_write(token: Token, relations: Mapping[str, Relation], operations: Sequence[Operation]) -> None:
     """Refuse changes of relations and rows that the token does not reach."""
     for operation in operations:
         relation = relations[operation.relation]
-        if ALL not in token.write and relation.name not in token.write:
-            raise Forbidden(f"the token '{token.name}' does not write '{relation.name}'")
         if own := _own(token, relation):
             _check_rows(token, relation, operation, own)
 
@@ -136,14 +164,52 @@ def _own(token: Token, relation: Relation) -> dict[int, Value]:
     return positions(relation, token.rows.get(relation.name, {}))
 
 
+# What errors show. Each says what it is about (`RederiveError.about`); here it is decided who sees that.
+
+
+def reads_all(token: Token) -> bool:
+    """Whether nothing is hidden from a token. Whoever may define can define a view over everything."""
+    return token.define or (ALL in token.read and not token.rows)
+
+
+def reads_whole(token: Token, relation: str) -> bool:
+    """Whether a token reads all rows of a relation; one that lowering made belongs to the name before its dot."""
+    name = relation.partition(".")[0]
+    return reads_all(token) or (can_read(token, name) and name not in token.rows)
+
+
 def discreet(token: Token, error: Exception) -> Exception:
-    """What a token may know of an error: not the row of somebody else that has the same key, nor rows that it does not read."""
+    """What a token may know of an error: neither rows that it does not read, nor names of relations, rules and files."""
     match error:
+        case UnknownRelation():
+            return error.among([name for name in error.known if can_read(token, name) or can_write(token, name)])
         case DuplicateKey() if error.relation in token.rows:
             return Forbidden(f"a row with this key is in '{error.relation}' already")
-        case Violated() if error.view in token.rows or not can_read(token, error.view):
-            hidden = Violated(error.view, ())
-            hidden.message = f"the transaction violates '{error.view}'"
-            return hidden
+        case RuleError() if token.admin:
+            return error
+        case RederiveError() if error.about is not None and all(reads_whole(token, name) for name in error.about):
+            return error
+        case RederiveError() if reads_all(token):
+            return error
+        case Violated():
+            return _hidden(error, Violated(error.view if can_read(token, error.view) else "", ()))
+        case RederiveError():
+            return _hidden(error, RederiveError(""))
         case _:
             return error
+
+
+def _hidden(error: RederiveError, shown: RederiveError) -> RederiveError:
+    """An error of the same code that tells nothing else; problem details depend on the class, so that is the same too."""
+    hidden = error.__class__.__new__(error.__class__)
+    RederiveError.__init__(hidden, "the request fails on data or definitions that the token does not read", hint=_ASK)
+    hidden.code = error.code
+    if isinstance(hidden, Violated) and isinstance(shown, Violated):
+        hidden.view, hidden.rows = shown.view, ()
+        hidden.message = f"the transaction violates '{shown.view}'" if shown.view else "the transaction violates a constraint"
+    if isinstance(hidden, ProgramError):
+        hidden.span = None
+    return hidden
+
+
+_ASK: Final = "nothing was changed; ask whoever administers the service"

@@ -97,7 +97,7 @@ class Follower:
     def _refusal(self, view: str) -> RederiveError | None:
         program = self._db.program
         if view not in program.relations or not program.is_view(view):
-            return UnknownRelation(view, program.monitored)
+            return UnknownRelation(view, ())  # all who followed it are told, whatever else they may know of
         if program.relations[view].columns != self._columns[view]:
             return Mismatch(f"'{view}' has other columns now", hint="subscribe again")
         return None

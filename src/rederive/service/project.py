@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
+from math import inf
 from os import environ
 from pathlib import Path
 from typing import Final
@@ -87,7 +89,7 @@ def open_project(project: Project) -> Database:
         strategy=project.strategy,
         precision=project.precision,
         engine=project.engine,
-        limits=project.budgets,
+        limits=replace(project.budgets, seconds=inf, rows=inf, growth=inf),
         retention=project.retention,
         lake=project.lake,
         webhooks=project.webhooks,
@@ -98,6 +100,7 @@ def open_project(project: Project) -> Database:
             whole, place = _joined(written)
             db.house = House(db, whole, place, net=project.warehouse.net)
         _check_tokens(project, db)
+        db.limits = project.budgets
     except BaseException:
         db.close()
         raise
@@ -203,6 +206,9 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # memory = 8192                # MiB for views kept by strategy auto
 # rounds = 100000              # stops recursions that make new values
 # tuples = 5000000
+# seconds = 10                 # of one definition, transaction or question
+# rows = 100000000             # that it looks at
+# growth = 2048                # MiB by which it may grow the process
 
 # [bounds]
 # body = 8388608               # bytes of a request

@@ -13,7 +13,7 @@ from rederive.errors import PlaceError, ProjectError, nearest
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.places import Place, local_folder, place_of
-from rederive.service.settings import Address, Bounds, Project, Token, Warehouse
+from rederive.service.settings import BUDGETS, Address, Bounds, Project, Token, Warehouse
 
 _MEBIBYTE: Final = 2**20
 _SHORTEST: Final = 16
@@ -132,11 +132,14 @@ def _warehouse(table: Table) -> Warehouse | None:
 
 
 def _budgets(table: Table) -> Budgets:
-    default = Budgets()
+    default = BUDGETS
     found = Budgets(
         table.number("rounds", default.rounds, 1),
         table.number("tuples", default.tuples, 1),
         table.number("memory", default.memory // _MEBIBYTE, 1) * _MEBIBYTE,
+        seconds=table.number("seconds", default.seconds, 0.05, (int, float)),
+        rows=table.number("rows", default.rows, 1),
+        growth=table.number("growth", default.growth // _MEBIBYTE, 1) * _MEBIBYTE,
     )
     table.done()
     return found

@@ -11,6 +11,8 @@ from rederive.ir.terms import Value
 from rederive.monitor.rules.webhook import Webhooks
 
 ALL = "*"
+BUDGETS = Budgets(seconds=10.0, rows=100_000_000, growth=2 * 2**30)
+"""Of a service, where one client's work keeps the others waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Project:
     strategy: str | None = None
     precision: str | None = None
     retention: int | None = None
-    budgets: Budgets = field(default_factory=Budgets)
+    budgets: Budgets = BUDGETS
     address: Address = field(default_factory=Address)
     origins: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)

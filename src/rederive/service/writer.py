@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 from rederive.engines.base import Question
@@ -79,6 +80,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._thread = Thread(target=self._work, name="rederive-writer", daemon=True)
         self._ended = False
+        self._since: float | None = None
         self._thread.start()
 
     # In the loop
@@ -106,6 +108,17 @@ class Writer:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive() and not self._ended
+
+    @property
+    def state(self) -> tuple[str, Exception | None]:
+        """The engine's name, and why the lake does not follow; read without waiting for the thread."""
+        return self._db.engine.name, self._db.unsettled
+
+    @property
+    def busy(self) -> float:
+        """For how many seconds the thread has been at its present work."""
+        since = self._since
+        return round(monotonic() - since, 3) if since is not None else 0.0
 
     @property
     def house(self) -> House | None:
@@ -165,6 +178,7 @@ class Writer:
             while _END not in jobs:
                 jobs = self._jobs()
                 self._do([job for job in jobs if job is not _END])
+                self._since = None
         except BaseException as error:
             self._ended = True
             self._db.close()
@@ -177,11 +191,13 @@ class Writer:
     def _do(self, jobs: Sequence[_Job | _Writes]) -> None:
         for writes, run in groupby(jobs, lambda job: isinstance(job, _Writes)):
             group = list(run)
+            self._since = monotonic()
             if writes:
                 self._send(self._committed([job for job in group if isinstance(job, _Writes)]))
             else:
                 for job in group:
                     assert isinstance(job, _Job)
+                    self._since = monotonic()
                     self._send(self._done(job))
 
     def _jobs(self) -> list[_Job | _Writes | None]:

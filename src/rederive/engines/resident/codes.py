@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rederive.engines.resident.watch import Watch
 from rederive.ir.terms import Kind, Row, Type, Value
 
 Code = int
@@ -67,9 +68,10 @@ class FloatCodec(Codec):
 
 
 class Codes:
-    """One codec for each type."""
+    """One codec for each type, and the watch over whoever works with them."""
 
     def __init__(self) -> None:
+        self.watch = Watch()
         self._codecs: dict[Type, Codec] = {}
 
     def codec(self, type_: Type) -> Codec:

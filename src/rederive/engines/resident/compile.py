@@ -39,7 +39,7 @@ from rederive.engines.resident.functors import FunctorError, contains, matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
 from rederive.errors import EvaluationError, TooDeep, Unsupported
-from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables, read_by
 from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable, variables
 from rederive.ir.text import show_rule
 
@@ -121,6 +121,7 @@ class _Writer(FunctionText):
 
     def write(self, driver: int | None, again: Function | None = None) -> Function:
         """`again` is called where a functor fails; without it the order is safe, and a failure is the rule's."""
+        self.codes.watch.check()
         plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts), safe=again is None)
         arguments = ["key", "leaf"] if plan.start is not None else []
         arguments += ["times"] if isinstance(self.into, Counts) else []
@@ -146,10 +147,21 @@ class _Writer(FunctionText):
         function: Function = self.scope["rule"]
         return function
 
+    def enter(self, opening: str) -> None:
+        super().enter(opening)
+        if opening.startswith("for "):
+            self.ask_watch()
+
+    def ask_watch(self) -> None:
+        """In each turn of a loop: whether the work is to stop."""
+        watch = self.codes.watch
+        self.line(f"if {self.name('late', watch.late)}: {self.name('stop', watch.stop)}()")
+
     def failed(self, error: FunctorError) -> EvaluationError:
         """The error in the words of the program: its rule and where that stands."""
         span = self.rule.span
-        return EvaluationError(f"{error}, in the rule {span}: {span.text}" if span else f"{error}, in {show_rule(self.rule)}")
+        where = f"the rule {span}: {span.text}" if span else show_rule(self.rule)
+        return error.kind(f"{error}, in {where}").of(read_by(self.rule))
 
     def body(self, plan: Plan) -> None:
         with self.here():
@@ -326,6 +338,8 @@ class _Writer(FunctionText):
         self.line(pattern.format(self.key(names)))
         self.depth += loop
         self.loops += loop
+        if loop:
+            self.ask_watch()
         if tests:
             self.enter(f"if {' and '.join(tests)}:")
 

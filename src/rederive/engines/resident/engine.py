@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import inf
 from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
@@ -30,11 +32,21 @@ class ResidentEngine:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.codes = Codes()
-        self.meter = Meter()
+        self.meter = Meter(watch=self.codes.watch)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         self.around = Surroundings(self.codes, self.meter, self.limits, self._watch)
         self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), (), self.around)
+
+    @contextmanager
+    def budget(self, limits: Limits | None) -> Iterator[None]:
+        """Stop what runs inside where it exceeds these limits."""
+        before, self.meter.rows = self.meter.rows, min(self.meter.rows, limits.rows if limits is not None else inf)
+        try:
+            with self.codes.watch.within(limits):
+                yield
+        finally:
+            self.meter.rows = before
 
     @property
     def program(self) -> Program:

@@ -17,8 +17,9 @@ from math import inf
 from rederive.engines.resident.codes import Codes, TooManyValues
 from rederive.engines.resident.compile import Function
 from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
+from rederive.engines.resident.watch import HINT, Watch
 from rederive.errors import LimitExceeded
-from rederive.ir.rules import Rule
+from rederive.ir.rules import Rule, read_by
 from rederive.ir.text import show_rule
 
 ORDERED_FROM = 256
@@ -29,11 +30,17 @@ class Limits:
     """`rounds` and `tuples` stop a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves.
 
     `memory`: the bytes that views kept by strategy auto may take, about; one that does not fit is derived on demand.
+
+    Budgets of one definition, transaction or question, which is refused whole beyond them: `seconds`; `rows` that it looks at as
+    possible changes or answers; `growth`, the bytes by which the process may grow. By default there are none.
     """
 
     rounds: int = 100_000
     tuples: int = 5_000_000
     memory: int = 8 * 2**30
+    seconds: float = inf
+    rows: float = inf
+    growth: float = inf
 
 
 class OverBudget(Exception):
@@ -45,10 +52,14 @@ class TooManyRounds(Exception):
 
 
 def endless(rule: Rule, after: str) -> LimitExceeded:
-    return LimitExceeded(
-        f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
-        hint="bound it by a comparison in the rule, or raise the limit",
-    ).at(str(rule.span or "<rule>"))
+    return (
+        LimitExceeded(
+            f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
+            hint="bound it by a comparison in the rule, or raise the limit",
+        )
+        .of(read_by(rule))
+        .at(str(rule.span or "<rule>"))
+    )
 
 
 @contextmanager
@@ -72,11 +83,17 @@ class Meter:
 
     touched: int = 0
     most: float = inf
+    rows: float = inf
+    watch: Watch = field(default_factory=Watch)
 
     def count(self, tuples: int) -> None:
         self.touched += tuples
         if self.touched > self.most:
             raise OverBudget
+        if self.touched > self.rows:
+            raise LimitExceeded(f"the work was stopped after {self.rows:,.0f} rows", hint=HINT).of(())
+        if self.watch.late:
+            self.watch.stop()
 
 
 @dataclass(frozen=True, slots=True)

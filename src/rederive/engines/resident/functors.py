@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from rederive.errors import EvaluationError, LimitExceeded
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
 from rederive.lang.ecmascript import compiled
 from rederive.lang.values import from_python, from_text
@@ -17,7 +18,33 @@ RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
 
 
 class FunctorError(Exception):
-    """A functor is not defined for its arguments. The rule that called it turns this into an EvaluationError."""
+    """A functor is not defined for its arguments. The rule that called it turns this into an error of its `kind`."""
+
+    kind: type[EvaluationError] = EvaluationError
+
+
+class TooLong(FunctorError):
+    """A text would be longer than texts may be."""
+
+    kind = LimitExceeded
+
+
+MOST_TEXT = 2**24
+"""Characters of one text that a function makes: 16 million take 64 MiB at most, and a tenth of a second."""
+
+
+def check_length(characters: int) -> None:
+    """Refuse a text before it is made.
+
+    >>> check_length(10)
+    """
+    if characters > MOST_TEXT:
+        raise TooLong(f"a text of {characters:,} characters; at most {MOST_TEXT:,}")
+
+
+def joined(*texts: str) -> str:
+    check_length(sum(map(len, texts)))
+    return "".join(texts)
 
 
 def implementation(name: str, first: Type, arity: int) -> Callable[..., Any]:
@@ -183,7 +210,7 @@ def to_string(value: Any) -> str:
 _GENERAL: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
-    "cat": lambda *texts: "".join(texts),
+    "cat": joined,
     "strlen": len,
     "substr": _substr,
     "ord": lambda text: ord(text[0]) if text else 0,

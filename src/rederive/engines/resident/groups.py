@@ -169,7 +169,9 @@ class Groups:
             raise self._too_large() from None
 
     def _too_large(self) -> EvaluationError:
-        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.result_type}")
+        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.result_type}").of(
+            (self.aggregate.source,)
+        )
 
     # Minima and maxima
 

@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from rederive.engines.resident.functors import FunctorError
+from rederive.engines.resident.functors import FunctorError, check_length, joined
 from rederive.ir.scalars import SCALARS
 from rederive.ir.terms import Kind, Type, Value
 from rederive.ir.text import show_value
@@ -367,6 +367,7 @@ def _regular(pattern: str) -> re.Pattern[str]:
 def _pad(text: str, length: int, fill: str, *, left: bool) -> str:
     if length <= len(text) or not fill:
         return text[: max(length, 0)]
+    check_length(length)
     missing = length - len(text)
     padding = (fill * (missing // len(fill) + 1))[:missing]
     return padding + text if left else text + padding
@@ -432,6 +433,21 @@ def _sign(value: Any) -> float:
     return float((value > 0) - (value < 0))
 
 
+def _joined_by(by: str, texts: list[str]) -> str:
+    check_length(sum(map(len, texts)) + len(by) * max(len(texts) - 1, 0))
+    return by.join(texts)
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    check_length(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
+def _repeated(text: str, times: int) -> str:
+    check_length(len(text) * times)
+    return text * times
+
+
 _GENERAL: dict[str, Implementation] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -452,8 +468,8 @@ _GENERAL: dict[str, Implementation] = {
     "startswith": str.startswith,
     "endswith": str.endswith,
     "contains": lambda text, part: part in text,
-    "concat": lambda *texts: "".join(texts),
-    "concat_ws": lambda by, *texts: None if by is None else by.join(text for text in texts if text is not None),
+    "concat": joined,
+    "concat_ws": lambda by, *texts: None if by is None else _joined_by(by, [text for text in texts if text is not None]),
     "length": len,
     "upper": str.upper,
     "lower": str.lower,
@@ -461,14 +477,14 @@ _GENERAL: dict[str, Implementation] = {
     "trim": lambda text: text.strip(" "),
     "ltrim": lambda text: text.lstrip(" "),
     "rtrim": lambda text: text.rstrip(" "),
-    "replace": lambda text, old, new="": text.replace(old, new) if old else text,
+    "replace": lambda text, old, new="": _replaced(text, old, new) if old else text,
     "instr": lambda text, part: text.find(part) + 1,
     "left": lambda text, count: text[: max(count, 0)],
     "right": lambda text, count: text[-count:] if count > 0 else "",
     "lpad": partial(_pad, left=True),
     "rpad": partial(_pad, left=False),
     "reverse": lambda text: text[::-1],
-    "repeat": lambda text, times: text * max(times, 0),
+    "repeat": lambda text, times: _repeated(text, max(times, 0)),
     "add_days": partial(_add, "days"),
     "add_seconds": partial(_add, "seconds"),
     "add_months": _add_months,

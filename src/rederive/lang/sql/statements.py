@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from rederive.analysis.graph import check_stratified
 from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
@@ -69,7 +70,10 @@ def _form(tree: exp.Create) -> str:
     bare = tree.copy()
     bare.set("replace", None)
     bare.set("exists", None)
-    return bare.sql("spark", comments=False, normalize=True)
+    try:
+        return bare.sql("spark", comments=False, normalize=True)
+    except SqlglotError:  # it cannot write what it has read, such as a QUALIFY over some literals
+        return repr(bare)
 
 
 def _name(tree: exp.Expr, parsed: Parsed) -> str:
@@ -142,6 +146,8 @@ def _columns(schema: exp.Schema, context: Context) -> tuple[tuple[Column, ...], 
                 name, not_null, is_key = identifier(item), *_constraints(item, context)
                 if name in [column.name for column in columns]:
                     raise Redefined(f"two columns are called '{name}'", context.span(item))
+                if not isinstance(item.args.get("kind"), exp.DataType):
+                    raise context.unsupported("a column without a type", item, "as in: name STRING")
                 type = types.type_of(item.args["kind"])
                 columns.append(Column(name, type.type, not not_null, type.bits if type.integer else 64))
                 keys += [name] if is_key else []

@@ -152,8 +152,9 @@ class Course:
         operations: Sequence[Operation] = self.operations
         if any(program.copies_of(operation.relation) for operation in operations):
             operations = on_copies(program, operations, engine)
-        net = engine.net(operations)
-        return net, engine.propagate(net)
+        with engine.budget(self._database.limits):
+            net = engine.net(operations)
+            return net, engine.propagate(net)
 
     def _chosen(
         self, rules: Collection[Standing], fired: Mapping[str, Moved], net: Net, propagation: Propagation

@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
 from rederive.monitor.database import Database
-from rederive.service.access import ANYONE
+from rederive.service.access import ANYONE, NOBODY, discreet
 from rederive.service.http import operations, rules, streams, transactions, views
 from rederive.service.http.openapi import described
 from rederive.service.http.problems import answer, problem
@@ -108,12 +108,14 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
     async def handle(request: Request) -> Response:
         service: Service = request.app.state.service
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
+        token = NOBODY
         try:
-            response = await endpoint.handler(service, admitted(service, request, endpoint.open), request)
+            token = admitted(service, request, endpoint.open)
+            response = await endpoint.handler(service, token, request)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
         except Exception as error:
-            response = answer(error)
+            response = answer(discreet(token, error))
         service.metrics.count(request.method, path, response.status_code)
         return response
 
@@ -122,12 +124,14 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
 
 async def _socket(socket: WebSocket) -> None:
     service: Service = socket.app.state.service
+    token = NOBODY
     try:
-        await streams.socket_changes(service, admitted(service, socket, False), socket)
+        token = admitted(service, socket, False)
+        await streams.socket_changes(service, token, socket)
     except Exception as error:
         if socket.application_state is not WebSocketState.CONNECTING:
             raise
-        response = answer(error)
+        response = answer(discreet(token, error))
         service.metrics.count("WEBSOCKET", STREAMED["name" not in socket.path_params], response.status_code)
         await socket.send_denial_response(response)
 

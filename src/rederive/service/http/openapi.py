@@ -220,11 +220,15 @@ PATHS: Final[Json] = {
     },
     "/v1/health": {
         "get": {
-            "summary": "Whether the service can commit.",
+            "summary": "Whether the service is alive, and for how many seconds its writer has been at one job.",
             "operationId": "health",
             "security": [],
             "responses": _responses(
-                _content(an_object({"status": TEXT, "version": VERSION, "engine": TEXT}, {"webhooks": WEBHOOKS}))
+                _content(
+                    an_object(
+                        {"status": TEXT, "version": VERSION, "engine": TEXT, "busy": {"type": "number"}}, {"webhooks": WEBHOOKS}
+                    )
+                )
             ),
         }
     },

@@ -23,17 +23,17 @@ LATE: Final = 60.0  # seconds that a webhook may wait before the service's healt
 
 
 async def health(service: Service, token: Token, request: Request) -> Response:
-    """Whether the service can commit: it asks the thread that would."""
+    """Whether the service is alive. It does not wait for the writer: `busy` is for how many seconds that has been at one job."""
     if not service.writer.alive:
         raise Closed
-    version, engine, unsettled = await service.writer.ask(lambda db, _: (db.version, db.engine.name, db.unsettled))
+    engine, unsettled = service.writer.state
     hooks = service.writer.deliveries
     lag = hooks.lag(time())
     problems = [f"the lake does not follow: {unsettled}"] if unsettled is not None else []
     if hooks.error or lag > LATE:
         problems.append(f"webhooks wait: {hooks.error or f'the oldest for {lag:.0f} seconds'}")
     status = f"ok, but {'; '.join(problems)}" if problems else "ok"
-    found: dict[str, Any] = {"status": status, "version": version, "engine": engine}
+    found: dict[str, Any] = {"status": status, "version": service.hub.version, "engine": engine, "busy": service.writer.busy}
     if service.project.webhooks is not None or hooks.waiting or hooks.parked:
         sent = {"waiting": hooks.waiting, "lag": round(lag, 3), "parked": hooks.parked, "delivering": not hooks.error}
         found["webhooks"] = sent

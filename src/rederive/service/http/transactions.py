@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from rederive.monitor.database import Database
 from rederive.monitor.group import Outcome, Write
 from rederive.monitor.position import Position
 from rederive.pipeline.changes import RawTransaction, typed
-from rederive.service.access import ANYONE, check_write, discreet
+from rederive.service.access import ANYONE, check_write, check_writes, discreet
 from rederive.service.http import bodies
 from rederive.service.http.problems import problem
 from rederive.service.http.service import Service
@@ -28,16 +29,29 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     kind = bodies.media(request, (bodies.JSON, bodies.LINES))
     key = _key(request, token)
     raw = bodies.transactions(await bodies.read(request, service.project.bounds.body), kind)
+    check_writes(token, (name for transaction in raw for name in transaction.relations))
     lines = kind == bodies.LINES
+    asking = [transaction for transaction in raw if transaction.has_rows]
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
     service.metrics.seconds.observe(perf_counter() - started)
     if outcome.error is not None:
-        return _refused(discreet(token, outcome.error), outcome, raw)
-    results = [{"version": result.version, "repeated": result.repeated} for result in outcome.results]
+        return _refused(token, outcome.error, outcome, asking, len(raw))
+    results = _answers(raw, outcome, service.hub.version)
     body = {"transactions": results} if lines else results[0]
     last = max((result.version for result in outcome.results), default=service.hub.version)
     headers = {POSITION: str(Position(last, service.hub.epoch))}
     return Response(json.dumps(body), media_type=bodies.JSON, headers=headers)
+
+
+def _answers(raw: Sequence[RawTransaction], outcome: Outcome, version: int) -> list[dict[str, Any]]:
+    """What became of each transaction. One without rows made no version: it is answered with the one before."""
+    version = outcome.results[0].version - 1 if outcome.results else version
+    made, found = iter(outcome.results), []
+    for transaction in raw:
+        result = next(made) if transaction.has_rows else None
+        version = result.version if result is not None else version
+        found.append({"version": version, "repeated": result.repeated if result is not None else False})
+    return found
 
 
 def _key(request: Request, token: Token) -> str | None:
@@ -54,15 +68,18 @@ def _writes(db: Database, token: Token, raw: Sequence[RawTransaction], key: str 
     for number, transaction in enumerate(raw, 1):
         operations = typed(transaction, db.program).operations
         check_write(token, db.program.relations, operations)
+        if not transaction.has_rows:
+            continue
         writes.append(Write(operations, f"{key}#{number}" if key is not None and lines else key))
     return writes
 
 
-def _refused(error: Exception, outcome: Outcome, raw: Sequence[RawTransaction]) -> Response:
+def _refused(token: Token, error: Exception, outcome: Outcome, asking: Sequence[RawTransaction], lines: int) -> Response:
     """Of several transactions, those before the refused one stand, and the answer says which."""
-    if not isinstance(error, RederiveError):
-        raise error
-    if len(raw) == 1:
-        return problem(error)
-    refused = raw[len(outcome.results)]
-    return problem(error.at(error.place or refused.place), {"committed": [result.version for result in outcome.results]})
+    shown = discreet(token, error)
+    if not isinstance(shown, RederiveError):
+        raise shown
+    if lines == 1:
+        return problem(shown)
+    refused = asking[len(outcome.results)]
+    return problem(shown.at(shown.place or refused.place), {"committed": [result.version for result in outcome.results]})
