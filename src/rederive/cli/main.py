@@ -143,7 +143,7 @@ def run(
         int, typer.Option("--max-tuples", min=1, help="Stops recursions that make new values.")
     ] = Limits().tuples,
     memory: Annotated[
-        int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")
+        int, typer.Option("--memory", min=1, help="MiB that relations and views may take in this process.")
     ] = Limits().memory // 2**20,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
