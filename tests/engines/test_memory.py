@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import rederive
 from rederive.engines.footprint import BYTES_PER_ROW, Footprint
 from rederive.engines.machine import available_memory
 from rederive.engines.resident.memory import Memory
@@ -35,6 +36,16 @@ def test_the_estimate_is_the_growth_of_the_process(shape: str, rows: int) -> Non
     said = re.search(r"take about ([\d.]+) MiB", found["why"])
     assert said is not None, found
     assert float(said[1]) == pytest.approx(found["estimated"] / 2**20, rel=0.1)
+
+
+@pytest.mark.parametrize(("memory", "kept"), [(150_000, False), (3_000_000, True)])
+def test_a_view_that_does_not_fit_is_derived_on_demand(memory: int, kept: bool) -> None:
+    """By what it takes, with the relations below it: 400 edges and 80,200 pairs are about 700 KB."""
+    db = rederive.open(limits=rederive.Limits(memory=memory))
+    db.define(".decl e(x: number, y: number)  .decl c(x: number, y: number)  c(x, y) :- e(x, y).  c(x, y) :- e(x, z), c(z, y).")
+    db.load("e", [(i, i + 1) for i in range(400)])
+    assert ("keeps the view" in db.explain("c")) == kept, db.explain("c")
+    assert len(db.rows("c")) == 80_200
 
 
 # The machine and its containers
