@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql import SparkSession
 
 import rederive
 from rederive.engines import auto
 from rederive.engines.auto import AutoEngine, Pace
+from rederive.engines.footprint import BYTES_PER_ROW
 from rederive.engines.spark.engine import SparkEngine
 from tests.oracle import evaluate
 
@@ -74,10 +77,28 @@ def test_a_transaction_stays_where_it_is_faster(spark: SparkSession, pace: Pace)
 
 
 def test_what_barely_fits_does_not_come_back(spark: SparkSession) -> None:
-    db = database(spark, EAGER, memory=100 * 100)
+    db = database(spark, EAGER, memory=100 * BYTES_PER_ROW)
     assert change(db, insert=[*many(1_000), (20, 21)]).engine == "spark"
     assert change(db, insert=[(21, 22)]).engine == "spark"
     outgrown = change(db, insert=[*many(2_000), (22, 23)])
     assert outgrown.engine == "spark"
     assert outgrown.why.startswith("123 base rows")
-    assert outgrown.why.endswith("do not fit the 0.0 MiB of memory that they may take")
+    assert outgrown.why.endswith("do not fit the 195.3 KiB of memory that they may take")
+
+
+def test_moves_before_a_transaction_that_would_exceed_what_is_left(spark: SparkSession) -> None:
+    """By the bytes that were measured, and by what the machine has: the limit is far away."""
+    available = 10.0 * 2**20
+    engine = AutoEngine(rederive.Limits(), lambda: SparkEngine(spark), available=lambda: available)
+    db = rederive.Database(engine, "auto")
+    db.define(PROGRAM)
+    db.load("e", [(i, i + 1) for i in range(2_000)])
+    taken = re.search(r"take about ([\d.]+) MiB, and fit the ([\d.]+) MiB .* machine", engine.why)
+    assert taken is not None, engine.why
+    assert 5 + float(taken[1]) == pytest.approx(float(taken[2]), abs=0.2)
+    available = 0.2 * 2**20  # somebody else has taken the rest
+    with db.transaction() as tx:
+        tx.insert("e", [(i, i + 1) for i in range(3_000, 4_000)])
+    assert (tx.result.engine, len(tx.result.changes["two"].plus)) == ("spark", 999)
+    assert "would take about" in tx.result.why
+    assert "do not fit" in tx.result.why

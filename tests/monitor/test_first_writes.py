@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,8 +20,9 @@ from rederive.ir.terms import NUMBER
 from rederive.lake.tables import Area, Lake
 from rederive.pipeline.streams import ChangeFiles
 from tests.lake import witness
+from tests.monitor.first_load import PROGRAM, ROWS
 
-PROGRAM = ".decl log(x: number, y: number)  .decl two(x: number, z: number)  two(x, z) :- log(x, y), log(y, z)."
+LOAD = Path(__file__).with_name("first_load.py")
 TABLES = ("base/log", "changes/two", "views/two", "state/settled")
 DATA = "part-00000-34a2be8e-c8d9-43be-af89-9ff4ec7c1302-c000.snappy.parquet"
 UNFINISHED: dict[str, tuple[str, ...]] = {  # as a kill of Spark 4.2 and Delta 4.4 leaves a folder, from one moment to the next
@@ -145,3 +151,38 @@ def test_what_is_somebodys_is_refused_and_left(spark: SparkSession, tmp_path: Pa
         folder = tmp_path / "base" / relation.name
         files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert files == {name for name in names if not name.endswith("/")}
+
+
+def killed_in_the_first_write(command: list[str], table: Path) -> bool:
+    """Run a process and kill it, Spark's too, between the folder of a table and the first commit; whether it came to that."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        while child.poll() is None and not table.exists():
+            time.sleep(0.001)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    _, error = child.communicate()
+    assert child.returncode in (0, -signal.SIGKILL), error
+    return table.exists() and not (table / "_delta_log/00000000000000000000.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [False, True], ids=["transactions", "a stream"])
+def test_killed_in_the_first_write_of_every_table(spark: SparkSession, tmp_path: Path, streams: bool) -> None:
+    """Each start finishes what the one before left, and is killed in the first write of the next table."""
+    lake, folder = tmp_path / "lake", tmp_path / "in"
+    folder.mkdir()
+    for number, row in enumerate(ROWS):
+        (folder / f"{number}.jsonl").write_text(f'{{"insert": {{"log": [[{row[0]}, {row[1]}]]}}}}\n')
+    command = [sys.executable, str(LOAD), str(lake), *([str(folder)] if streams else [])]
+    for table in ("views/two", "base/log", "changes/two", "state/settled"):
+        assert killed_in_the_first_write(command, lake / table)
+    assert not killed_in_the_first_write(command, tmp_path / "nothing is here")  # it comes to its end
+    assert witness.rows(f"{lake}/base/log") == ROWS
+    assert witness.rows(f"{lake}/views/two") == [(1, 3)]
+    version = 2 if streams else 1
+    assert witness.rows(f"{lake}/changes/two") == [(version, "plus", 1, 1, 3)]
+    with opened(spark, lake) as db:
+        assert (db.version, db.rows("log"), db.rows("two")) == (version, ROWS, [(1, 3)])

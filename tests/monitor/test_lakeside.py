@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rederive
+from rederive.engines.footprint import BYTES_PER_ROW
 from rederive.errors import Mismatch, NoLake, SchemaMismatch
 from rederive.faults import POINTS, VARIABLE
 from rederive.monitor.backup import restore
@@ -156,7 +157,7 @@ def test_refused(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_moves_to_spark_when_memory_is_short(spark: SparkSession) -> None:
-    db = rederive.open(engine="auto", spark=spark, limits=rederive.Limits(memory=50 * 100))
+    db = rederive.open(engine="auto", spark=spark, limits=rederive.Limits(memory=50 * BYTES_PER_ROW))
     db.define(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
     with db.transaction() as tx:
         tx.insert("n", [(n,) for n in range(20)])

@@ -130,7 +130,9 @@ def _told_of_commits(db: Database) -> Iterator[None]:
         yield
     except RederiveError as error:
         if db.store is not None and db.version > start:
-            gained = f"versions {start + 1} to {db.version} are committed: rederive log {db.store} --since {start}"
+            here = Path.cwd()
+            folder = db.store.relative_to(here) if db.store.is_relative_to(here) else db.store
+            gained = f"versions {start + 1} to {db.version} are committed: rederive log {folder} --since {start}"
             error.hint = f"{error.hint}; {gained}" if error.hint else gained
         raise
 

@@ -153,7 +153,9 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="Refuse views that a change evaluates as a whole.")] = False,
     max_rounds: MaxRounds = LIMITS.rounds,
     max_tuples: MaxTuples = LIMITS.tuples,
-    memory: Annotated[int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")] = MEMORY,
+    memory: Annotated[
+        int, typer.Option("--memory", min=1, help="MiB that relations and views may take in this process.")
+    ] = MEMORY,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 

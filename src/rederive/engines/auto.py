@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 from rederive.analysis.cost import Estimate
 from rederive.engines.base import Action, Bulk, Confirm, Delta, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.footprint import LARGE, Footprint
+from rederive.engines.machine import available_memory
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
-
-BYTES_PER_ROW = 100  # of a base relation in memory, about: its values, their codes, its indexes
-LARGE = 10_000  # rows of a transaction, from which on its work is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,12 @@ class AutoEngine:
     """See `engines.base.Engine`. Starts in memory, and moves to what `spark` makes and back."""
 
     def __init__(
-        self, limits: Limits, spark: Callable[[], Engine], cores: Callable[[], int] = lambda: 1, pace: Pace | None = None
+        self,
+        limits: Limits,
+        spark: Callable[[], Engine],
+        cores: Callable[[], int] = lambda: 1,
+        pace: Pace | None = None,
+        available: Callable[[], float] = available_memory,
     ) -> None:
         self.limits = limits
         self.pace = pace or Pace()
@@ -47,6 +51,7 @@ class AutoEngine:
         self._current.traces = self.traces
         self._installed: tuple[MaintenanceProgram, Sequence[str], Sequence[Question]] | None = None
         self._rows = 0
+        self._footprint = Footprint(limits.memory, available)
         self._lost = 0.0  # seconds on Spark that would not have been spent in the process
         self._because = ""
 
@@ -57,13 +62,8 @@ class AutoEngine:
     @property
     def why(self) -> str:
         """Why this engine runs."""
-        return f"{self._memory}{self._because}" if self._fit(self._rows) else self._memory
-
-    @property
-    def _memory(self) -> str:
-        fits = "fit" if self._fit(self._rows) else "do not fit"
-        need, most = self._rows * BYTES_PER_ROW, self.limits.memory
-        return f"{self._rows:,} base rows, about {_size(need)}, {fits} the {_size(most)} of memory that they may take"
+        memory = self._footprint.described(self._rows)
+        return f"{memory}{self._because}" if self._footprint.has_room(self._rows) else memory
 
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
         return self._current.budget(limits)
@@ -83,6 +83,7 @@ class AutoEngine:
         found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce, confirm=confirm)
         self._installed = (maintenance, monitored, bound)
         self._count()
+        self._measure()
         return found
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
@@ -90,6 +91,7 @@ class AutoEngine:
         self._make_room(sum(map(len, rows.values())))
         touched = self._current.load(rows)
         self._count()
+        self._measure()
         return touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
@@ -107,7 +109,10 @@ class AutoEngine:
             raise
 
     def commit(self) -> None:
+        touched = self._current.touched
         self._current.commit()
+        if self._footprint.is_old(touched):
+            self._measure()
 
     def rollback(self) -> None:
         self._current.rollback()
@@ -141,23 +146,26 @@ class AutoEngine:
 
     # The choice
 
-    def _fit(self, rows: float) -> bool:
-        return rows * BYTES_PER_ROW <= self.limits.memory
-
     @property
     def _resident(self) -> bool:
         return self.name == ResidentEngine.name
 
+    def _measure(self) -> None:
+        if isinstance(self._current, ResidentEngine):
+            self._footprint.measured(self._rows, self._current.memory())
+
     def _make_room(self, more: int) -> None:
         """Move everything to Spark if so many more rows do not fit."""
-        if self._resident and not self._fit(self._rows + more):
+        if more >= LARGE:
+            self._measure()
+        if self._resident and not self._footprint.has_room(self._rows + more):
             self._move(self._spark(), "")
 
     def _choose(self, operations: Sequence[Operation]) -> None:
         """Move everything to where these operations, or those of late, take less time."""
         if self._resident:
             self._leave_if_large(operations)
-        elif self._fit(2 * self._rows):  # well below the limit: it does not go to and fro there
+        elif self._footprint.has_room(2 * self._rows):  # well below the limit: it does not go to and fro there
             self._return_if_small(operations)
 
     def _leave_if_large(self, operations: Sequence[Operation]) -> None:
@@ -194,16 +202,10 @@ class AutoEngine:
             rows = {name: self._current.rows(name, {}) for name in maintenance.program.bases}
             engine.install(maintenance, monitored, rows, bound=bound)
         self._current, self._lost, self._because = engine, 0.0, because
+        self._footprint.is_here = self._resident
+        self._measure()
 
 
 def counted(rows: Iterable[Row]) -> Collection[Row]:
     """Rows whose number is known."""
     return rows if isinstance(rows, Collection) else list(rows)
-
-
-def _size(number: int) -> str:
-    """
-    >>> _size(5 * 2**20)
-    '5.0 MiB'
-    """
-    return f"{number / 2**20:,.1f} MiB" if number < 2**30 else f"{number / 2**30:,.1f} GiB"

@@ -203,7 +203,7 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # origins = ["https://example.org"]   # pages of other hosts that may ask
 
 # [budgets]
-# memory = 8192                # MiB for views kept by strategy auto
+# memory = 8192                # MiB that relations and views may take
 # rounds = 100000              # stops recursions that make new values
 # tuples = 5000000
 # seconds = 10                 # of one definition, transaction or question

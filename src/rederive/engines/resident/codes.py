@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rederive.engines.resident.watch import Watch
@@ -78,6 +78,9 @@ class Codes:
         if type_ not in self._codecs:
             self._codecs[type_] = FloatCodec() if type_.kind is Kind.FLOAT else Codec()
         return self._codecs[type_]
+
+    def codecs(self) -> Collection[Codec]:
+        return self._codecs.values()
 
     @contextmanager
     def at_most(self, more: int) -> Iterator[None]:

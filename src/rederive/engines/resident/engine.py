@@ -15,6 +15,7 @@ from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
 from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, redefined
+from rederive.engines.resident.memory import Memory
 from rederive.engines.resident.net import net_effect
 from rederive.engines.resident.table import Readable, Table, rows_of, whole_rows
 from rederive.ir.rules import Program, Variant
@@ -172,6 +173,10 @@ class ResidentEngine:
     def estimates(self) -> dict[tuple[str, ...], Estimate]:
         sections = self.installed.sections
         return {s.section.component.relations: s.estimate.present() for s in sections if s.estimate is not None}
+
+    def memory(self) -> Memory:
+        """What the relations, their indexes and the kept views take, about."""
+        return self.installed.memory()
 
     @property
     def touched(self) -> int:

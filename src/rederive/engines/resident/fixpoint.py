@@ -29,7 +29,8 @@ ORDERED_FROM = 256
 class Limits:
     """`rounds` and `tuples` stop a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves.
 
-    `memory`: the bytes that views kept by strategy auto may take, about; one that does not fit is derived on demand.
+    `memory`: the bytes that relations, kept views and what belongs to them may take in this process, about, where the machine and
+    the container have them. A view of strategy auto that does not fit is derived on demand; engine auto moves to Spark.
 
     Budgets of one definition, transaction or question, which is refused whole beyond them: `seconds`; `rows` that it looks at as
     possible changes or answers; `growth`, the bytes by which the process may grow. By default there are none.
@@ -79,17 +80,21 @@ def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[fl
 
 @dataclass(slots=True)
 class Meter:
-    """Counts the tuples that a transaction looked at as possible changes or answers; `most` is how many it may."""
+    """Counts the tuples that a transaction looked at as possible changes or answers.
+
+    When there are more than `most`, `check` is asked: it gives a new bound, or raises `OverBudget`.
+    """
 
     touched: int = 0
     most: float = inf
+    check: Callable[[], float] = lambda: inf
     rows: float = inf
     watch: Watch = field(default_factory=Watch)
 
     def count(self, tuples: int) -> None:
         self.touched += tuples
         if self.touched > self.most:
-            raise OverBudget
+            self.most = self.check()
         if self.touched > self.rows:
             raise LimitExceeded(f"the work was stopped after {self.rows:,.0f} rows", hint=HINT).of(())
         if self.watch.late:

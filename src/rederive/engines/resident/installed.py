@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -11,10 +11,12 @@ from pyroaring import BitMap
 from rederive.analysis.graph import edges
 from rederive.analysis.relevance import Pattern, base_patterns
 from rederive.engines.base import DoesNotFit, Question, ViewDelta
+from rederive.engines.machine import USABLE, available_memory
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Watch
 from rederive.engines.resident.fixpoint import Limits, Meter, OverBudget
 from rederive.engines.resident.link import LinkedSection, Linker
+from rederive.engines.resident.memory import Memory, memory_of
 from rederive.engines.resident.net import check_keys
 from rederive.engines.resident.table import Key, Leaf, Readable, Table, rows_of, whole_rows
 from rederive.engines.resident.tables import Tables
@@ -23,7 +25,8 @@ from rederive.ir.terms import Row
 from rederive.maintain.program import DERIVED, MaintenanceProgram, Section, Strategy
 
 Leaves = Mapping[Key, Leaf]
-BYTES_PER_ROW = 16  # of a view that is kept, about: bitmaps, keys and indexes
+MANY = 100_000  # tuples between two measurements of a first evaluation, at least
+LEAST = 16  # bytes of a row in a view that is kept, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,27 @@ class Surroundings:
     meter: Meter
     limits: Limits
     watch: Watch
+
+
+class Budget:
+    """Watches a first evaluation: the tables are measured when they may have come half the way to the limit."""
+
+    def __init__(self, memory: int, measure: Callable[[], Memory], meter: Meter) -> None:
+        self._memory: float = memory
+        self._usable: float | None = None
+        self._measure = measure
+        self._meter = meter
+        self._start = meter.touched
+
+    def check(self) -> float:
+        """How many tuples there may be before the next check."""
+        used = self._measure().total
+        self._usable = self._usable or used + USABLE * available_memory()
+        most = min(self._memory, self._usable)
+        if used > most:
+            raise OverBudget
+        done = self._meter.touched - self._start
+        return self._meter.touched + done * max((most - used) / (2 * used), 0.01)
 
 
 class BoundView:
@@ -222,9 +246,9 @@ class Installed:
     def _fill(self, section: Section) -> None:
         """The first evaluation of a section's views; under strategy auto, within what memory is left."""
         meter, limits = self.around.meter, self.around.limits
-        kept = sum(len(self.tables.table(name)) for name in self.kept) if section.adaptive else 0
-        room = limits.memory // BYTES_PER_ROW - kept
-        meter.most = meter.touched + room if section.adaptive else inf
+        if section.adaptive:
+            budget = Budget(limits.memory, self.memory, meter)
+            meter.most, meter.check = meter.touched + min(MANY, limits.memory // LEAST), budget.check
         try:
             for phase in self.linker.initial(section):
                 phase.run(meter, limits)
@@ -233,6 +257,10 @@ class Installed:
             raise DoesNotFit(section.component.relations) from None
         finally:
             meter.most = inf
+
+    def memory(self) -> Memory:
+        """What the tables take, and what views keep beside their rows."""
+        return memory_of(self.tables.stored(), *self.linker.state(), self.around.codes.codecs())
 
     def passed(self, position: int) -> Iterable[Versions]:
         """The change sets that nothing reads after this section: under differencing they are dropped as the wave passes."""

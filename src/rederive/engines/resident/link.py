@@ -111,6 +111,10 @@ class Linker:
         self._counts: dict[str, dict[CodedRow, int]] = {}
         self._groups: dict[str, Groups] = {}
 
+    def state(self) -> tuple[dict[str, dict[CodedRow, int]], dict[str, Groups]]:
+        """What views keep beside their rows: derivation counts and the state of groups."""
+        return self._counts, self._groups
+
     def inherit(self, before: Linker, names: Collection[str]) -> None:
         """Take over what another linker's views keep beside their rows: derivation counts and the state of groups."""
         self._counts.update({name: counts for name, counts in before._counts.items() if name in names})

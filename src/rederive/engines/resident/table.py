@@ -136,6 +136,10 @@ class Table:
             self._indexes[bound] = index
         return self._indexes[bound].entries
 
+    def indexes(self) -> Iterator[dict[Key, Any]]:
+        """The entries of all indexes but the primary one."""
+        return (index.entries for index in self._indexes.values())
+
     def add(self, key: Key, leaf: Leaf) -> None:
         """Take in rows that are not there yet; the table owns the leaf from now on."""
         have = self.primary.get(key)

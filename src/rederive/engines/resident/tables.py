@@ -52,6 +52,10 @@ class Tables:
                 self.transient.append(self._tables[key])
         return self._tables[key]
 
+    def stored(self) -> Iterable[Table]:
+        """All tables, those of a transaction included."""
+        return self._tables.values()
+
     def adopt(self, relation: str, table: Table) -> None:
         """Use a table that already holds rows."""
         self._tables[relation, Variant.OLD] = table
