@@ -6,6 +6,7 @@ import pytest
 
 import rederive
 from rederive.errors import DuplicateKey, Redefined, RederiveError, SyntaxProblem, TypeClash, Unstratified, Unsupported
+from rederive.ir.terms import Row
 
 TABLES = """
 CREATE TABLE t (a INT, b INT);
@@ -24,7 +25,7 @@ def db() -> rederive.Database:
     return db
 
 
-def view(db: rederive.Database, query: str) -> list[tuple[object, ...]]:
+def view(db: rederive.Database, query: str) -> list[Row]:
     """The rows of a query, as a view and as a question."""
     db.sql(f"CREATE OR REPLACE VIEW v AS {query}")
     assert db.rows("v") == db.query(query)
