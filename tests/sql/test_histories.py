@@ -139,7 +139,7 @@ def run(steps: Sequence[Step], strategy: str) -> None:
             both.db.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(history(), st.sampled_from(STRATEGIES))
 def test_histories_are_those_of_duckdb(steps: list[Step], strategy: str) -> None:
     run(steps, strategy)
