@@ -20,6 +20,8 @@ from tests.sql.grammar import TABLES
 from tests.sql.histories import Define, Drop, Reopen, Step, Transaction, history
 from tests.sql.test_differential import STRATEGIES, Row, as_duck
 
+MANY = 20_000  # histories in `make test-all`, over all strategies
+
 
 class Both:
     """The same history in rederive, with a store where it is reopened, and in DuckDB.
@@ -137,14 +139,15 @@ def run(steps: Sequence[Step], strategy: str) -> None:
             both.db.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(history(), st.sampled_from(STRATEGIES))
 def test_histories_are_those_of_duckdb(steps: list[Step], strategy: str) -> None:
     run(steps, strategy)
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None)
-@given(history(), st.sampled_from(STRATEGIES))
-def test_many_histories_are_those_of_duckdb(steps: list[Step], strategy: str) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=MANY // len(STRATEGIES), deadline=None)
+@given(steps=history())
+def test_many_histories_are_those_of_duckdb(strategy: str, steps: list[Step]) -> None:
     run(steps, strategy)

@@ -76,7 +76,7 @@ def test_literals(both: tuple[rederive.Database, SparkSession]) -> None:
 
 def test_operators(both: tuple[rederive.Database, SparkSession]) -> None:
     """Which operands an operator takes: Spark's precedence."""
-    check_expressions(both, OPERATORS, 30)
+    check_expressions(both, OPERATORS, 29)
 
 
 @pytest.mark.slow
