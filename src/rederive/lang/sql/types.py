@@ -113,7 +113,7 @@ def arithmetic(operator: str, one: SqlType, two: SqlType) -> SqlType | None:
     """
     shared = common(one, two)
     if shared is None or not shared.numeric:
-        return DOUBLE if shared in (VOID, STRING) else None
+        return DOUBLE if shared == VOID else None
     if operator == "div":
         return BIGINT
     if shared == DOUBLE or (operator == "/" and shared.integer):
