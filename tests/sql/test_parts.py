@@ -9,7 +9,7 @@ import pytest
 from sqlglot import exp
 
 import rederive
-from rederive.errors import RederiveError, TypeClash, Unsupported, WrongArity
+from rederive.errors import RederiveError, SyntaxProblem, TypeClash, Unsupported, WrongArity
 from rederive.ir.rules import Program
 from rederive.lang.sql.calls import AGGREGATES
 from rederive.lang.sql.functions import FUNCTIONS
@@ -196,6 +196,15 @@ REFUSED = {
     "CREATE TABLE x (v INT) PARTITIONED BY (v)": "PARTITIONED BY",
     "CREATE TEMPORARY TABLE x (v INT)": "temporary table",
     "CREATE VIEW x (y INT) AS SELECT id FROM s": "view's column",
+    "SELECT v.x FROM (VALUES (1)) AS v(x DATE)": "alias's column",
+    "WITH q(x DATE) AS (SELECT id FROM s) SELECT x FROM q": "alias's column",
+    "SELECT FROM s": "SELECT without columns",
+    "SELECT id, FROM s": "',' is not expected",
+    "SELECT , id FROM s": "',' is not expected",
+    "SELECT id FROM s WHERE id IN (1,, 2)": "',' is not expected",
+    "SELECT CAST(t AS INT AS i FROM s": "a parenthesis is missing",
+    "SELECT extract(YEAR FROM day AS y FROM s": "a parenthesis is missing",
+    "SELECT t - 'x' AS c FROM s": "'-' does not take STRING and STRING",
 }
 
 
@@ -204,8 +213,8 @@ def test_a_statement_is_refused_by_name_and_place(statement: str) -> None:
     db = rederive.open()
     db.sql(TABLES)
     before = db.program
-    with pytest.raises((Unsupported, WrongArity, TypeClash)) as refused:
-        db.query(statement) if statement.startswith(("SELECT", "VALUES")) else db.sql(statement)
+    with pytest.raises((Unsupported, WrongArity, TypeClash, SyntaxProblem)) as refused:
+        db.query(statement) if statement.startswith(("SELECT", "VALUES", "WITH")) else db.sql(statement)
     assert REFUSED[statement] in str(refused.value)
     assert ":1:" in str(refused.value)
     assert db.program is before

@@ -15,6 +15,9 @@ from rederive.lang.sql.depth import DEPTH, balanced, check_depth
 from rederive.lang.sql.dialect import Ansi, tokenize
 from rederive.lang.sql.parts import PARTS, unread
 
+_OPENING = (TokenType.L_PAREN, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.FROM)
+_CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY)
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -116,6 +119,7 @@ def _constraint(tokens: list[Token], source: Source) -> str | None:
 def inner_statement(tokens: list[Token], source: Source) -> Parsed:
     """What these words of a text say by themselves."""
     span = span_between(source, tokens[0].start, tokens[-1].end)
+    _check_punctuation(tokens, source)
     try:
         trees = Ansi().parser().parse(tokens, source.text)
     except ParseError as error:
@@ -137,6 +141,18 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
         for found in unread(tree):
             raise parsed.unsupported(found.what, found.node, found.hint)
     return parsed
+
+
+def _check_punctuation(tokens: Sequence[Token], source: Source) -> None:
+    """The parser lets a missing parenthesis and a comma too many pass."""
+    depth = 0
+    for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        alone = before is None or after is None or before.token_type in _OPENING or after.token_type in _CLOSING
+        if depth < 0 or (depth > 0 and after is None) or (kind is TokenType.COMMA and alone):
+            what = "a parenthesis is missing" if kind is not TokenType.COMMA else "',' is not expected here"
+            raise SyntaxProblem(f"not SQL: {what}", span_between(source, token.start, token.end))
 
 
 def _refused(error: ParseError, source: Source, span: Span) -> SyntaxProblem:

@@ -176,7 +176,19 @@ def unread(tree: exp.Expr) -> Iterator[Unread]:
         if type(node) not in PARTS:
             yield Unread(*_kind(node))
             continue
+        if (misplaced := _misplaced(node)) is not None:
+            yield Unread(misplaced, node)
         yield from (_part(node, name) for name, value in node.args.items() if _is_set(value) and not _is_read(node, name))
+
+
+def _misplaced(node: exp.Expr) -> str | None:
+    """What the parser lets pass where only something else means anything."""
+    match node:
+        case exp.Select(expressions=[]):
+            return "SELECT without columns"
+        case exp.ColumnDef() if not isinstance(node.parent, exp.Schema):
+            return "a type or a constraint of an alias's column"
+    return None
 
 
 def _is_set(value: object) -> bool:
