@@ -72,7 +72,7 @@ RederiveError
     ├── Mismatch            mismatch          another program, other options, or a version that the store does not have
     ├── Expired             expired           changes that are no longer kept, or never were
     ├── Conflict            conflict          an idempotency key that was used for something else
-    ├── LateLoad            late_load         initial rows after the first version
+    ├── LateLoad            late_load         initial rows of a table that a script creates after a change of data
     ├── NoStore             no_store          what only a database with a store can do
     ├── NoLake              no_lake           what only a store with a lake can do
     └── Closed              closed            a database that was closed

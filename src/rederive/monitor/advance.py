@@ -27,7 +27,7 @@ from rederive.monitor.store import vanishing
 if TYPE_CHECKING:
     from rederive.monitor.database import Database
 
-Record = Callable[[Net, Result | None], None]
+Record = Callable[[Callable[[], Net], Result | None], None]  # base rows are decoded where somebody writes them down
 
 
 class Advance:
@@ -51,9 +51,9 @@ class Advance:
         uncounted = {name: db.engine.rows(name, {}) for name in changed}
         same = step.after is db.definitions
 
-        def record(net: Net, result: Result | None) -> None:
+        def record(net: Callable[[], Net], result: Result | None) -> None:
             if db.durable is not None and not (same and result is None):
-                self.bulk = db.durable.redefine(before, step, net, result, db.signs)
+                self.bulk = db.durable.redefine(before, step, net(), result, db.signs)
 
         def evaluated(found: Propagation) -> None:
             if self._parked is None:
@@ -84,11 +84,11 @@ class Advance:
         return replace(found, views=views, bound=parts)
 
     def _confirm(self, found: Propagation, gone: Net, always: bool, record: Record) -> None:
-        net = {name: Delta(rows.given()) for name, rows in found.entered.items()} | dict(gone)
         self.touched = found.touched
-        if always or net or found.bound or any(name not in self._db.rule_base.wanted for name in found.views):
+        monitored = any(name not in self._db.rule_base.wanted for name in found.views)
+        if always or monitored or found.bound or found.entered or gone:
             self.result = self._db._version(found, self._started)
-        record(net, self.result)
+        record(lambda: {name: Delta(rows.given()) for name, rows in found.entered.items()} | dict(gone), self.result)
 
     # A transaction over parked definitions
 
@@ -104,7 +104,7 @@ class Advance:
         net, version = db.engine.net(on_copies(db.program, operations, db.engine)), db.version
         bases = self._move(net)
 
-        def record(_: Net, result: Result | None) -> None:
+        def record(_: Callable[[], Net], result: Result | None) -> None:
             assert result is not None
             _check_constraints(db.program, result)
             if db.durable is not None:
