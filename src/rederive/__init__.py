@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import RederiveError, UnknownOption
+from rederive.ir.terms import UTC
+from rederive.lake.session import check_zone, session_zone
+from rederive.lang.zones import zone_name
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
@@ -64,6 +67,7 @@ def open(
     spark: SparkSession | None = None,
     strict: bool = False,
     webhooks: Webhooks | None = None,
+    zone: str | None = None,
 ) -> Database:
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
@@ -74,7 +78,10 @@ def open(
 
     `lake`: a folder, or any path that Spark can write, for base relations, views and changes as Delta tables; the store is in it
     unless `path` says otherwise. `engine`: resident, spark, or auto, which moves to Spark when memory is short; without a lake or
-    a session it is resident. `spark`: the session to run in; its configuration stays as it is.
+    a session it is resident. `spark`: the session on whose context to run; its configuration stays as it is.
+
+    `zone`: the time zone in which SQL reads and writes timestamps, as "Europe/Berlin"; by default that of the Spark session, or
+    UTC where none runs. A store remembers it, and a session in another zone is refused.
 
     `webhooks`: where active rules may post to; without it nothing is sent.
     """
@@ -83,17 +90,23 @@ def open(
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
     signs(only)
+    zone = zone_name(zone) if zone is not None else None
+    of_new = zone or session_zone(spark) or UTC
     if path is None and lake is None:
-        return Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
+        check_zone(spark, of_new)
+        made = make_engine(engine, limits, spark, zone=of_new)
+        return Database(made, strategy or AUTO, precision or "exact", only, strict=strict, zone=of_new, spark=spark)
     folder = Path(path) if path is not None else Path(str(lake)) / "_store"
-    store = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
+    given = Options(strategy or "", precision or "", only or "", zone or "")
+    store = Store.open(folder, given, retention, zone=of_new)
     try:
+        options = store.options
+        check_zone(spark, options.zone)
         if lake is not None:
             store.lake = lakeside(store, lake, spark)
-        options = store.options
-        made = make_engine(engine, limits, spark, lake)
+        made = make_engine(engine, limits, spark, lake, options.zone)
         rest = (options.strategy, options.precision, options.only or None, store)
-        return Database(made, *rest, strict=strict, webhooks=webhooks)
+        return Database(made, *rest, strict=strict, webhooks=webhooks, zone=options.zone, spark=spark)
     except BaseException:
         store.close()
         raise

@@ -16,6 +16,7 @@ from rederive.cli.programs import Sources
 from rederive.errors import RederiveError, StrategyError
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES
 from rederive.maintain.explain import FORMATS
+from rederive.monitor.store import stored_zone
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
 app = typer.Typer(
@@ -41,6 +42,10 @@ Base = Annotated[
 StrategyOption = Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")]
 Only = Annotated[str | None, typer.Option("--only", help="Report plus or minus alone.", show_default=False)]
 Stats = Annotated[Path | None, typer.Option("--stats", help="Write times and counts as JSON.", show_default=False)]
+Zone = Annotated[
+    str | None,
+    typer.Option("--zone", help="Time zone of timestamps in SQL, as Europe/Berlin.", show_default="UTC, or what the store has"),
+]
 Engine = Annotated[
     str | None,
     typer.Option("--engine", help=f"What runs the rules: {', '.join(ENGINES)}.", show_default="resident; auto with a lake"),
@@ -140,6 +145,7 @@ def run(
     memory: Annotated[
         int, typer.Option("--memory", min=1, help="MiB that views kept by strategy auto may take.")
     ] = Limits().memory // 2**20,
+    zone: Zone = None,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
@@ -153,7 +159,7 @@ def run(
     if trace is not None and engine == "spark":
         raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
     chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
-    opened = partial(chosen, limits=limits, strict=strict)
+    opened = partial(chosen, limits=limits, strict=strict, zone=zone)
     commands.run(opened, program, Sources(facts, tuple(base or ())), changes, initial, stats, trace)
 
 
@@ -204,6 +210,7 @@ def stream(
     ] = None,
     engine: Engine = None,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master.", show_default="local[*]")] = None,
+    zone: Zone = None,
 ) -> None:
     """Take a stream in, one transaction for each micro-batch, and print the exact changes of each version as JSON lines.
 
@@ -214,8 +221,10 @@ def stream(
     from rederive.cli import stream as streams
 
     places = streams.Places(changes, csv, parquet, delta, kafka, tuple(topic or ()))
-    way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master)
-    streams.stream(program, places, way, partial(open_database, store, strategy=strategy, engine=engine, lake=lake))
+    of_store = stored_zone(store or Path(str(lake)) / "_store")
+    way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master, of_store or zone)
+    opened = partial(open_database, store, strategy=strategy, engine=engine, lake=lake, zone=zone)
+    streams.stream(program, places, way, opened)
 
 
 @app.command()

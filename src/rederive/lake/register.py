@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
-from pyspark.sql.types import NullType
+from pyspark.sql.types import NullType, TimestampNTZType, TimestampType
 
 from rederive.engines.spark.bulk import DataRows, lacking
 from rederive.errors import (
@@ -28,10 +28,12 @@ from rederive.errors import (
     nearest,
 )
 from rederive.ir.rules import Relation
+from rederive.ir.terms import UTC
 from rederive.lake.convert import Converted, from_json, from_text, from_typed, is_value
 from rederive.lake.delta import FAILURES, exists, snapshot
 from rederive.lake.names import PRESENT, column_names
-from rederive.lake.types import rows_of, schema_of
+from rederive.lake.session import check_zone
+from rederive.lake.types import METADATA, rows_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,11 +78,12 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
     return rows
 
 
-def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
+def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRows:
     """The rows of a data frame, its columns taken by name and checked; one may be there twice.
 
-    Where no value can be wrong, but one may be missing, whoever reads the rows looks for that.
+    Where no value can be wrong, but one may be missing, whoever reads the rows looks for that. `zone`: the database's.
     """
+    _check_times(frame, zone)
     if (plain := _as_is(frame, relation)) is not None:
         return DataRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
     converted = typed(frame, relation)
@@ -89,6 +92,18 @@ def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
         check()
         return DataRows(_values(converted, relation), relation.types)
     return DataRows(_values(converted, relation), relation.types, check)
+
+
+def _check_times(frame: DataFrame, zone: str) -> None:
+    """Timestamps come from a session in the database's zone; one without a zone is in UTC only where ours wrote it."""
+    if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
+        check_zone(frame.sparkSession, zone)
+    for column in frame.schema.fields if zone != UTC else ():
+        if isinstance(column.dataType, TimestampNTZType) and METADATA not in (column.metadata or {}):
+            raise SchemaMismatch(
+                f"column '{column.name}' is timestamp_ntz, which has no time zone, and the database is in '{zone}'",
+                hint="cast it to timestamp",
+            )
 
 
 def first_line(error: Exception) -> str:

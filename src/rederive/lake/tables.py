@@ -20,7 +20,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rederive.engines.spark.sessions import in_session, unnoticed
+from rederive.engines.spark.sessions import fresh_session, in_session, like_session
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
@@ -56,11 +56,11 @@ class Lake:
     """The tables under a root path, which may be any path that Spark can write."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark = spark
+        self.spark = like_session(spark)  # Delta adds settings of its own to the session that first reads a table
         self.root = root.rstrip("/") or "/"
-        # Delta's settings for idempotent writes hold for a whole session: this one is ours alone, and the user's stays as it was.
+        # Delta's settings for idempotent writes hold for a whole session: this one is for that alone, without any of the user's.
         # Whoever writes in it holds the lock.
-        self._private = spark.newSession()
+        self._private = fresh_session(spark)
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
@@ -140,9 +140,8 @@ class Lake:
     def create(self, area: Area, relation: Relation) -> None:
         """An empty table, unless the relation has one already; then that one must hold the same relation."""
         if self._there(area, relation) is None:
-            with unnoticed():
-                empty = self._private.createDataFrame([], _schema(area, relation))
-            self._replace(area, relation, empty, None)
+            columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
+            self._replace(area, relation, self._private.range(0).select(*columns), None)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
         """Make `rows` the whole content, in one commit; the table is created if it is not there."""

@@ -14,7 +14,7 @@ from rederive.engines.auto import counted
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
-from rederive.ir.terms import Row, Value
+from rederive.ir.terms import UTC, Row, Value
 from rederive.lang.project import is_query
 from rederive.lang.sql.definition import Definition
 from rederive.lang.values import sort_key
@@ -39,7 +39,7 @@ from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, 
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from rederive.monitor.house import House
     from rederive.pipeline.ingest import Ingestion
@@ -82,17 +82,20 @@ class Database(ActiveDatabase):
         *,
         strict: bool = False,
         webhooks: Webhooks | None = None,
+        zone: str = UTC,
+        spark: SparkSession | None = None,
     ) -> None:
         super().__init__(engine, store, webhooks)
+        self.spark = spark
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
         self.strict = strict
-        self.program = Program({}, ())
+        self._definitions = Definitions.none(zone)
+        self.program = self._definitions.program
         self.version = 0
         self.unsettled: Exception | None = None
         self.house: House | None = None
-        self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
         if store is not None:
@@ -105,6 +108,11 @@ class Database(ActiveDatabase):
         self.program = self.rule_base.program
         self._install(store.base_rows(self.program))
         self._send(store)
+
+    @property
+    def zone(self) -> str:
+        """The time zone in which SQL reads and writes timestamps."""
+        return self.program.zone
 
     # Definitions
 
@@ -350,7 +358,7 @@ class Database(ActiveDatabase):
 
     def load(self, relation: str, rows: Given) -> None:
         """Add initial rows, or a data frame of them, to a base relation without a version of their own and without changes."""
-        self.load_typed({relation: typed_rows(base_relation(self.program, relation), rows)})
+        self.load_typed({relation: typed_rows(base_relation(self.program, relation), rows, self.zone)})
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> int:
         """`load` for several relations at once, of rows that readers have checked already. Returns the tuples touched."""

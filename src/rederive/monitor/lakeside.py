@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
 from threading import Lock, Thread
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Bulk, Delta, Rows
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import FrameRows
+from rederive.engines.spark.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
 from rederive.ir.rules import COPIES, Program, Relation
 from rederive.ir.terms import Row, Value
@@ -31,6 +34,19 @@ from rederive.monitor.journal import Journal
 from rederive.monitor.journal_reader import JournalReader
 
 Extent = Callable[[], Collection[Row]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_our_session(method: Callable[Concatenate[Lakeside, P], T]) -> Callable[Concatenate[Lakeside, P], T]:
+    """What is done with tables is done in the lake's own session, whichever the user's thread is in."""
+
+    @wraps(method)
+    def acted(self: Lakeside, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with acting(self.lake.spark):
+            return method(self, *arguments, **named)
+
+    return acted
 
 
 class Lakeside:
@@ -51,6 +67,7 @@ class Lakeside:
 
     # Base relations
 
+    @_in_our_session
     def attach(self, program: Program) -> None:
         """Move the base relations of a store that has no lake yet. What an earlier, unfinished move wrote is written over."""
         if self.journal.lake is None:
@@ -61,6 +78,7 @@ class Lakeside:
                     self.lake.replace(Area.BASE, relation, frame(self.lake, relation, _without_copies(name, kept), folder))
             self.journal.attach_lake(self.lake.root)
 
+    @_in_our_session
     def base(self, program: Program) -> dict[str, DataRows]:
         """The base relations as the lake has them."""
         found = {}
@@ -71,6 +89,7 @@ class Lakeside:
                 found[name] = DataRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
         return found
 
+    @_in_our_session
     def load(self, program: Program, initial: Mapping[str, Collection[Row]]) -> None:
         """Add initial rows to base relations, one commit for each; before the first version."""
         for name, rows in initial.items():
@@ -92,6 +111,7 @@ class Lakeside:
         rows += [part for side in found if isinstance(side, FrameRows) for part in side.parts()]
         return any(isinstance(part, Bulk) for part in rows)
 
+    @_in_our_session
     def stage(self, program: Program, version: int, net: Mapping[str, Delta], changes: Mapping[str, Change]) -> str:
         """Write a bulk version's changes beside the tables; the folder, for the journal to name."""
         for name, delta in net.items():
@@ -104,6 +124,7 @@ class Lakeside:
             stage(self.lake, version, Area.CHANGES, program.relations[view], *sides, behind)
         return staging(self.lake, version)
 
+    @_in_our_session
     def changes(self, entry: Entry, program: Program) -> list[Changed]:
         """The view changes of a bulk version, from the change tables."""
         found = []
@@ -117,16 +138,19 @@ class Lakeside:
                     found.append(Changed(relation, [row for row, _ in plus], [row for row, _ in minus], counts))
         return found
 
+    @_in_our_session
     def has_rows(self, relation: Relation) -> bool:
         """Whether there is a table of a view's rows."""
         return self.lake.has(self.lake.path(Area.VIEWS, relation.name))
 
+    @_in_our_session
     def rows_at(self, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
         """The rows of a view at a settled version."""
         return rows_at(self.lake, relation, version, bindings)
 
     # Definitions
 
+    @_in_our_session
     def check_columns(self, before: Program, after: Program) -> None:
         """Refuse a view that has other columns than its tables; the lake is settled where it may have to tell."""
         known = self.journal.catalog.followed
@@ -143,6 +167,7 @@ class Lakeside:
 
     # Settling
 
+    @_in_our_session
     def settle(self, program: Program, stored: Mapping[str, Extent]) -> int:
         """Bring the tables to the journal's last version. Views that are stored have a table of their rows."""
         self.wait()
@@ -151,6 +176,7 @@ class Lakeside:
         self.note()
         return self.journal.settled
 
+    @_in_our_session
     def settle_later(self, program: Program, stored: Mapping[str, Extent]) -> None:
         """The same in the background; commits go on meanwhile. While it is at work, it goes on to the present version, too."""
         self.note()
@@ -164,6 +190,7 @@ class Lakeside:
         self._thread = Thread(target=self._work, args=(tables,), name="rederive-settle", daemon=True)
         self._thread.start()
 
+    @_in_our_session
     def _work(self, tables: Tables) -> None:
         try:
             while (upto := self._next()) is not None:

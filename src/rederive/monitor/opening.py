@@ -11,6 +11,7 @@ from rederive.engines.base import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import UnknownOption
+from rederive.ir.terms import UTC
 from rederive.monitor.store import Store
 
 if TYPE_CHECKING:
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
 ENGINES: Final = ("auto", "resident", "spark")
 
 
-def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: str | Path | None = None) -> Engine:
+def make_engine(
+    name: str, limits: Limits | None, spark: SparkSession | None, lake: str | Path | None = None, zone: str = UTC
+) -> Engine:
     """The engine of that name; `auto` starts Spark when it moves there. On a cluster, rows on their way are kept in the lake."""
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
-        from rederive.lake.session import spark_session
+        from rederive.lake.session import spark_session, zoned
 
         scratch = f"{_absolute(str(lake))}/_scratch" if lake is not None else None
-        return SparkEngine(spark or spark_session(), limits, scratch=scratch)
+        return SparkEngine(spark or spark_session(options=zoned(zone)), limits, scratch=scratch)
 
     def cores() -> int:
         return spark.sparkContext.defaultParallelism if spark is not None else cpu_count() or 1
@@ -47,11 +50,12 @@ def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, la
 
 def lakeside(store: Store, root: str | Path, spark: SparkSession | None) -> Lakeside:
     """The lake of a store."""
-    from rederive.lake.session import spark_session
+    from rederive.lake.session import spark_session, zoned
     from rederive.lake.tables import Lake
     from rederive.monitor.lakeside import Lakeside
 
-    return Lakeside(Lake(spark_session(spark), _absolute(str(root))), store.journal)
+    session = spark_session(spark, options=zoned(store.options.zone))
+    return Lakeside(Lake(session, _absolute(str(root))), store.journal)
 
 
 def _absolute(root: str) -> str:
