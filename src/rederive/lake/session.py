@@ -66,6 +66,15 @@ def zoned(zone: str) -> dict[str, str]:
     return {_ZONE: zone}
 
 
+def session_in(zone: str, master: str | None = None) -> SparkSession:
+    """A session of our own in a time zone, on the context that runs, or on one that is started for it."""
+    from rederive.engines.spark.sessions import like_session
+
+    found = like_session(spark_session(master=master, options=zoned(zone)))
+    found.conf.set(_ZONE, zone)
+    return found
+
+
 def session_zone(spark: SparkSession | None) -> str | None:
     """The time zone of a session, or of the one that runs already; None where none does. Starts nothing and imports nothing."""
     if spark is None and "pyspark.sql" in sys.modules:

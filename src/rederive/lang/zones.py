@@ -28,7 +28,7 @@ _SHORT: Final = {
     "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
 }  # fmt: skip
 """Java's short names."""
-_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?:(?<=\d\d)(\d\d)(\d\d)?|:(\d\d?)(?:(?<=:\d\d):(\d\d))?)?", re.ASCII)
 _TEXT: Final = re.compile(
     r"\+?(?P<year>\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
     r"(?:[ T](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?(?P<zone>\D.*)?)?)?)?)?)?",
@@ -62,7 +62,7 @@ def _offset(text: str) -> timedelta | None:
     found = _OFFSET.fullmatch(text)
     if found is None:
         return None
-    hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+    hours, minutes, seconds = (int(part or 0) for part in (found[2], found[3] or found[5], found[4] or found[6]))
     size = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if minutes > 59 or seconds > 59 or size > _FARTHEST:
         return None
