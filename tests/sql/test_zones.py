@@ -220,6 +220,21 @@ def test_a_session_in_another_zone_is_refused(spark: SparkSession, tmp_path: Pat
             db.apply("t", inserts=tokyo.sql("SELECT 2 AS k, TIMESTAMP_NTZ'2026-07-01 12:00:00' AS ts"))
 
 
+def test_rules_and_constraints_are_in_the_zone() -> None:
+    """Conditions and actions of active rules in SQL, updates, deletes and a constraint."""
+    db = rederive.open(zone="Europe/Berlin")
+    db.sql("""
+        CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP);
+        CREATE TABLE late (k INT PRIMARY KEY, at STRING);
+        CREATE RULE note WHEN SELECT k, ts FROM t WHERE hour(ts) >= 22
+            DO INSERT INTO late SELECT k, CAST(ts AS STRING) FROM firing;
+    """)
+    db.sql("INSERT INTO t VALUES (1, '2026-07-01 21:30:00'), (2, '2026-07-01 22:30:00')")
+    assert db.rows("late") == [(2, "2026-07-01 22:30:00")]
+    db.sql("UPDATE t SET ts = date_trunc('DAY', ts) WHERE hour(ts) = 21; DELETE FROM t WHERE ts > '2026-07-01 22:00:00'")
+    assert db.query("SELECT k, CAST(ts AS STRING) FROM t") == [(1, "2026-07-01 00:00:00")]
+
+
 def test_python_knows_the_same_offsets() -> None:
     """What we compute by is what zoneinfo says, also at the ends of the calendar, where it overflows."""
     for zone in ("Europe/Berlin", "America/New_York"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
-from pyspark.sql.types import NullType, TimestampNTZType, TimestampType
+from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
 from rederive.engines.spark.bulk import DataRows, lacking
 from rederive.errors import (
@@ -83,7 +83,9 @@ def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRow
 
     Where no value can be wrong, but one may be missing, whoever reads the rows looks for that. `zone`: the database's.
     """
-    _check_times(frame, zone)
+    if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
+        check_zone(frame.sparkSession, zone)
+    check_times(frame.schema, zone)
     if (plain := _as_is(frame, relation)) is not None:
         return DataRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
     converted = typed(frame, relation)
@@ -94,11 +96,9 @@ def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRow
     return DataRows(_values(converted, relation), relation.types, check)
 
 
-def _check_times(frame: DataFrame, zone: str) -> None:
-    """Timestamps come from a session in the database's zone; one without a zone is in UTC only where ours wrote it."""
-    if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
-        check_zone(frame.sparkSession, zone)
-    for column in frame.schema.fields if zone != UTC else ():
+def check_times(schema: StructType, zone: str) -> None:
+    """Refuse timestamps without a zone for a database outside UTC, unless a lake wrote them, which does so in UTC."""
+    for column in schema.fields if zone != UTC else ():
         if isinstance(column.dataType, TimestampNTZType) and METADATA not in (column.metadata or {}):
             raise SchemaMismatch(
                 f"column '{column.name}' is timestamp_ntz, which has no time zone, and the database is in '{zone}'",

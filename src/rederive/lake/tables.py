@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from rederive.engines.spark.sessions import fresh_session, in_session, like_session
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
-from rederive.ir.terms import Value
+from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
 from rederive.lake.delta import Snapshot, exists, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.format import check, check_frame, declared, properties, schema_difference
@@ -55,9 +55,10 @@ class Area(Enum):
 class Lake:
     """The tables under a root path, which may be any path that Spark can write."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, zone: str = UTC) -> None:
         self.spark = like_session(spark)  # Delta adds settings of its own to the session that first reads a table
         self.root = root.rstrip("/") or "/"
+        self.zone = zone
         # Delta's settings for idempotent writes hold for a whole session: this one is for that alone, without any of the user's.
         # Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
@@ -112,7 +113,7 @@ class Lake:
         place = self.path(area, relation.name)
         table = self._table(place)
         if table is not None:
-            check(table, relation, _schema(area, relation), place)
+            check(table, relation, _schema(area, relation), place, self.zone)
         return table
 
     def _table(self, place: str) -> Snapshot | None:
@@ -201,7 +202,7 @@ class Lake:
             raise NotATable(f"no table of relation '{relation.name}'").at(place)
         old = declared(table, place)
         kept = Relation(relation.name, relation.columns[: old.arity], old.key)
-        check(table, kept, _schema(area, kept), place)
+        check(table, kept, _schema(area, kept), place, self.zone)
         added = Relation(relation.name, relation.columns[old.arity :])
         if relation.key != old.key or set(defaults) != {column.name for column in added.columns}:
             raise SchemaMismatch(
@@ -246,7 +247,7 @@ class Lake:
 
         def write() -> None:
             writer = typed.writeTo(f"delta.{_quoted(place)}").using("delta").options(**once(version))
-            for name, value in properties(relation).items():
+            for name, value in properties(relation, self.zone).items():
                 writer = writer.tableProperty(name, value)
             writer.createOrReplace()
 

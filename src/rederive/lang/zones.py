@@ -1,7 +1,9 @@
-"""Time zones: instants, which values of kind timestamp are, and what clocks of a zone show. As Java's, which Spark uses.
+"""Time zones: instants, which values of kind timestamp are, and what clocks of a zone show. As in Java, which Spark uses.
 
 An instant is a datetime without a zone that means UTC. A wall time is what the clocks of a zone show at an instant. Where clocks
 are put forward, a wall time in the gap means one as much later; where they are put back, it means the first of the two instants.
+
+The rules are those of the package tzdata, on every machine: systems differ in what they say of the time before 1970.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from rederive.errors import UnknownOption
 from rederive.ir.terms import UTC as UTC_NAME
@@ -54,7 +57,7 @@ def zone_name(given: str) -> str:
 
 @cache
 def _regions() -> frozenset[str]:
-    return frozenset(available_timezones())
+    return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
 def _offset(text: str) -> timedelta | None:
@@ -72,7 +75,12 @@ def _offset(text: str) -> timedelta | None:
 @lru_cache(maxsize=1024)
 def _rules(zone: str) -> tzinfo:
     offset = _offset(zone)
-    return UTC if zone == UTC_NAME else timezone(offset) if offset is not None else ZoneInfo(zone)
+    return UTC if zone == UTC_NAME else timezone(offset) if offset is not None else _region(zone)
+
+
+def _region(name: str) -> ZoneInfo:
+    with files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
 
 
 def offset_at(instant: datetime, zone: str) -> timedelta:

@@ -93,6 +93,7 @@ class Database(ActiveDatabase):
         self.strict = strict
         self._definitions = Definitions.none(zone)
         self.program = self._definitions.program
+        self.rule_base = RuleBase(self.program)
         self.version = 0
         self.unsettled: Exception | None = None
         self.house: House | None = None

@@ -55,7 +55,7 @@ def lakeside(store: Store, root: str | Path, spark: SparkSession | None) -> Lake
     from rederive.monitor.lakeside import Lakeside
 
     session = spark_session(spark, options=zoned(store.options.zone))
-    return Lakeside(Lake(session, _absolute(str(root))), store.journal)
+    return Lakeside(Lake(session, _absolute(str(root)), store.options.zone), store.journal)
 
 
 def _absolute(root: str) -> str:

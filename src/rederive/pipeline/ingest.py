@@ -23,7 +23,7 @@ from rederive.faults import passing
 from rederive.ir.rules import Program
 from rederive.lake.delta import names_in
 from rederive.lake.names import absolute
-from rederive.lake.session import spark_session
+from rederive.lake.session import check_zone, spark_session
 from rederive.pipeline.items import Decoded, gathered
 from rederive.pipeline.quarantine import quarantine as put_into_quarantine
 from rederive.pipeline.streams import Items, Source, identity, opened
@@ -159,6 +159,7 @@ def ingest(
     check_on_error(on_error)
     if db.store is None:
         raise NoStore("a stream")
+    check_zone(spark, db.program.zone)
     session = like_session(spark_session(spark or db.spark))
     name = identity(source, relation)
     aside = absolute(quarantine or f"{db.lake or db.store}/quarantine")

@@ -69,6 +69,7 @@ _TYPES: Final = {
     exp.DType.DATE: DAY,
     exp.DType.TIMESTAMP: MOMENT,
     exp.DType.TIMESTAMPTZ: MOMENT,
+    exp.DType.TIMESTAMPLTZ: MOMENT,
     exp.DType.TIMESTAMPNTZ: MOMENT,
 }
 _WHOLE_UNITS: Final = {"YEAR": ("add_months", 12), "MONTH": ("add_months", 1), "WEEK": ("add_days", 7), "DAY": ("add_days", 1)}
