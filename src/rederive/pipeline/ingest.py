@@ -159,7 +159,7 @@ def ingest(
     check_on_error(on_error)
     if db.store is None:
         raise NoStore("a stream")
-    check_zone(spark, db.program.zone)
+    check_zone(spark or db.spark, db.program.zone)
     session = like_session(spark_session(spark or db.spark))
     name = identity(source, relation)
     aside = absolute(quarantine or f"{db.lake or db.store}/quarantine")
