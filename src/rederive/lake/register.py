@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
 from rederive.engines.spark.bulk import DataRows, lacking
-from rederive.engines.spark.sessions import in_session, like_session
 from rederive.errors import (
     DuplicateKey,
     IllTypedRow,
@@ -87,7 +86,6 @@ def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRow
     if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
         check_zone(frame.sparkSession, zone)
     check_times(frame.schema, zone)
-    frame = in_session(like_session(frame.sparkSession), frame)  # what runs it may leave settings behind
     if (plain := _as_is(frame, relation)) is not None:
         return DataRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
     converted = typed(frame, relation)
