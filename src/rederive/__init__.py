@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 from rederive.boundary import guard
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import RederiveError, UnknownOption
+from rederive.ir.terms import UTC
+from rederive.lake.session import check_zone, session_zone
+from rederive.lang.zones import zone_name
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Result
 from rederive.monitor.database import Database
@@ -23,7 +26,7 @@ from rederive.monitor.opening import ENGINES as ENGINES
 from rederive.monitor.opening import attach_lake, lake_at, make_engine, places
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.monitor.sources import Reading
-from rederive.monitor.store import Options, Store
+from rederive.monitor.store import Options, Store, stored_zone
 from rederive.monitor.subscriptions import Subscription, signs
 from rederive.monitor.transaction import Transaction
 from rederive.monitor.warehouse import Warehouse
@@ -67,6 +70,7 @@ def open(
     spark: SparkSession | None = None,
     strict: bool = False,
     webhooks: Webhooks | None = None,
+    zone: str | None = None,
 ) -> Database:
     """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
 
@@ -78,7 +82,10 @@ def open(
     `lake`: a folder, or any address that Spark can write, for base relations, views and changes as Delta tables. `store`: the
     same as `path`, for a database with a lake; by default a folder in the lake, where that is a local one. `engine`: resident,
     spark, or auto, which moves to Spark when memory is short; without a lake or a session it is resident. `spark`: the session
-    to run in; its configuration stays as it is.
+    on whose context to run; its configuration stays as it is.
+
+    `zone`: the time zone in which SQL reads and writes timestamps, as "Europe/Berlin"; by default that of the Spark session, or
+    UTC where none runs. A store remembers it, and a session in another zone is refused.
 
     `webhooks`: where active rules may post to; without it nothing is sent.
     """
@@ -87,20 +94,24 @@ def open(
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
     signs(only)
+    zone = zone_name(zone) if zone is not None else None
     folder, root = places(path, store, lake)
+    used = (stored_zone(folder) if folder is not None else None) or zone or session_zone(spark) or UTC
+    check_zone(spark, used)
     if folder is None:
-        db = Database(make_engine(engine, limits, spark), strategy or AUTO, precision or "exact", only, strict=strict)
+        made = make_engine(engine, limits, spark, zone=used)
+        db = Database(made, strategy or AUTO, precision or "exact", only, strict=strict, zone=used, spark=spark)
         db.limits = limits
         return db
-    tables = lake_at(root, spark) if root is not None else None
-    kept = Store.open(folder, Options(strategy or "", precision or "", only or ""), retention)
+    tables = lake_at(root, spark, used) if root is not None else None
+    kept = Store.open(folder, Options(strategy or "", precision or "", only or "", zone or ""), retention, zone=used)
     try:
         if tables is not None:
             attach_lake(kept, tables)
         options = kept.options
-        made = make_engine(engine, limits, spark, tables)
+        made = make_engine(engine, limits, spark, tables, options.zone)
         rest = (options.strategy, options.precision, options.only or None, kept)
-        db = Database(made, *rest, strict=strict, webhooks=webhooks)
+        db = Database(made, *rest, strict=strict, webhooks=webhooks, zone=options.zone, spark=spark)
         db.limits = limits  # what is stored already is evaluated without a budget
         return db
     except BaseException:

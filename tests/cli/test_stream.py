@@ -43,6 +43,18 @@ def test_rows_with_operations(cli: Cli, write: Write, closure: str, incoming: st
     refused(cli("stream", closure, "--store", "s", "--csv", file, "--relation", "edge"), "missing_file", "no such folder")
 
 
+def test_a_stream_in_a_zone(cli: Cli, write: Write, tmp_path: Path, spark: SparkSession) -> None:
+    """The store keeps it, and later starts are in it, whichever zone the running session is in."""
+    program = write("p.sql", "CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP); CREATE VIEW v AS SELECT k, hour(ts) AS h FROM t;")
+    Path("in").mkdir()
+    arguments = ("stream", program, "--store", "s", "--changes", "in", "--once")
+    for number, more in ((1, ("--zone", "Europe/Berlin")), (2, ())):
+        write(f"in/{number}.jsonl", f'{{"insert": {{"t": [[{number}, "2026-07-01T12:00:00"]]}}}}\n')
+        assert cli(*arguments, *more).lines[-1]["plus"] == [[number, 14]]
+    refused(cli(*arguments, "--zone", "UTC"), "mismatch", "zone 'Europe/Berlin', not 'UTC'")
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -19,6 +19,7 @@ from rederive.cli.programs import Sources
 from rederive.errors import Internal, StrategyError, UnknownOption
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES, check_strategy
 from rederive.maintain.explain import FORMATS
+from rederive.monitor.store import stored_zone
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
 app = typer.Typer(
@@ -56,6 +57,10 @@ Lake = Annotated[
         help="Where Delta tables of relations, views and changes are kept: a folder, or an address, which needs --store.",
         show_default=False,
     ),
+]
+Zone = Annotated[
+    str | None,
+    typer.Option("--zone", help="Time zone of timestamps in SQL, as Europe/Berlin.", show_default="UTC, or what the store has"),
 ]
 Engine = Annotated[
     str | None,
@@ -156,6 +161,7 @@ def run(
     memory: Annotated[
         int, typer.Option("--memory", min=1, help="MiB that relations and views may take in this process.")
     ] = MEMORY,
+    zone: Zone = None,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
 
@@ -172,7 +178,7 @@ def run(
     if trace is not None and engine == "spark":
         raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
     chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
-    opened = partial(chosen, limits=limits, strict=strict)
+    opened = partial(chosen, limits=limits, strict=strict, zone=zone)
     kept = store if store is not None or lake is None else Path(lake, "_store")
     sources = Sources(facts, tuple(base or ()), store=kept)
     commands.run(opened, program, sources, changes, initial, stats, trace)
@@ -222,6 +228,7 @@ def stream(
     ] = None,
     engine: Engine = None,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master.", show_default="local[*]")] = None,
+    zone: Zone = None,
 ) -> None:
     """Take a stream in, one transaction for each micro-batch, and print the exact changes of each version as JSON lines.
 
@@ -232,8 +239,10 @@ def stream(
     from rederive.cli import stream as streams
 
     places = streams.Places(changes, csv, parquet, delta, kafka, tuple(topic or ()))
-    way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master)
-    streams.stream(program, places, way, partial(open_database, store, strategy=strategy, engine=engine, lake=lake))
+    of_store = stored_zone(store or Path(str(lake)) / "_store")
+    way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master, of_store or zone)
+    opened = partial(open_database, store, strategy=strategy, engine=engine, lake=lake, zone=zone)
+    streams.stream(program, places, way, opened)
 
 
 @app.command()

@@ -12,7 +12,9 @@ import rederive
 from rederive.cli.commands import change_line, settle
 from rederive.cli.programs import Loading, Sources, define, run_files
 from rederive.errors import MalformedInput
-from rederive.lake.session import spark_session
+from rederive.ir.terms import UTC
+from rederive.lake.session import session_in
+from rederive.lang.zones import zone_name
 from rederive.pipeline.ingest import Batch, Ingestion, Progress, check_on_error, ingest
 from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
 
@@ -40,6 +42,7 @@ class Way:
     on_error: str
     quarantine: str | None
     master: str | None
+    zone: str | None
 
 
 def source_of(places: Places) -> Source:
@@ -78,9 +81,9 @@ def _topics(options: tuple[str, ...]) -> dict[str, str]:
 def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.Database]) -> None:
     """What is wrong with the program or the options is said before Spark is started and the store is opened."""
     source = source_of(places)
-    define(rederive.open(), [path])
+    define(rederive.open(zone=way.zone), [path])
     check_on_error(way.on_error)
-    spark = spark_session(master=way.master)
+    spark = session_in(zone_name(way.zone or UTC), way.master)
     _quieten(spark._jvm)
     with opened(spark=spark) as db:
         for extended in run_files(db, [path], Loading(db, Sources(None, (), inputs=False))):

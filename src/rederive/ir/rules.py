@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from rederive.errors import Span
-from rederive.ir.terms import Row, Simple, Term, Type, Variable, variables
+from rederive.ir.terms import UTC, Row, Simple, Term, Type, Variable, variables
 
 
 class Variant(Enum):
@@ -222,7 +222,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Relations, their definitions, and what to load and to monitor. Base relations are those without a definition."""
+    """Relations, their definitions, and what to load and to monitor. Base relations are those without a definition.
+
+    `zone`: the time zone in which SQL reads the parts and the text of a timestamp.
+    """
 
     relations: Mapping[str, Relation]
     definitions: tuple[Definition, ...]
@@ -232,6 +235,7 @@ class Program:
     remotes: tuple[Remote, ...] = ()
     stored: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    zone: str = UTC
     _defined: Mapping[str, tuple[Definition, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

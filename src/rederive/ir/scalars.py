@@ -41,3 +41,7 @@ SCALARS = {
     **{f"try_{name}": Scalar(f"try_{name}") for name in _CASTS},
 }
 LAZY = frozenset(_LAZY)
+ZONED = frozenset({
+    "hour", "minute", "second", "date_trunc", "date", "try_date", "timestamp", "try_timestamp", "string", *_DATES,
+})  # fmt: skip
+"""These depend on the time zone where they take or give a timestamp; outside UTC, it is their last argument."""

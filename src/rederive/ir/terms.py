@@ -12,6 +12,7 @@ from rederive.errors import Span
 
 Value: TypeAlias = str | int | float | bool | Decimal | datetime.date | datetime.datetime | None
 Row: TypeAlias = tuple[Value, ...]
+UTC = "UTC"  # the zone of a database that was not given another one; values of kind timestamp are in it always
 
 
 class Kind(Enum):

@@ -73,8 +73,11 @@ def _parsed(text: SparkColumn, type: Type) -> SparkColumn:
 
 
 def _utc(instant: SparkColumn) -> SparkColumn:
-    """An instant as the time that clocks in Greenwich show, in whatever zone the session is."""
-    return F.lit("1970-01-01").cast("timestamp_ntz") + (instant - F.lit("1970-01-01T00:00:00Z").cast("timestamp"))
+    """An instant as the time that clocks in Greenwich show, in whatever zone the session is.
+
+    By its microseconds: the difference of two instants is that of what the session's clocks show, an hour off in summer.
+    """
+    return F.lit("1970-01-01").cast("timestamp_ntz") + F.expr("INTERVAL '0.000001' SECOND") * F.unix_micros(instant)
 
 
 def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) -> Converted:

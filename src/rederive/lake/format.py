@@ -7,21 +7,24 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from rederive.errors import NewerFormat, NotATable, SchemaMismatch
+from rederive.errors import Mismatch, NewerFormat, NotATable, SchemaMismatch
 from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import UTC
 from rederive.lake.delta import Snapshot
 from rederive.lake.types import schema_of, type_named
 
 FORMAT: Final = 1
 _FORMAT: Final = "rederive.format"
 _RELATION: Final = "rederive.relation"
+_ZONE: Final = "rederive.zone"
 
 
-def properties(relation: Relation) -> dict[str, str]:
-    """The properties of a table that holds `relation`."""
+def properties(relation: Relation, zone: str) -> dict[str, str]:
+    """The properties of a table that holds `relation`, in a database of this time zone."""
     columns = [[column.name, str(column.type), *_domain(column)] for column in relation.columns]
     declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
-    return {"delta.enableDeletionVectors": "true", _FORMAT: str(FORMAT), _RELATION: json.dumps(declaration)}
+    own = {_FORMAT: str(FORMAT), _RELATION: json.dumps(declaration), _ZONE: zone}
+    return {"delta.enableDeletionVectors": "true", **own}
 
 
 def _domain(column: Column) -> list[bool | int]:
@@ -45,9 +48,11 @@ def declared(table: Snapshot, place: str) -> Relation:
     return Relation(declaration["name"], columns, tuple(declaration["key"]))
 
 
-def check(table: Snapshot, relation: Relation, schema: StructType, place: str) -> None:
+def check(table: Snapshot, relation: Relation, schema: StructType, place: str, zone: str) -> None:
     """Refuse a table that does not hold `relation`, or whose columns somebody changed, naming the first difference."""
     found = declared(table, place)
+    if (other := table.properties.get(_ZONE, UTC)) != zone:
+        raise Mismatch(f"the table is of a database in the time zone '{other}', not '{zone}'", hint="use another lake").at(place)
     if found.name != relation.name:
         raise SchemaMismatch(f"the table holds relation '{found.name}', not '{relation.name}'").at(place)
     if difference := _difference(found, relation):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
-from pyspark.sql.types import NullType
+from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
 from rederive.engines.spark.bulk import DataRows, lacking
 from rederive.errors import (
@@ -28,10 +28,12 @@ from rederive.errors import (
     nearest,
 )
 from rederive.ir.rules import Relation
+from rederive.ir.terms import UTC
 from rederive.lake.convert import Converted, from_json, from_text, from_typed, is_value
 from rederive.lake.delta import FAILURES, exists, snapshot
 from rederive.lake.names import PRESENT, column_names
-from rederive.lake.types import rows_of, schema_of
+from rederive.lake.session import check_zone
+from rederive.lake.types import METADATA, rows_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,11 +78,14 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
     return rows
 
 
-def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
+def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRows:
     """The rows of a data frame, its columns taken by name and checked; one may be there twice.
 
-    Where no value can be wrong, but one may be missing, whoever reads the rows looks for that.
+    Where no value can be wrong, but one may be missing, whoever reads the rows looks for that. `zone`: the database's.
     """
+    if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
+        check_zone(frame.sparkSession, zone)
+    check_times(frame.schema, zone)
     if (plain := _as_is(frame, relation)) is not None:
         return DataRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
     converted = typed(frame, relation)
@@ -89,6 +94,16 @@ def given_rows(frame: DataFrame, relation: Relation) -> DataRows:
         check()
         return DataRows(_values(converted, relation), relation.types)
     return DataRows(_values(converted, relation), relation.types, check)
+
+
+def check_times(schema: StructType, zone: str) -> None:
+    """Refuse timestamps without a zone for a database outside UTC, unless a lake wrote them, which does so in UTC."""
+    for column in schema.fields if zone != UTC else ():
+        if isinstance(column.dataType, TimestampNTZType) and METADATA not in (column.metadata or {}):
+            raise SchemaMismatch(
+                f"column '{column.name}' is timestamp_ntz, which has no time zone, and the database is in '{zone}'",
+                hint="cast it to timestamp",
+            )
 
 
 def first_line(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """Spark sessions that can read and write Delta tables.
 
-A session that is handed in, or that runs already, is used as it is: nothing of its configuration is changed. Otherwise one is
-built. What is missing for it (pyspark, Java, the jars) is found out, and said, before anything starts.
+A session that is handed in, or that runs already, is used as it is: nothing of its configuration is changed. Only where no
+context runs in the process is one built. What is missing for it (pyspark, Java, the jars) is found out, and said, before anything
+starts.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rederive.errors import MissingDependency
+from rederive.errors import Mismatch, MissingDependency
 from rederive.lake import jars
+from rederive.lang.zones import zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,12 +28,13 @@ DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+_ZONE: Final = "spark.sql.session.timeZone"
 _SETTINGS: Final = {
     **DELTA,
     "spark.log.level": "ERROR",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
+    _ZONE: "UTC",
     "spark.ui.enabled": "false",
 }
 _OLDEST_JAVA: Final = 17
@@ -44,7 +47,9 @@ def spark_session(
     _require_pyspark()
     from pyspark.sql import SparkSession
 
-    if running := existing or SparkSession.getActiveSession():
+    from rederive.engines.spark.sessions import running_session
+
+    if running := existing or running_session():
         return require_delta(running)
     require_java()
     builder = SparkSession.builder.appName("rederive")
@@ -54,6 +59,38 @@ def spark_session(
     if (built.sparkContext.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         built.sparkContext.pythonExec = sys.executable  # workers are of this environment, not the first python3 on the PATH
     return require_delta(built)
+
+
+def zoned(zone: str) -> dict[str, str]:
+    """The options of a session that is built here for a database."""
+    return {_ZONE: zone}
+
+
+def session_in(zone: str, master: str | None = None) -> SparkSession:
+    """A session of our own in a time zone, on the context that runs, or on one that is started for it."""
+    from rederive.engines.spark.sessions import like_session
+
+    found = like_session(spark_session(master=master, options=zoned(zone)))
+    found.conf.set(_ZONE, zone)
+    return found
+
+
+def session_zone(spark: SparkSession | None) -> str | None:
+    """The time zone of a session, or of the one that runs already; None where none does. Starts nothing and imports nothing."""
+    if spark is None and "pyspark.sql" in sys.modules:
+        from rederive.engines.spark.sessions import running_session
+
+        spark = running_session()
+    return zone_name(str(spark.conf.get(_ZONE))) if spark is not None else None
+
+
+def check_zone(spark: SparkSession | None, zone: str) -> None:
+    """Refuse a session in which the same text would mean another time than in the database."""
+    if spark is not None and (found := session_zone(spark)) != zone:
+        raise Mismatch(
+            f"the Spark session is in the time zone '{found}', and the database in '{zone}'",
+            hint=f"set it in the session: spark.conf.set('spark.sql.session.timeZone', '{zone}')",
+        )
 
 
 def settings(master: str | None = None, options: Mapping[str, str] | None = None) -> dict[str, str]:

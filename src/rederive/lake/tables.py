@@ -20,10 +20,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rederive.engines.spark.sessions import in_session, unnoticed
+from rederive.engines.spark.sessions import fresh_session, in_session, like_session
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
-from rederive.ir.terms import Value
+from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
 from rederive.lake.delta import Snapshot, exists, is_unfinished, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.format import check, check_frame, declared, properties, schema_difference
@@ -55,12 +55,13 @@ class Area(Enum):
 class Lake:
     """The tables under a root path, which may be any path that Spark can write."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession, root: str, zone: str = UTC) -> None:
+        self.spark = like_session(spark)  # Delta adds settings of its own to the session that first reads a table
         self.root = root
-        # Delta's settings for idempotent writes hold for a whole session: this one is ours alone, and the user's stays as it was.
+        self.zone = zone
+        # Delta's settings for idempotent writes hold for a whole session: this one is for that alone, without any of the user's.
         # Whoever writes in it holds the lock.
-        self._private = spark.newSession()
+        self._private = fresh_session(spark)
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
@@ -117,7 +118,7 @@ class Lake:
         place = self.path(area, relation.name)
         table = self._table(place)
         if table is not None:
-            check(table, relation, _schema(area, relation), place)
+            check(table, relation, _schema(area, relation), place, self.zone)
         return table
 
     def _table(self, place: str) -> Snapshot | None:
@@ -145,9 +146,8 @@ class Lake:
     def create(self, area: Area, relation: Relation) -> None:
         """An empty table, unless the relation has one already; then that one must hold the same relation."""
         if self._there(area, relation) is None:
-            with unnoticed():
-                empty = self._private.createDataFrame([], _schema(area, relation))
-            self._replace(area, relation, empty, None)
+            columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
+            self._replace(area, relation, self._private.range(0).select(*columns), None)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
         """Make `rows` the whole content, in one commit; the table is created if it is not there."""
@@ -207,7 +207,7 @@ class Lake:
             raise NotATable(f"no table of relation '{relation.name}'").at(place)
         old = declared(table, place)
         kept = Relation(relation.name, relation.columns[: old.arity], old.key)
-        check(table, kept, _schema(area, kept), place)
+        check(table, kept, _schema(area, kept), place, self.zone)
         added = Relation(relation.name, relation.columns[old.arity :])
         if relation.key != old.key or set(defaults) != {column.name for column in added.columns}:
             raise SchemaMismatch(
@@ -252,7 +252,7 @@ class Lake:
 
         def write() -> None:
             writer = typed.writeTo(f"delta.{_quoted(place)}").using("delta").options(**once(version))
-            for name, value in properties(relation).items():
+            for name, value in properties(relation, self.zone).items():
                 writer = writer.tableProperty(name, value)
             writer.createOrReplace()
 

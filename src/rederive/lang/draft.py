@@ -20,7 +20,7 @@ from rederive.ir.rules import (
     Remote,
     Rule,
 )
-from rederive.ir.terms import Variable
+from rederive.ir.terms import UTC, Variable
 
 
 @dataclass(slots=True)
@@ -35,6 +35,7 @@ class Draft:
     remotes: list[Remote] = field(default_factory=list)
     stored: list[str] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
+    zone: str = UTC
 
     @classmethod
     def of(cls, program: Program) -> Draft:
@@ -47,10 +48,11 @@ class Draft:
             list(program.remotes),
             list(program.stored),
             list(program.constraints),
+            program.zone,
         )
 
     def program(self) -> Program:
-        rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored), tuple(self.constraints))
+        rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored), tuple(self.constraints), self.zone)
         return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), *rest)
 
     def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:

@@ -40,9 +40,9 @@ def is_query(text: str) -> bool:
     return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
 
 
-def compile_statements(statements: Sequence[Statement | Definition], known: Program | None = None) -> Program:
-    """The program that these statements make together, or with a known one; Datalog that stands together is one text."""
-    program = known or Program({}, ())
+def compile_statements(statements: Sequence[Statement | Definition], known: Program) -> Program:
+    """A known program, which may be empty, with these statements; Datalog that stands together is one text."""
+    program = known
     for is_sql, run in groupby(statements, lambda statement: isinstance(statement, Definition)):
         if is_sql:
             for definition in run:
@@ -60,24 +60,24 @@ def extended_by(known: Program, added: Definition) -> Program:
     return statements.extended_by(known, added)
 
 
-def replaced(statements: Statements, added: Definition) -> Statements:
+def replaced(statements: Statements, added: Definition, empty: Program) -> Statements:
     """The statements with another definition of a view: in its place, or at the end where it reads what follows."""
     at = next((i for i, s in enumerate(statements) if isinstance(s, Definition) and s.name == added.name and s.view), None)
     if at is None:
         return (*statements, added)
     in_place = (*statements[:at], added, *statements[at + 1 :])
     try:
-        compile_statements(in_place)
+        compile_statements(in_place, empty)
     except UnknownName:
         return (*statements[:at], *statements[at + 1 :], added)
     return in_place
 
 
-def without_sql_view(statements: Statements, view: str) -> Statements:
+def without_sql_view(statements: Statements, view: str, empty: Program) -> Statements:
     """The statements without a view of SQL; refused while another statement reads it."""
     left = tuple(s for s in statements if not (isinstance(s, Definition) and s.view and s.name == view))
     try:
-        compile_statements(left)
+        compile_statements(left, empty)
     except UnknownName as error:
         raise StillNeeded(f"'{view}' is still needed here", error.span, hint="drop or replace what reads it first") from None
     return left

@@ -11,6 +11,7 @@ from rederive.analysis.cost import Estimate
 from rederive.analysis.graph import edges, strata
 from rederive.errors import UnknownOption
 from rederive.ir.rules import Aggregate, Definition, Program
+from rederive.ir.terms import TIMESTAMP, UTC
 from rederive.ir.text import show_aggregate, show_definition, show_relation, show_rule
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, state_rules
 
@@ -34,14 +35,20 @@ def explain(maintenance: MaintenanceProgram, form: str = "text", estimates: Esti
 
 
 def as_data(maintenance: MaintenanceProgram, estimates: Estimates) -> dict[str, Any]:
-    """Plain data: sections with their phases and rules, strata, nodes and edges of the network."""
+    """Plain data: sections with their phases and rules, strata, nodes and edges of the network; the time zone if it matters."""
     program = maintenance.program
     return {
+        **({"zone": program.zone} if _has_times(maintenance) else {}),
         "sections": [_section_data(section, program, estimates) for section in maintenance.sections],
         "states": [_rule_data(rule) for rule in _state_rules(maintenance)],
         "strata": _strata(maintenance),
         "network": _network(maintenance),
     }
+
+
+def _has_times(maintenance: MaintenanceProgram) -> bool:
+    program = maintenance.program
+    return program.zone != UTC or any(TIMESTAMP in relation.types for relation in program.relations.values())
 
 
 def _section_data(section: Section, program: Program, estimates: Estimates) -> dict[str, Any]:
@@ -130,7 +137,7 @@ def _network(maintenance: MaintenanceProgram) -> dict[str, Any]:
 
 def as_text(maintenance: MaintenanceProgram, estimates: Estimates) -> str:
     data = as_data(maintenance, estimates)
-    lines: list[str] = []
+    lines = [f"time zone: {data['zone']}", ""] if "zone" in data else []
     for section in data["sections"]:
         lines += section["views"]
         lines.append(f"  strategy: {section['strategy']} ({section['reason']}); keeps {section['keeps']}")

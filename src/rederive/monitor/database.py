@@ -16,7 +16,7 @@ from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propag
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import LimitExceeded, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
-from rederive.ir.terms import Row, Value
+from rederive.ir.terms import UTC, Row, Value
 from rederive.lang import compile_query
 from rederive.lang.project import is_query
 from rederive.lang.sql.definition import Definition
@@ -45,7 +45,7 @@ from rederive.monitor.subscriptions import Callback, Subscribers, Subscription, 
 from rederive.monitor.transaction import Given, Transaction, base_relation, typed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from rederive.monitor.house import House
     from rederive.pipeline.ingest import Ingestion
@@ -105,19 +105,23 @@ class Database(ActiveDatabase):
         *,
         strict: bool = False,
         webhooks: Webhooks | None = None,
+        zone: str = UTC,
+        spark: SparkSession | None = None,
     ) -> None:
         super().__init__(engine, store, webhooks)
+        self.spark = spark
         self.strategy = strategy
         self.precision = precision
         self.signs = signs(only)
         self.strict = strict
-        self.program = Program({}, ())
+        self._definitions = Definitions.none(zone)
+        self.program = self._definitions.program
+        self.rule_base = RuleBase(self.program)
         self.version = 0
         self.unsettled: Exception | None = None
         self.parked: Parked | None = None
         self.house: House | None = None
         self.limits: Limits | None = None
-        self._definitions = Definitions()
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()
         if store is not None:
@@ -134,6 +138,11 @@ class Database(ActiveDatabase):
         except LimitExceeded as error:
             self.install_parked(rows, Parked.recorded(error, self.program, store))
         self._send(store)
+
+    @property
+    def zone(self) -> str:
+        """The time zone in which SQL reads and writes timestamps."""
+        return self.program.zone
 
     # Definitions
 
@@ -457,7 +466,7 @@ class Database(ActiveDatabase):
         >>> db.load("n", [(1,), (2,), (3,)]).changes["odd"].plus
         [(1,), (3,)]
         """
-        return self.load_typed({relation: typed_rows(base_relation(self._definitions.program, relation), rows)})
+        return self.load_typed({relation: typed_rows(base_relation(self._definitions.program, relation), rows, self.zone)})
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> Result | None:
         """`load` for several relations at once, of rows that readers have checked already."""

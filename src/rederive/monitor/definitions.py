@@ -10,7 +10,7 @@ from itertools import chain, groupby
 
 from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
 from rederive.ir.rules import Fact, Program
-from rederive.ir.terms import Row
+from rederive.ir.terms import UTC, Row
 from rederive.lang.active import ActiveRule
 from rederive.lang.datalog import extended, parse_statements
 from rederive.lang.directives import active_rule
@@ -58,6 +58,15 @@ class Definitions:
 
     parts: tuple[Statements, ...] = ()
     program: Program = field(default_factory=lambda: Program({}, ()))
+
+    @classmethod
+    def none(cls, zone: str = UTC) -> Definitions:
+        """No definitions yet, in a database of this time zone."""
+        return cls((), Program({}, (), zone=zone))
+
+    @property
+    def _empty(self) -> Program:
+        return Program({}, (), zone=self.program.zone)
 
     @property
     def statements(self) -> Statements:
@@ -123,7 +132,7 @@ class Definitions:
     def drop_view(self, view: str) -> Step:
         check_view(self.program, view)
         sql = any(isinstance(statement, Definition) and statement.name == view for statement in self.statements)
-        return self._to((without_sql_view if sql else without_view)(self.statements, view))
+        return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
 
     def drop_rule(self, name: str) -> Step:
         """To the same without an active rule that a text states."""
@@ -140,16 +149,16 @@ class Definitions:
         if there and added.unless_there:
             return None
         if there and added.replaces and added.view:
-            return self._to(replaced(self.statements, added))
+            return self._to(replaced(self.statements, added, self._empty))
         return Step(Definitions((*self.parts, (added,)), extended_by(self.program, added)), {}, False)
 
     def _to(self, statements: Statements, *, always: bool = True) -> Step:
         """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
-        program = compile_statements(statements)
+        program = compile_statements(statements, self._empty)
         if ruled := [name for name in self.program.bases if name in program.views]:
             # facts that transactions took out of a base relation are not facts of the view
             statements = without_facts(statements, ruled)
-            program = compile_statements(statements)
+            program = compile_statements(statements, self._empty)
         had = {(fact.relation, fact.row) for fact in self.program.facts}
         new = (f for f in program.facts if f.relation in self.program.views or (f.relation, f.row) not in had)
         return Step(Definitions((statements,), program), _by_relation(new), always)
@@ -163,11 +172,12 @@ class Definitions:
         )
 
     @classmethod
-    def of(cls, texts: Iterable[Text]) -> Definitions:
+    def of(cls, texts: Iterable[Text], zone: str = UTC) -> Definitions:
         """The definitions that `texts` has written."""
         try:
             parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]
-            return cls(tuple(parts), reduce(lambda program, part: compile_statements(part, program), parts, Program({}, ())))
+            empty = cls.none(zone).program
+            return cls(tuple(parts), reduce(lambda program, part: compile_statements(part, program), parts, empty))
         except (ProgramError, KeyError, ValueError) as error:
             raise CorruptStore(f"the program that the store holds cannot be read: {error}") from error
 

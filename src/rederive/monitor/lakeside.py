@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
 from threading import Lock, Thread
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rederive.analysis.polarity import Sign
 from rederive.engines.base import Bulk, Delta, Rows
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import FrameRows
+from rederive.engines.spark.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
 from rederive.ir.rules import COPIES, Program, Relation
 from rederive.ir.terms import Row, Value
@@ -33,6 +36,19 @@ from rederive.places import place_of
 
 Extent = Callable[[], Collection[Row]]
 MOST_IN_JOURNAL = 100_000  # rows of a version of a store with a lake; more are staged: a tenth of a second for each sync
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_our_session(method: Callable[Concatenate[Lakeside, P], T]) -> Callable[Concatenate[Lakeside, P], T]:
+    """What is done with tables is done in the lake's own session, whichever the user's thread is in."""
+
+    @wraps(method)
+    def acted(self: Lakeside, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with acting(self.lake.spark):
+            return method(self, *arguments, **named)
+
+    return acted
 
 
 class Lakeside:
@@ -53,11 +69,13 @@ class Lakeside:
 
     # Base relations
 
+    @_in_our_session
     def clean(self) -> None:
         """Remove what a killed process left beside the tables: rows on their way, and staged versions that nobody needs."""
         journal = self.journal
         remove_leftovers(self.lake, lambda version: journal.settled < version <= journal.version)
 
+    @_in_our_session
     def attach(self, program: Program) -> None:
         """Move the base relations of a store that has no lake yet. What an earlier, unfinished move wrote is written over."""
         self._check_restored(program)
@@ -83,6 +101,7 @@ class Lakeside:
                 hint=f"restore the lake too, as it was at version {journal.settled}, and name it: rederive restore --lake",
             ).at(self.lake.root)
 
+    @_in_our_session
     def base(self, program: Program) -> dict[str, DataRows]:
         """The base relations as the lake has them."""
         found = {}
@@ -104,6 +123,7 @@ class Lakeside:
             return True
         return sum(map(len, base)) + sum(map(len, views)) > MOST_IN_JOURNAL
 
+    @_in_our_session
     def stage(
         self, before: Program, after: Program, version: int, net: Mapping[str, Delta], changes: Mapping[str, Change]
     ) -> str:
@@ -123,6 +143,7 @@ class Lakeside:
                 stage(self.lake, version, Area.CHANGES, relation, *sides, behind, folder)
         return staging(self.lake, version)
 
+    @_in_our_session
     def changes(self, entry: Entry, program: Program) -> list[Changed]:
         """The view changes of a bulk version, from the change tables."""
         found = []
@@ -136,16 +157,19 @@ class Lakeside:
                     found.append(Changed(relation, [row for row, _ in plus], [row for row, _ in minus], counts))
         return found
 
+    @_in_our_session
     def has_rows(self, relation: Relation) -> bool:
         """Whether there is a table of a view's rows."""
         return self.lake.has_table(Area.VIEWS, relation.name)
 
+    @_in_our_session
     def rows_at(self, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
         """The rows of a view at a settled version."""
         return rows_at(self.lake, relation, version, bindings)
 
     # Definitions
 
+    @_in_our_session
     def check_columns(self, before: Program, after: Program) -> None:
         """Refuse a view that has other columns than its tables; the lake is settled where it may have to tell."""
         known = self.journal.catalog.followed
@@ -162,6 +186,7 @@ class Lakeside:
 
     # Settling
 
+    @_in_our_session
     def settle(self, program: Program, stored: Mapping[str, Extent]) -> int:
         """Bring the tables to the journal's last version. Views that are stored have a table of their rows."""
         self.wait()
@@ -170,6 +195,7 @@ class Lakeside:
         self.note()
         return self.journal.settled
 
+    @_in_our_session
     def settle_later(self, program: Program, stored: Mapping[str, Extent]) -> None:
         """The same in the background; commits go on meanwhile. While it is at work, it goes on to the present version, too."""
         self.note()
@@ -183,6 +209,7 @@ class Lakeside:
         self._thread = Thread(target=self._work, args=(tables,), name="rederive-settle", daemon=True)
         self._thread.start()
 
+    @_in_our_session
     def _work(self, tables: Tables) -> None:
         try:
             while (upto := self._next()) is not None:

@@ -11,6 +11,7 @@ from rederive.engines.base import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.fixpoint import Limits
 from rederive.errors import PlaceError, UnknownOption
+from rederive.ir.terms import UTC
 from rederive.monitor.store import Store
 from rederive.places import Place, Remote, local_folder, place_of
 
@@ -23,16 +24,18 @@ ENGINES: Final = ("auto", "resident", "spark")
 STORE: Final = "_store"  # the store's folder in a lake that is a local folder
 
 
-def make_engine(name: str, limits: Limits | None, spark: SparkSession | None, lake: Lake | None = None) -> Engine:
+def make_engine(
+    name: str, limits: Limits | None, spark: SparkSession | None, lake: Lake | None = None, zone: str = UTC
+) -> Engine:
     """The engine of that name; `auto` starts Spark when it moves there. On a cluster, rows on their way are kept in the lake."""
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
-        from rederive.lake.session import spark_session
+        from rederive.lake.session import spark_session, zoned
         from rederive.lake.staging import SCRATCH
 
         scratch = f"{lake.root.rstrip('/')}/{SCRATCH}" if lake is not None else None
-        return SparkEngine(spark or spark_session(), limits, scratch=scratch)
+        return SparkEngine(spark or spark_session(options=zoned(zone)), limits, scratch=scratch)
 
     def cores() -> int:
         return spark.sparkContext.defaultParallelism if spark is not None else cpu_count() or 1
@@ -61,14 +64,14 @@ def places(path: str | Path | None, store: str | Path | None, lake: str | Path |
     return folder or (root / STORE if isinstance(root, Path) else None), root
 
 
-def lake_at(root: Place, spark: SparkSession | None) -> Lake:
+def lake_at(root: Place, spark: SparkSession | None, zone: str) -> Lake:
     """The lake at a place, which Spark must be able to reach."""
     from rederive.lake.delta import spark_path
-    from rederive.lake.session import spark_session
+    from rederive.lake.session import spark_session, zoned
     from rederive.lake.tables import Lake
 
-    session = spark_session(spark)
-    return Lake(session, spark_path(session, root))
+    session = spark_session(spark, options=zoned(zone))
+    return Lake(session, spark_path(session, root), zone)
 
 
 def attach_lake(store: Store, lake: Lake) -> None:

@@ -14,6 +14,7 @@ from rederive.analysis.polarity import BOTH, Sign
 from rederive.engines.base import Delta, Engine, Operation, ViewDelta
 from rederive.errors import Conflict, CorruptStore, Expired, Mismatch, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import UTC as UTC_NAME
 from rederive.ir.terms import Row, Type
 from rederive.maintain.choose import AUTO, check_strategy
 from rederive.monitor.changes import Change, Decoded, Result
@@ -21,7 +22,8 @@ from rederive.monitor.definitions import Definitions, Step, followed
 from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal import Journal
-from rederive.monitor.journal_file import guarded
+from rederive.monitor.journal_file import FILE, guarded
+from rederive.monitor.journal_reader import JournalReader
 
 if TYPE_CHECKING:
     from rederive.monitor.lakeside import Lakeside
@@ -36,6 +38,7 @@ class Options:
     strategy: str
     precision: str
     only: str
+    zone: str = ""
 
 
 class Store:
@@ -47,14 +50,17 @@ class Store:
         self.lake: Lakeside | None = None
 
     @classmethod
-    def open(cls, folder: Path, given: Options, retention: int | None = None) -> Store:
-        """The store of a folder, made where there is none. What recorded changes depend on stays as the store was made with."""
+    def open(cls, folder: Path, given: Options, retention: int | None = None, *, zone: str = UTC_NAME) -> Store:
+        """The store of a folder, made where there is none. What recorded changes depend on stays as the store was made with.
+
+        `zone`: the time zone of a new store.
+        """
         if retention is not None and retention < 1:
             raise UnknownOption("retention", str(retention), ())
         journal = Journal.open(folder, retention)
         try:
             with guarded(folder):
-                return cls(journal, _settled_options(journal, given))
+                return cls(journal, _settled_options(journal, given, zone))
         except BaseException:
             journal.close()
             raise
@@ -69,7 +75,7 @@ class Store:
 
     def definitions(self) -> Definitions:
         with guarded(self.journal.folder):
-            return Definitions.of(self.journal.catalog.texts)
+            return Definitions.of(self.journal.catalog.texts, self.options.zone)
 
     def base_rows(self, program: Program) -> Mapping[str, Collection[Row]]:
         """The base rows at the last version."""
@@ -179,6 +185,14 @@ class Store:
         self.journal.acknowledge(name, version, datetime.now(UTC))
 
 
+def stored_zone(folder: Path) -> str | None:
+    """The time zone of the store in a folder; None where there is no store."""
+    if not (folder / FILE).exists():
+        return None
+    with JournalReader.read(folder) as journal:
+        return journal.options.get("zone", UTC_NAME)
+
+
 def _columns(relation: Relation) -> list[tuple[str, Type]]:
     return [(column.name, column.type) for column in relation.columns]
 
@@ -230,17 +244,20 @@ def _declared(name: str, before: Program, after: Program) -> Relation:
     return after.relations[name] if name in after.bases else before.relations[name]
 
 
-def _settled_options(journal: Journal, given: Options) -> Options:
-    """Options as they hold from now on. The strategy may change; precision and signs decide what the recorded changes mean."""
+def _settled_options(journal: Journal, given: Options, zone: str) -> Options:
+    """Options as they hold from now on. The strategy may change; the others decide what the recorded changes mean.
+
+    A store that says nothing of a time zone was made when all were in UTC.
+    """
     kept = journal.options
-    for name in ("precision", "only") if kept else ():
+    defaults = {"zone": UTC_NAME} | kept if kept else {"strategy": AUTO, "precision": "exact", "only": "", "zone": zone}
+    for name in ("precision", "only", "zone") if kept else ():
         wanted = getattr(given, name)
-        if wanted and wanted != kept[name]:
+        if wanted and wanted != defaults[name]:
             raise Mismatch(
-                f"the store is kept with {name} '{kept[name]}', not '{wanted}'",
+                f"the store is kept with {name} '{defaults[name]}', not '{wanted}'",
                 hint="its recorded changes depend on it: use another store",
             ).at(str(journal.folder))
-    defaults = kept or {"strategy": AUTO, "precision": "exact", "only": ""}
     options = {name: value or defaults[name] for name, value in asdict(given).items()}
     check_strategy(options["strategy"], options["precision"])
     if options != kept:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from rederive.errors import StoreError
 from rederive.ir.rules import Relation
+from rederive.ir.terms import UTC
 from rederive.lake.names import folder_name
 from rederive.lake.tables import MINUS, PLUS, Area
 from rederive.monitor.definitions import Definitions
@@ -32,7 +33,8 @@ class StoreSource(ChangeSource):
     def record(store: str, view: str) -> Iterator[Record]:
         with JournalReader.read(local_folder(store, "a store")) as journal:
             journal.reach(view)  # refuses a view that is not there, or not recorded
-            yield JournalRecord(journal, Definitions.of(journal.catalog.texts).program.relations[view])
+            definitions = Definitions.of(journal.catalog.texts, journal.options.get("zone", UTC))
+            yield JournalRecord(journal, definitions.program.relations[view])
 
 
 class JournalRecord:

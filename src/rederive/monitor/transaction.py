@@ -10,7 +10,7 @@ from rederive.boundary import given_rows, guard_class
 from rederive.engines.base import Action, Bulk, Operation
 from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation, WrongUse
 from rederive.ir.rules import Program, Relation
-from rederive.ir.terms import Row, Value
+from rederive.ir.terms import UTC, Row, Value
 from rederive.lang.values import column_value, from_python
 from rederive.monitor.changes import Result
 
@@ -55,7 +55,7 @@ class Transaction:
         if self._result is not None:
             raise WrongUse("the transaction is committed", hint="begin another one")
         declared = base_relation(self._database.program, relation)
-        self._course.statement([Operation(action, relation, typed_rows(declared, rows))])
+        self._course.statement([Operation(action, relation, typed_rows(declared, rows, self._database.program.zone))])
 
     @property
     def result(self) -> Result:
@@ -82,12 +82,15 @@ def base_relation(program: Program, name: str) -> Relation:
     return program.relations[name]
 
 
-def typed_rows(relation: Relation, rows: Given) -> tuple[Row, ...] | Bulk:
-    """Rows checked against the columns of their relation; those of a data frame stay where they are."""
+def typed_rows(relation: Relation, rows: Given, zone: str = UTC) -> tuple[Row, ...] | Bulk:
+    """Rows checked against the columns of their relation; those of a data frame stay where they are.
+
+    `zone`: the database's, in which a data frame with timestamps must be too.
+    """
     if hasattr(rows, "sparkSession"):
         from rederive.lake.register import given_rows as given_frame
 
-        return given_frame(cast("DataFrame", rows), relation)
+        return given_frame(cast("DataFrame", rows), relation, zone)
     return tuple(typed_row(relation, row) for row in given_rows(rows))
 
 

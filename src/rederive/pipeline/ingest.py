@@ -17,11 +17,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from rederive.engines.base import Operation
+from rederive.engines.spark.sessions import acting, like_session
 from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
 from rederive.faults import passing
 from rederive.ir.rules import Program
 from rederive.lake.delta import names_in, spark_path
-from rederive.lake.session import spark_session
+from rederive.lake.session import check_zone, spark_session
 from rederive.pipeline.items import Decoded, gathered
 from rederive.pipeline.quarantine import quarantine as put_into_quarantine
 from rederive.pipeline.streams import Items, Source, identity, opened
@@ -62,6 +63,9 @@ class Target(Protocol[R_co]):
 
     @property
     def lake(self) -> str | None: ...
+
+    @property
+    def spark(self) -> SparkSession | None: ...
 
     def commit(self, operations: Sequence[Operation], key: str | None = None) -> R_co: ...
 
@@ -150,21 +154,23 @@ def ingest(
     default a folder in the store. `on_error`: what cannot be read ends the stream, with nothing of its batch applied; or it goes
     to the Delta table `quarantine`, by default a folder in the lake or, without one, in the store. `once`: what is there now,
     then end; otherwise go on, at intervals of `trigger` ("5 seconds") where it is given. `on_batch` is told of each batch when
-    it is done.
+    it is done. `spark`: the session on whose context to run, by default the database's; it stays as it is.
     """
     check_on_error(on_error)
     if db.store is None:
         raise NoStore("a stream")
-    session = spark_session(spark)
-    stream = opened(source, relation, db.program, session)
+    check_zone(spark or db.spark, db.program.zone)
+    session = like_session(spark_session(spark or db.spark))
     name = identity(source, relation)
     aside = spark_path(session, place_of(quarantine) if quarantine else place_of(db.lake or db.store) / "quarantine")
-    batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
     kept = spark_path(session, place_of(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16]))
-    _check_known(db, session, kept, name)
-    writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
-    query = _started(writer.start)
+    with acting(session):
+        stream = opened(source, relation, db.program, session)
+        batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
+        _check_known(db, session, kept, name)
+        writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
+        query = _started(writer.start)
     batches.begin(str(query.id))
     return Ingestion(batches, query)
 

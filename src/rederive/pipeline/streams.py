@@ -12,6 +12,7 @@ from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Kind
 from rederive.lake.delta import names_in, snapshot, spark_path
 from rederive.lake.jars import COMMAND, KAFKA
+from rederive.lake.register import check_times
 from rederive.lake.session import has_class
 from rederive.lake.types import column_type
 from rederive.pipeline.change_feed import feed_items
@@ -130,7 +131,7 @@ def opened(source: Source, relation: str | None, program: Program, spark: SparkS
             return Stream(_files(spark, path, options), _by_file(read))
         case ChangeFeed(path, options):
             target = _bound(relation, program)
-            return Stream(_feed(spark, path, options, target), partial(feed_items, relation=target, name=path))
+            return Stream(_feed(spark, path, options, target, program.zone), partial(feed_items, relation=target, name=path))
         case Topics(servers, names, options):
             _check_unbound(relation)
             relations = {topic: base_relation(name, program, f"topic '{topic}'") for topic, name in names.items()}
@@ -167,7 +168,7 @@ def _files(spark: SparkSession, path: str, options: Options) -> DataFrame:
     return _reader(spark, "binaryFile", {**_ANY_AGE, **options}).schema(_FILES).load(path)
 
 
-def _feed(spark: SparkSession, path: str, options: Options, relation: Relation) -> DataFrame:
+def _feed(spark: SparkSession, path: str, options: Options, relation: Relation, zone: str) -> DataFrame:
     path = spark_path(spark, place_of(path))
     table = snapshot(spark, path)
     if table is None:
@@ -176,6 +177,7 @@ def _feed(spark: SparkSession, path: str, options: Options, relation: Relation) 
         hint = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({_FEED_PROPERTY} = true)"
         raise NotATable("the table keeps no change data feed", hint=hint).at(path)
     _check_columns(table.schema, relation, path)
+    check_times(table.schema, zone)
     return _reader(spark, "delta", {**options, "readChangeFeed": "true"}).load(path)
 
 

@@ -93,6 +93,7 @@ def open_project(project: Project) -> Database:
         retention=project.retention,
         lake=project.lake,
         webhooks=project.webhooks,
+        zone=project.zone,
     )
     try:
         _apply(db, texts, project.store / APPLIED)
@@ -198,6 +199,7 @@ store = "store"                # base rows, versions and changes
 # lake = "lake"                # Delta tables of relations, views and changes: a folder, or s3a://...; needs Spark
 # engine = "resident"          # resident, spark or auto
 # strategy = "auto"
+# zone = "Europe/Berlin"       # time zone of timestamps in SQL; UTC by default, and fixed once there is a store
 retention = 100000             # versions from which a subscriber can resume
 address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # origins = ["https://example.org"]   # pages of other hosts that may ask

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from rederive import ENGINES
 from rederive.engines.resident.fixpoint import Limits as Budgets
-from rederive.errors import PlaceError, ProjectError, nearest
+from rederive.errors import PlaceError, ProjectError, UnknownOption, nearest
+from rederive.lang.zones import zone_name
 from rederive.maintain.choose import PRECISIONS, STRATEGIES
 from rederive.monitor.rules.webhook import Webhooks
 from rederive.places import Place, local_folder, place_of
@@ -114,9 +115,18 @@ def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> 
         _tokens(table, environment),
         warehouse=_warehouse(table),
         webhooks=_webhooks(table.table("webhooks"), environment),
+        zone=_zone(table),
     )
     table.done()
     return project
+
+
+def _zone(table: Table) -> str | None:
+    zone: str | None = table.text("zone")
+    try:
+        return zone_name(zone) if zone is not None else None
+    except UnknownOption as error:
+        raise table.error("zone", error.message, error.hint) from None
 
 
 def _warehouse(table: Table) -> Warehouse | None:

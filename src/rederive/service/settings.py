@@ -89,3 +89,4 @@ class Project:
     tokens: tuple[Token, ...] = ()
     warehouse: Warehouse | None = None
     webhooks: Webhooks | None = None
+    zone: str | None = None

@@ -14,15 +14,19 @@ from typing import Any, NoReturn
 
 from rederive.engines.resident.functors import FunctorError, check_length, joined
 from rederive.ir.scalars import SCALARS
-from rederive.ir.terms import Kind, Type, Value
+from rederive.ir.terms import TIMESTAMP, UTC, Kind, Type, Value
 from rederive.ir.text import show_value
 from rederive.lang.values import from_text
+from rederive.lang.zones import from_wall, offset_at, parse_instant, start_of_day, to_wall
 
 Implementation = Callable[..., Any]
 WIDTHS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _WIDE = Context(prec=1000, rounding=ROUND_HALF_UP)  # all digits of any float
 _EPOCH = datetime.date(1970, 1, 1)
+_SOME_DAY = datetime.datetime(2000, 1, 1)
+_DAY = 86_400  # seconds
+_WITHIN_A_DAY = ("day", "dd", "hour", "minute", "second", "millisecond", "microsecond")
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 
@@ -257,10 +261,10 @@ def _to_boolean(gives: Type, value: Any) -> bool:
     raise FunctorError(f"{_literal(value)} cannot be cast to BOOLEAN")
 
 
-def _to_date(gives: Type, value: Any) -> datetime.date:
+def _to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
     """Of a text, its year, and its month and day if it has them; a time behind them does not matter."""
     if isinstance(value, datetime.datetime):
-        return value.date()
+        return _wall(value, zone).date()
     found = _DATE.fullmatch(value.strip())
     try:
         return datetime.date(*(int(part or 1) for part in found.groups())) if found is not None else _not_a_date(value)
@@ -272,10 +276,11 @@ def _not_a_date(value: str) -> NoReturn:
     raise FunctorError(f"{_literal(value)} cannot be cast to DATE")
 
 
-def _to_timestamp(gives: Type, value: Any) -> datetime.datetime:
-    if isinstance(value, str):
-        return _from_text(gives, value)  # type: ignore[return-value]
-    return datetime.datetime(value.year, value.month, value.day)
+def _to_timestamp(gives: Type, value: Any, zone: str = UTC) -> datetime.datetime:
+    try:
+        return parse_instant(value.strip(), zone) if isinstance(value, str) else start_of_day(value, zone)
+    except (ValueError, OverflowError):
+        raise FunctorError(f"{_literal(value)} cannot be cast to TIMESTAMP") from None
 
 
 def _from_text(type_: Type, text: str) -> Value:
@@ -285,7 +290,7 @@ def _from_text(type_: Type, text: str) -> Value:
         raise FunctorError(f"{_literal(text)} cannot be cast to {type_.kind.value.upper()}") from None
 
 
-def to_text(gives: Type, value: Any) -> str:
+def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
     """As Spark casts to STRING."""
     match value:
         case bool():
@@ -295,7 +300,7 @@ def to_text(gives: Type, value: Any) -> str:
         case Decimal():
             return format(value, "f")
         case datetime.datetime():
-            text = value.isoformat(sep=" ")
+            text = _wall(value, zone).isoformat(sep=" ")
             return text.rstrip("0") if "." in text else text
         case _:
             return str(value)
@@ -376,6 +381,58 @@ def _pad(text: str, length: int, fill: str, *, left: bool) -> str:
 # Dates
 
 
+def _wall(instant: datetime.datetime, zone: str) -> datetime.datetime:
+    try:
+        return to_wall(instant, zone)
+    except OverflowError:
+        raise FunctorError(f"overflow: {instant} in {zone}") from None
+
+
+def _instant(wall: datetime.datetime, zone: str, like: datetime.datetime) -> datetime.datetime:
+    """Where clocks show a time twice, the one whose offset is that of another instant."""
+    try:
+        return from_wall(wall, zone, offset_at(like, zone))
+    except OverflowError:
+        raise FunctorError(f"overflow: {wall} in {zone}") from None
+
+
+def _on_wall(move: Implementation) -> Implementation:
+    """A calendar's step: of a timestamp outside UTC, it is a step of what the clocks show."""
+
+    def moved(moment: Any, amount: int, zone: str = UTC) -> Any:
+        return move(moment, amount) if zone == UTC else _instant(move(_wall(moment, zone), amount), zone, moment)
+
+    return moved
+
+
+def _add_seconds(moment: datetime.datetime, amount: int, zone: str = UTC) -> Any:
+    """Whole days first, as the calendar counts them; the rest is time that passes."""
+    days = _truncated(amount, _DAY) if zone != UTC else 0
+    return _add("seconds", _on_wall(partial(_add, "days"))(moment, days, zone) if days else moment, amount - days * _DAY)
+
+
+def _on_some_day(moment: datetime.datetime) -> datetime.datetime:
+    return datetime.datetime.combine(_SOME_DAY, moment.time())
+
+
+def _clock(part: Callable[[datetime.datetime], int]) -> Implementation:
+    """A part of what the clocks show. It is the same on any day, so that no day is beyond the calendar."""
+
+    def shown(moment: datetime.datetime, zone: str = UTC) -> int:
+        return part(moment) if zone == UTC else part(_on_some_day(moment) + offset_at(moment, zone))
+
+    return shown
+
+
+def _date_trunc(unit: str, moment: datetime.datetime, zone: str = UTC) -> datetime.datetime | None:
+    if zone == UTC:
+        return _cut(moment, unit)  # type: ignore[no-any-return]
+    cut = _cut(_wall(moment, zone), unit)
+    if cut is None or unit.lower() in _WITHIN_A_DAY:
+        return cut if cut is None else _instant(cut, zone, moment)
+    return _to_timestamp(TIMESTAMP, cut.date(), zone)
+
+
 def _add_months(date: Any, months: int) -> Any:
     """The last day of the month where that is shorter."""
     year, month = divmod(date.year * 12 + date.month - 1 + months, 12)
@@ -407,7 +464,8 @@ def _trunc(date: Any, unit: str) -> Any:
             return None
 
 
-def _date_trunc(unit: str, moment: Any) -> Any:
+def _cut(moment: Any, unit: str) -> Any:
+    """The first moment of a unit of days or of time; NULL for what is not a unit."""
     match unit.lower():
         case "day" | "dd":
             return _midnight(moment)
@@ -485,16 +543,16 @@ _GENERAL: dict[str, Implementation] = {
     "rpad": partial(_pad, left=False),
     "reverse": lambda text: text[::-1],
     "repeat": lambda text, times: _repeated(text, max(times, 0)),
-    "add_days": partial(_add, "days"),
-    "add_seconds": partial(_add, "seconds"),
-    "add_months": _add_months,
+    "add_days": _on_wall(partial(_add, "days")),
+    "add_seconds": _add_seconds,
+    "add_months": _on_wall(_add_months),
     "year": lambda date: date.year,
     "month": lambda date: date.month,
     "day": lambda date: date.day,
     "quarter": lambda date: (date.month + 2) // 3,
-    "hour": lambda moment: moment.hour,
-    "minute": lambda moment: moment.minute,
-    "second": lambda moment: moment.second,
+    "hour": _clock(lambda clock: clock.hour),
+    "minute": _clock(lambda clock: clock.minute),
+    "second": _clock(lambda clock: clock.second),
     "dayofweek": lambda date: date.isoweekday() % 7 + 1,
     "dayofyear": lambda date: date.timetuple().tm_yday,
     "weekofyear": lambda date: date.isocalendar().week,

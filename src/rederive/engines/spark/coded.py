@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from rederive.analysis.graph import Component
 from rederive.engines.spark.jobs import Jobs
 from rederive.engines.spark.relations import Relations
+from rederive.engines.spark.sessions import executed
 from rederive.engines.spark.sources import Frame, Source, Types
 from rederive.engines.spark.types import CODE, column
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Program, Relation, Variant
@@ -82,7 +83,7 @@ def _numbered(sources: Iterable[Source], jobs: Jobs) -> Frame:
     places = ((source, i) for source in sources for i, type in enumerate(source.types) if type == SYMBOL)
     values = " UNION ALL ".join(f"SELECT {column(i)} AS c0 FROM {source.text()}" for source, i in places)
     symbols = jobs.session.sql(f"SELECT DISTINCT c0 FROM ({values})")
-    parts, number = symbols._jdf.queryExecution().toRdd().getNumPartitions(), "monotonically_increasing_id()"
+    parts, number = executed(symbols).getNumPartitions(), "monotonically_increasing_id()"
     code = f"CAST(shiftright({number}, 33) + {parts}L * ({number} & {_IN_PARTITION}L) AS INT) AS c1"
     return jobs.settled(symbols.selectExpr("c0", code), (SYMBOL, CODE))
 

@@ -21,7 +21,7 @@ from rederive.engines.spark import tables
 from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.collect import collected
 from rederive.engines.spark.functions import Functions
-from rederive.engines.spark.sessions import from_table, in_session
+from rederive.engines.spark.sessions import executed, fresh_session, from_table, in_session
 from rederive.engines.spark.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -46,12 +46,12 @@ from rederive.ir.terms import Row
 
 FEW = 8  # times as many rows that are known make others few
 _HASHED_ROWS = 4_000_000  # of a partition, that are looked up by a hash table in memory
+_DESCRIPTION = "spark.job.description"
 _BLOCK = 8 << 20  # bytes of a file that are read or skipped together
 _BY_FILE = 100_000  # rows from which on Spark reads a file sooner than it takes them from the driver
 
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.limit.initialNumPartitions": "100000",  # a small answer is collected in one job
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
@@ -68,7 +68,7 @@ class Jobs:
     """A session of our own on the given one's context: its configuration and its temporary views stay as they were."""
 
     def __init__(self, spark: SparkSession, *, decompose: bool = True, scratch: str | None = None) -> None:
-        self.session = spark.newSession()
+        self.session = fresh_session(spark)
         self.decompose = decompose
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
@@ -83,7 +83,6 @@ class Jobs:
         self._folder = mkdtemp(prefix="rederive-")
         finalize(self, rmtree, self._folder, ignore_errors=True)
         self._shared = self._folder if self.local else f"{scratch}/{uuid4().hex}" if scratch is not None else None
-        self._what = ""
 
     def admit(self, program: Program) -> None:
         """From here on there may be rows of this program."""
@@ -99,13 +98,13 @@ class Jobs:
     @contextmanager
     def described(self, what: str) -> Iterator[None]:
         """Jobs run inside say in Spark's pages what they are for."""
-        before, self._what = self._what, what
-        self.session.sparkContext.setJobDescription(what)
+        context = self.session.sparkContext
+        before = context.getLocalProperty(_DESCRIPTION)
+        context.setJobDescription(what)
         try:
             yield
         finally:
-            self._what = before
-            self.session.sparkContext.setJobDescription(before or None)  # type: ignore[arg-type]
+            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
     def named(self, data: DataFrame, types: Types, rows: int, ends: Ends | None = None) -> Distributed:
         """Give data a name that queries can use."""
@@ -380,7 +379,7 @@ class Jobs:
     @staticmethod
     def _number(data: DataFrame) -> int:
         """How many rows there are; counted where they are, which `count` would plan a query and a shuffle for."""
-        return int(data._jdf.queryExecution().toRdd().count())
+        return int(executed(data).count())
 
     def chosen(self, frame: Frame, positions: Sequence[int]) -> Frame:
         """Some columns of a frame, by which its rows still differ."""

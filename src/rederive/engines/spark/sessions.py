@@ -1,31 +1,81 @@
-"""Sessions of our own beside the one that the user works in."""
+"""Sessions of our own beside the one that the user works in: its settings, its views and its being active stay as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.conversion import SparkConversionMixin
 from pyspark.sql.types import StructType
+
+ZONE: Final = "spark.sql.session.timeZone"
+
+
+def wrapped(context: SparkContext, session: Any) -> SparkSession:
+    """A session of the JVM for Python. Where Python knows none yet, its constructor would make this one the default."""
+    known, active, classes = SparkSession._instantiatedSession, SparkSession._activeSession, _sessions(context)
+    before, default = classes.getActiveSession(), classes.getDefaultSession()
+    found = SparkSession(context, session)
+    if SparkSession._instantiatedSession is not known:
+        SparkSession._instantiatedSession, SparkSession._activeSession = known, active
+        classes.setActiveSession(before.get()) if before.isDefined() else classes.clearActiveSession()
+        classes.setDefaultSession(default.get()) if default.isDefined() else classes.clearDefaultSession()
+    return found
+
+
+def _sessions(context: SparkContext) -> Any:
+    return SparkSession._get_j_spark_session_class(context._jvm)
+
+
+def fresh_session(spark: SparkSession) -> SparkSession:
+    """A session of our own on the user's context, in the user's time zone; else as the context was started."""
+    found = wrapped(spark.sparkContext, spark._jsparkSession.newSession())
+    found.conf.set(ZONE, str(spark.conf.get(ZONE)))
+    return found
+
+
+def like_session(spark: SparkSession) -> SparkSession:
+    """A session of our own with all that the user has set until now."""
+    return wrapped(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
 @contextmanager
-def unnoticed() -> Iterator[None]:
-    """Whatever is done inside, the active session stays the same: making a data frame would put its session in that place."""
-    before = SparkSession.getActiveSession()
+def acting(session: SparkSession) -> Iterator[None]:
+    """In this thread of the JVM, a session of ours is the active one: Delta adds settings of its own to whichever is.
+
+    What Python takes for the active session stays, which it holds for all threads together.
+    """
+    classes = _sessions(session.sparkContext)
+    before = classes.getActiveSession()
+    classes.setActiveSession(session._jsparkSession)
     try:
         yield
     finally:
-        SparkSession._activeSession = before
-        sessions = getattr(SparkContext._jvm, "SparkSession", None)
-        if sessions is not None and before is not None:
-            sessions.setActiveSession(before._jsparkSession)
-        elif sessions is not None:
-            sessions.clearActiveSession()
+        classes.setActiveSession(before.get()) if before.isDefined() else classes.clearActiveSession()
+
+
+def executed(data: DataFrame) -> Any:
+    """The rows of data as an RDD of the JVM."""
+    with acting(data.sparkSession):
+        return data._jdf.queryExecution().toRdd()
+
+
+def running_session() -> SparkSession | None:
+    """The session that runs in this process already, as it is: the active one, or the default, or any on a bare context."""
+    context = SparkContext._active_spark_context
+    if context is None or context._jsc is None:
+        return None
+    classes = _sessions(context)
+    if (found := classes.getActiveSession()).isDefined() or (found := classes.getDefaultSession()).isDefined():
+        known = (one for one in (SparkSession._activeSession, SparkSession._instantiatedSession) if one is not None)
+        same = (one for one in known if one._jsparkSession == found.get())
+        return next(same, None) or wrapped(context, found.get())
+    return wrapped(context, classes(context._jsc.sc(), {}))
 
 
 def from_table(session: SparkSession, table: pa.Table, schema: StructType | str, file: str | None = None) -> DataFrame:
@@ -36,8 +86,9 @@ def from_table(session: SparkSession, table: pa.Table, schema: StructType | str,
     if file is not None:
         pyarrow.parquet.write_table(table, file)
         return session.read.schema(schema).parquet(f"file://{file}")  # else Spark looks in its default file system
-    with unnoticed():
-        return session.createDataFrame(table.combine_chunks(), schema=schema)
+    typed = session._parse_ddl(schema) if isinstance(schema, str) else schema
+    # The session's own method would make it the active one, for all threads.
+    return SparkConversionMixin.createDataFrame(session, table.combine_chunks(), typed)  # type: ignore[call-overload,no-any-return]
 
 
 def at_most(rows: int, data: DataFrame) -> DataFrame:
@@ -52,8 +103,8 @@ def at_most(rows: int, data: DataFrame) -> DataFrame:
 
 def partitions(data: DataFrame) -> int | None:
     """How many partitions data is in; None where rows move on their way there."""
-    execution = data._jdf.queryExecution()
-    return None if "Exchange" in execution.executedPlan().toString() else int(execution.toRdd().getNumPartitions())
+    plan = data._jdf.queryExecution().executedPlan().toString()
+    return None if "Exchange" in plan else int(executed(data).getNumPartitions())
 
 
 def in_session(session: SparkSession, data: DataFrame) -> DataFrame:

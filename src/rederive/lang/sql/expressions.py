@@ -12,8 +12,8 @@ from typing import Final, Protocol
 from sqlglot import exp
 
 from rederive.errors import SyntaxProblem, TypeClash
-from rederive.ir.scalars import SCALARS
-from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Call, Constant, Kind, Type
+from rederive.ir.scalars import SCALARS, ZONED
+from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind, Type
 from rederive.lang.sql.calls import AGGREGATES, invocation
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.functions import FUNCTIONS
@@ -38,6 +38,7 @@ from rederive.lang.sql.types import (
     decimal,
 )
 from rederive.lang.values import from_text
+from rederive.lang.zones import parse_instant, start_of_day
 
 NULL: Final = Typed(Constant(None, SYMBOL), VOID, True)
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {
@@ -71,6 +72,7 @@ _TYPES: Final = {
     exp.DType.DATE: DAY,
     exp.DType.TIMESTAMP: MOMENT,
     exp.DType.TIMESTAMPTZ: MOMENT,
+    exp.DType.TIMESTAMPLTZ: MOMENT,
     exp.DType.TIMESTAMPNTZ: MOMENT,
 }
 _WHOLE_UNITS: Final = {"YEAR": ("add_months", 12), "MONTH": ("add_months", 1), "WEEK": ("add_days", 7), "DAY": ("add_days", 1)}
@@ -185,6 +187,9 @@ class Expressions:
     def type_of(self, node: exp.DataType) -> SqlType:
         if node.this is exp.DType.DECIMAL:
             return self._decimal(node)
+        if node.this is exp.DType.TIMESTAMPNTZ and self.context.draft.zone != UTC:
+            what = f"TIMESTAMP_NTZ in a database whose time zone is {self.context.draft.zone}"
+            raise self.context.unsupported(what, node, "use TIMESTAMP, or open the database with zone='UTC'")
         if node.this in _TYPES and not node.expressions:
             return _TYPES[node.this]
         parameters = ", ".join(parameter.name for parameter in node.expressions)
@@ -213,10 +218,11 @@ class Expressions:
         if isinstance(typed.term, Constant) and typed.term.value is None:
             return Typed(Constant(None, to.type), to, True)
         self._check_cast(typed.type, to, node)
-        if isinstance(typed.term, Constant) and (constant := _constant_cast(typed.term, typed.type, to)) is not None:
+        zone = self.context.draft.zone
+        if isinstance(typed.term, Constant) and (constant := _constant_cast(typed.term, typed.type, to, zone)) is not None:
             return Typed(constant, to, False)
-        name = f"try_{to.functor}" if attempt else to.functor
-        return Typed(Call(name if to != STRING else "string", (typed.term,), gives=to.type), to, typed.nullable or attempt)
+        name = f"try_{to.functor}" if attempt and to != STRING else to.functor
+        return self.call(name, [typed], to, nullable=typed.nullable or attempt)
 
     def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
         if STRING in (one, to) or (one.numeric and to.numeric) or {one, to} == {DAY, MOMENT}:
@@ -250,7 +256,11 @@ class Expressions:
     def call(self, name: str, arguments: Sequence[Typed], gives: SqlType, *, nullable: bool | None = None) -> Typed:
         if nullable is None:
             nullable = SCALARS[name].strict and any(argument.nullable for argument in arguments)
-        return Typed(Call(name, tuple(argument.term for argument in arguments), gives=gives.type), gives, nullable)
+        terms = [argument.term for argument in arguments]
+        zone = self.context.draft.zone
+        if zone != UTC and name in ZONED and MOMENT in (gives, *(argument.type for argument in arguments)):
+            terms.append(Constant(zone, SYMBOL))
+        return Typed(Call(name, tuple(terms), gives=gives.type), gives, nullable)
 
     def comparison(self, name: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
         return self.call(name, self.alike([left, right], node), BOOL)
@@ -419,11 +429,13 @@ def number(text: str) -> Typed:
     return Typed(Constant(exact, gives.type), gives, False)
 
 
-def _constant_cast(constant: Constant, one: SqlType, to: SqlType) -> Constant | None:
+def _constant_cast(constant: Constant, one: SqlType, to: SqlType, zone: str) -> Constant | None:
     """A literal in another type, where that is exact; otherwise the cast is left to run, and to fail, as in Spark."""
     value = constant.value
     try:
-        if isinstance(value, str) and (to.type.kind in (Kind.DATE, Kind.TIMESTAMP) or to.integer or to.decimal):
+        if isinstance(value, str) and to == MOMENT:
+            return Constant(parse_instant(value.strip(), zone), to.type)
+        if isinstance(value, str) and (to == DAY or to.integer or to.decimal):
             found = from_text(value.strip(), to.type)
             return Constant(found, to.type) if _in_width(found, to) else None
         if isinstance(value, int) and one.integer and to.decimal:
@@ -433,8 +445,8 @@ def _constant_cast(constant: Constant, one: SqlType, to: SqlType) -> Constant | 
         if isinstance(value, Decimal) and to.decimal and to.type.scale >= one.type.scale:
             return Constant(from_text(str(value), to.type), to.type)
         if type(value) is datetime.date and to == MOMENT:
-            return Constant(datetime.datetime(value.year, value.month, value.day), to.type)
-    except ValueError:
+            return Constant(start_of_day(value, zone), to.type)
+    except (ValueError, OverflowError):
         pass
     return None
 
