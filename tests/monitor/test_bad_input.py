@@ -156,7 +156,7 @@ ENDLESS = ".decl lim(x: number) .decl conf(x: number) conf(0). conf(x + 1) :- co
 def test_an_endless_recursion_is_judged_when_it_is_asked_for(strategy: str) -> None:
     db = rederive.open(limits=rederive.Limits(rounds=30), strategy=strategy)
     assert db.define(f"{ENDLESS} odd(x) :- lim(x), x % 2 = 1. .decl base(x: number) base(4).") is not None
-    requests = {
+    requests: dict[str, Callable[[], object]] = {
         "rows": lambda: db.rows("conf"),
         "query": lambda: db.query("conf(x)"),
         "subscription": lambda: db.subscribe("conf", print),

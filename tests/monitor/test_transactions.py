@@ -266,7 +266,7 @@ def test_a_load_is_a_version_with_the_rows_that_were_not_there(graph: rederive.D
     graph.subscribe("closure", told.append)
     loaded = graph.load("edge", [("c", "d"), {"x": "d", "y": "e"}, ("a", "b")])
     assert loaded is not None
-    assert loaded.changes["closure"].plus == [(x, y) for x, y in graph.rows("closure") if y in "de"]
+    assert loaded.changes["closure"].plus == [(x, y) for x, y in graph.rows("closure") if y in ("d", "e")]
     assert (graph.version, loaded.version, [change.plus for change in told]) == (2, 2, [loaded.changes["closure"].plus])
     assert graph.rows("closure", x="c") == [("c", "d"), ("c", "e")]
     assert graph.load("edge", [("c", "d")]) is None
