@@ -181,7 +181,7 @@ def test_what_is_printed_accumulates_to_the_views(cli: Cli, write: Write) -> Non
     program = write("p.sql", "CREATE TABLE t (a INT); CREATE VIEW n AS SELECT count(*) AS n FROM t;")
     other = write("q.sql", "CREATE VIEW u AS SELECT a FROM t UNION ALL SELECT 99; INSERT INTO t VALUES (1);")
     lines = [(line["version"], line["view"], line["plus"], line["minus"]) for line in cli("run", program, other).lines]
-    first = [(1, "n", [[0]], []), (1, "u", [[99]], [])]
+    first: list[tuple[int, str, list[list[int]], list[list[int]]]] = [(1, "n", [[0]], []), (1, "u", [[99]], [])]
     assert lines == [*first, (2, "n", [[1]], [[0]]), (2, "u", [[1]], [])]
     rest = cli("run", program, other, "--no-initial").lines
     assert [line["version"] for line in rest] == [2, 2]
