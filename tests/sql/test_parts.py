@@ -36,7 +36,7 @@ QUERIES = (
     "SELECT d, min(t) AS m FROM s GROUP BY ALL",
     "SELECT id, row_number() OVER (PARTITION BY d ORDER BY id) AS n FROM s",
     "SELECT id FROM s WHERE id BETWEEN 1 AND 5 AND NOT d AND t LIKE 'a%' AND t NOT ILIKE 'b' AND t RLIKE 'c'",
-    "SELECT id FROM s WHERE id IN (1, 2) OR (id, t) IN (SELECT a, 'x' FROM b) OR d IS NULL OR d <=> true",
+    "SELECT id FROM s WHERE id IN (1, 2) OR (id, t) IN (SELECT a, 'x' FROM b) OR d IS NULL OR d <=> true OR d IS DISTINCT FROM false",
     "SELECT id FROM s WHERE EXISTS (SELECT 1 FROM b WHERE b.a = s.id) AND id >= 1 AND id <= 5 AND id < 9 AND -id = -1",
     "SELECT CASE id WHEN 1 THEN 'a' ELSE 'b' END AS c, CAST(t AS DECIMAL(5, 2)) AS n, TRY_CAST(t AS INT) AS i FROM s",
     "SELECT t || 'x' || 'y' 'z' AS c, id + 1 - 2 * 3 / 4 AS p, id % 2 AS m, id div 2 AS v FROM s",
@@ -250,3 +250,25 @@ def test_functions_take_as_many_arguments_as_spark_s(spark: SparkSession) -> Non
                 pass
             else:
                 assert takes(name, count), (name, count)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("CREATE VIEW v AS SELECT id | 1 AS x FROM s", "the operator |"),
+        ("CREATE VIEW v AS SELECT :p AS x", "a parameter"),
+        ("CREATE VIEW v AS SELECT (id, t) AS x FROM s", "(id, t) here"),
+        ("CREATE VIEW v AS SELECT * FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+        ("CREATE VIEW v AS s", "TABLE as a query"),
+        ("CREATE TABLE x (a INT UNIQUE)", "UNIQUE"),
+        ("CREATE TABLE x (a INT) LOCATION 'x'", "LOCATION"),
+        ("DELETE b WHERE a = 1", "DELETE without FROM"),
+        ("TRUNCATE TABLE b", "the statement TRUNCATE TABLE"),
+    ],
+)
+def test_the_words_of_a_refusal_are_those_of_sql(statement: str, what: str) -> None:
+    db = rederive.open()
+    db.sql(TABLES)
+    with pytest.raises(Unsupported) as refused:
+        db.sql(statement)
+    assert refused.value.message == f"not supported: {what}"

@@ -6,6 +6,8 @@ What SQL needs is imported when there is some: its parser is large, and programs
 from __future__ import annotations
 
 import re
+
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
@@ -37,7 +39,14 @@ def is_query(text: str) -> bool:
     >>> is_query("SELECT 1"), is_query('edge("a", y)')
     (True, False)
     """
-    return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
+    return _QUERY.match(text) is not None
+
+
+# comments and parentheses, then a word that begins a query; an atom is a name before a parenthesis
+_SPACE: Final = r"(?>\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)"
+_QUERY: Final = re.compile(
+    rf"(?:{_SPACE}|\()*+(?:(?:select|with)(?![\w(])|values(?!\w)|(?:table|from){_SPACE}++[\w`])", re.IGNORECASE | re.DOTALL
+)
 
 
 def compile_statements(statements: Sequence[Statement | Definition], known: Program) -> Program:
