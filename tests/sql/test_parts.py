@@ -36,13 +36,13 @@ QUERIES = (
     "SELECT d, min(t) AS m FROM s GROUP BY ALL",
     "SELECT id, row_number() OVER (PARTITION BY d ORDER BY id) AS n FROM s",
     "SELECT id FROM s WHERE id BETWEEN 1 AND 5 AND NOT d AND t LIKE 'a%' AND t NOT ILIKE 'b' AND t RLIKE 'c'",
-    "SELECT id FROM s WHERE id IN (1, 2) OR (id, t) IN (SELECT a, 'x' FROM b) OR d IS NULL OR d <=> true OR d IS DISTINCT FROM false",
+    "SELECT id FROM s WHERE id IN (1, 2) OR (id, t) IN (SELECT a, 'x' FROM b) OR d IS NULL OR d <=> true",
     "SELECT id FROM s WHERE EXISTS (SELECT 1 FROM b WHERE b.a = s.id) AND id >= 1 AND id <= 5 AND id < 9 AND -id = -1",
     "SELECT CASE id WHEN 1 THEN 'a' ELSE 'b' END AS c, CAST(t AS DECIMAL(5, 2)) AS n, TRY_CAST(t AS INT) AS i FROM s",
     "SELECT t || 'x' || 'y' 'z' AS c, id + 1 - 2 * 3 / 4 AS p, id % 2 AS m, id div 2 AS v FROM s",
     "SELECT day + INTERVAL 1 DAY AS d, extract(YEAR FROM day) AS y, at AS z, NULL AS n FROM s",
     "SELECT trim(LEADING FROM t) AS a, substring(t FROM 2 FOR 3) AS b, position('a' IN t) AS c, abs(id) AS e FROM s",
-    "SELECT id FROM s NATURAL JOIN b",
+    "SELECT id FROM s NATURAL JOIN b WHERE a IS DISTINCT FROM 1",
 )
 STATEMENTS = (
     *(statement for statement in TABLES.split(";") if statement.strip()),

@@ -6,8 +6,6 @@ What SQL needs is imported when there is some: its parser is large, and programs
 from __future__ import annotations
 
 import re
-
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final

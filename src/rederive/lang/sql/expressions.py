@@ -214,7 +214,7 @@ class Expressions:
         return self.cast(typed, to, node, attempt=isinstance(node, exp.TryCast))
 
     def _check_without_zone(self, typed: Typed, node: exp.Expr) -> None:
-        """Spark drops the zone of a text that becomes TIMESTAMP_NTZ; here a text without one is the same as a TIMESTAMP in UTC."""
+        """Spark drops the zone of a text that becomes TIMESTAMP_NTZ; a text without one is the same as a TIMESTAMP in UTC."""
         value = typed.term.value if isinstance(typed.term, Constant) else None
         if typed.type == STRING and not (isinstance(value, str) and not names_zone(value.strip())):
             what = "a text with a zone as TIMESTAMP_NTZ" if isinstance(value, str) else "a cast of STRING to TIMESTAMP_NTZ"
