@@ -42,7 +42,7 @@ QUERIES = (
     "SELECT t || 'x' || 'y' 'z' AS c, id + 1 - 2 * 3 / 4 AS p, id % 2 AS m, id div 2 AS v FROM s",
     "SELECT day + INTERVAL 1 DAY AS d, extract(YEAR FROM day) AS y, at AS z, NULL AS n FROM s",
     "SELECT trim(LEADING FROM t) AS a, substring(t FROM 2 FOR 3) AS b, position('a' IN t) AS c, abs(id) AS e FROM s",
-    "SELECT id FROM s NATURAL JOIN b",
+    "SELECT id FROM s NATURAL JOIN b WHERE a IS DISTINCT FROM 1",
 )
 STATEMENTS = (
     *(statement for statement in TABLES.split(";") if statement.strip()),
@@ -250,3 +250,25 @@ def test_functions_take_as_many_arguments_as_spark_s(spark: SparkSession) -> Non
                 pass
             else:
                 assert takes(name, count), (name, count)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("CREATE VIEW v AS SELECT id | 1 AS x FROM s", "the operator |"),
+        ("CREATE VIEW v AS SELECT :p AS x", "a parameter"),
+        ("CREATE VIEW v AS SELECT (id, t) AS x FROM s", "(id, t) here"),
+        ("CREATE VIEW v AS SELECT * FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+        ("CREATE VIEW v AS s", "TABLE as a query"),
+        ("CREATE TABLE x (a INT UNIQUE)", "UNIQUE"),
+        ("CREATE TABLE x (a INT) LOCATION 'x'", "LOCATION"),
+        ("DELETE b WHERE a = 1", "DELETE without FROM"),
+        ("TRUNCATE TABLE b", "the statement TRUNCATE TABLE"),
+    ],
+)
+def test_the_words_of_a_refusal_are_those_of_sql(statement: str, what: str) -> None:
+    db = rederive.open()
+    db.sql(TABLES)
+    with pytest.raises(Unsupported) as refused:
+        db.sql(statement)
+    assert refused.value.message == f"not supported: {what}"

@@ -168,6 +168,18 @@ def test_windows_over_constants(db: rederive.Database) -> None:
 # Changes of data
 
 
+@pytest.mark.parametrize(
+    "text", ["TABLE u", "FROM u", "-- of all\n/* (rows) */ (SELECT * FROM u)", "select\r\n* FROM u", "SELECT*FROM u", "TABLE `u`"]
+)
+def test_a_query_begins_with_comments_and_any_of_its_words(db: rederive.Database, text: str) -> None:
+    assert db.query(text) == db.query("SELECT * FROM u")
+
+
+def test_a_text_of_comments_is_read_in_one_pass(db: rederive.Database) -> None:
+    with pytest.raises(RederiveError):
+        db.query("/**/" * 5000 + "-- x\n" * 5000 + "u")
+
+
 def test_insert_takes_a_table_or_values_with_queries(db: rederive.Database) -> None:
     db.sql("INSERT INTO u TABLE t; INSERT INTO t VALUES ((SELECT max(c) FROM u), 0)")
     assert len(db.rows("u")) == 5

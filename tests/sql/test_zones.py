@@ -199,6 +199,16 @@ def test_a_type_without_a_zone_is_refused_outside_utc() -> None:
     rederive.open(zone="UTC").sql("CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP_NTZ)")
 
 
+@pytest.mark.parametrize("value", ["CAST(s AS TIMESTAMP_NTZ)", "TIMESTAMP_NTZ '2020-01-01 12:00:00+02:00'",
+                                   "TRY_CAST('2020-01-01 12:00:00Z' AS TIMESTAMP_NTZ)"])  # fmt: skip
+def test_a_text_whose_zone_spark_drops_is_refused(value: str) -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (s STRING PRIMARY KEY)")
+    with pytest.raises(Unsupported, match="TIMESTAMP_NTZ"):
+        db.query(f"SELECT {value} FROM t")
+    assert db.query("SELECT TIMESTAMP_NTZ '2020-01-01 12:00:00'") == [(datetime.datetime(2020, 1, 1, 12),)]
+
+
 def test_a_session_in_another_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     tokyo = spark.newSession()
     tokyo.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")

@@ -37,7 +37,14 @@ def is_query(text: str) -> bool:
     >>> is_query("SELECT 1"), is_query('edge("a", y)')
     (True, False)
     """
-    return text.lstrip(" (\n\t").lower().startswith(("select ", "select\n", "with ", "with\n", "values ", "values("))
+    return _QUERY.match(text) is not None
+
+
+# comments and parentheses, then a word that begins a query; an atom is a name before a parenthesis
+_SPACE: Final = r"(?>\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)"
+_QUERY: Final = re.compile(
+    rf"(?:{_SPACE}|\()*+(?:(?:select|with)(?![\w(])|values(?!\w)|(?:table|from){_SPACE}++[\w`])", re.IGNORECASE | re.DOTALL
+)
 
 
 def compile_statements(statements: Sequence[Statement | Definition], known: Program) -> Program:

@@ -145,6 +145,16 @@ def parse_instant(text: str, zone: str) -> datetime:
     return from_wall(wall, _zone_in_text(found["zone"].strip()) if found["zone"] is not None else zone)
 
 
+def names_zone(text: str) -> bool:
+    """Whether a text that stands for a timestamp says in which zone.
+
+    >>> names_zone("2026-07-01 00:00:00+02:00"), names_zone("2026-07-01 00:00:00")
+    (True, False)
+    """
+    found = _TEXT.fullmatch(text)
+    return found is not None and found["zone"] is not None
+
+
 _PARTS: Final = (("year", 0), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0), ("second", 0))
 
 

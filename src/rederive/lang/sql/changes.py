@@ -17,6 +17,7 @@ from rederive.lang.sql.conditions import conjuncts
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.parse import Parsed
+from rederive.lang.sql.parts import words
 from rederive.lang.sql.query import Prepared, Queries
 from rederive.lang.sql.relation import Typed
 from rederive.lang.sql.scope import Scope, identifier, names
@@ -111,7 +112,7 @@ class _Lowering:
                 return self.changed(tree, tree.expressions)
             case exp.Delete():
                 return self.changed(tree, ())
-        raise self.parsed.unsupported(f"the statement {tree.key.upper()}", tree)
+        raise self.parsed.unsupported(f"the statement {words(tree)}", tree)
 
     def table(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -136,8 +137,6 @@ class _Lowering:
         positions = [self.position(table, name) for name in given]
         self.check_once(given)
         source = tree.expression
-        if isinstance(copied := tree.args.get("source"), exp.Table):  # INSERT INTO t TABLE u
-            source = exp.Select(expressions=[exp.Star()]).from_(copied, copy=False)
         if not isinstance(source, exp.Query | exp.Values):
             raise self.parsed.unsupported("an INSERT without rows or a query", tree)
         if isinstance(source, exp.Values) and not source.find(exp.Query):

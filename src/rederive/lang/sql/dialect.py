@@ -64,6 +64,7 @@ class Parser(SparkParser):
     """
 
     STRICT_CAST: ClassVar[bool] = True  # CAST fails on what it cannot cast
+    SUPPORTS_TABLE_QUERY: ClassVar[bool] = True  # TABLE t: SELECT * FROM t
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_SYNTAX}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {

@@ -38,7 +38,7 @@ from rederive.lang.sql.types import (
     decimal,
 )
 from rederive.lang.values import from_text
-from rederive.lang.zones import parse_instant, start_of_day
+from rederive.lang.zones import names_zone, parse_instant, start_of_day
 
 NULL: Final = Typed(Constant(None, SYMBOL), VOID, True)
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {
@@ -208,8 +208,17 @@ class Expressions:
         return decimal(precision, scale)
 
     def cast_to(self, node: exp.Cast) -> Typed:
-        attempt = isinstance(node, exp.TryCast)
-        return self.cast(self.lower(node.this), self.type_of(node.args["to"]), node, attempt=attempt)
+        typed, to = self.lower(node.this), self.type_of(node.args["to"])
+        if node.args["to"].this is exp.DType.TIMESTAMPNTZ:
+            self._check_without_zone(typed, node)
+        return self.cast(typed, to, node, attempt=isinstance(node, exp.TryCast))
+
+    def _check_without_zone(self, typed: Typed, node: exp.Expr) -> None:
+        """Spark drops the zone of a text that becomes TIMESTAMP_NTZ; a text without one is the same as a TIMESTAMP in UTC."""
+        value = typed.term.value if isinstance(typed.term, Constant) else None
+        if typed.type == STRING and not (isinstance(value, str) and not names_zone(value.strip())):
+            what = "a text with a zone as TIMESTAMP_NTZ" if isinstance(value, str) else "a cast of STRING to TIMESTAMP_NTZ"
+            raise self.context.unsupported(what, node, "cast to TIMESTAMP, which applies the zone")
 
     def cast(self, typed: Typed, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> Typed:
         """The value in another type; literals at once."""
@@ -393,7 +402,7 @@ class Expressions:
 
     def function(self, node: exp.Expr) -> Typed:
         if not isinstance(node, _CALLS):
-            raise self.context.unsupported(f"{node.key.upper()} here", node)
+            raise self.context.unsupported(f"{node.sql('spark')} here", node)
         call = invocation(node)
         if call.name in AGGREGATES or isinstance(node, exp.Window):
             what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {call.name}"

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from rederive.errors import Source, Span, SyntaxProblem, TooDeep, Unsupported
 from rederive.lang.sql.depth import DEPTH, balanced, check_depth
 from rederive.lang.sql.dialect import Ansi, tokenize
-from rederive.lang.sql.parts import PARTS, unread
+from rederive.lang.sql.parts import PARTS, unread, words
 
 _OPENING = (TokenType.L_PAREN, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.FROM)
 _CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY)
@@ -49,7 +49,7 @@ class Parsed:
                 return "change"
             case exp.Query() | exp.Values():
                 return "query"
-        raise self.unsupported(f"the statement {self.tree.key.upper()}")
+        raise self.unsupported(f"the statement {words(self.tree)}")
 
     def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
         return Unsupported(f"not supported: {what}", self.span_of(node), hint=hint)

@@ -125,6 +125,20 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Column, "db"): ("a name with a schema", None),
     (exp.Insert, "where"): ("INSERT ... REPLACE WHERE", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "alternative"): ("INSERT OR ...", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
+    (exp.Insert, "using"): ("INSERT ... REPLACE USING", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
+    (exp.Insert, "conflict"): ("ON CONFLICT", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
+    (exp.Insert, "default"): ("DEFAULT VALUES", "name the values"),
+    (exp.Delete, "tables"): ("DELETE without FROM", "write DELETE FROM t"),
+    (exp.Table, "pivots"): ("PIVOT or UNPIVOT", "use aggregates with FILTER"),
+    (exp.Table, "sample"): ("TABLESAMPLE", None),
+    (exp.Table, "version"): ("VERSION AS OF or TIMESTAMP AS OF", "use db.rows_at"),
+    (exp.Table, "only"): ("ONLY", "leave it out"),
+    (exp.Subquery, "pivots"): ("PIVOT or UNPIVOT", "use aggregates with FILTER"),
+    (exp.Subquery, "sample"): ("TABLESAMPLE", None),
+    (exp.Select, "cluster"): ("CLUSTER BY", "leave it out"),
+    (exp.Select, "distribute"): ("DISTRIBUTE BY", "leave it out"),
+    (exp.Select, "sort"): ("SORT BY", "leave it out"),
+    (exp.Select, "locks"): ("FOR UPDATE or FOR SHARE", "leave it out"),
     (exp.Insert, "overwrite"): ("INSERT OVERWRITE", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Limit, "limit_options"): ("LIMIT with PERCENT or WITH TIES", "use LIMIT with a number of rows"),
     (exp.Limit, "expressions"): ("LIMIT ... BY", "number the rows with row_number() OVER (PARTITION BY ...)"),
@@ -150,6 +164,27 @@ _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.Escape: ("LIKE with ESCAPE", "escape with a backslash"),
     exp.IgnoreNulls: ("IGNORE NULLS", None),
     exp.FileFormatProperty: ("USING in CREATE TABLE", "leave it out"),
+    exp.BitwiseAnd: ("the operator &", None),
+    exp.BitwiseOr: ("the operator |", None),
+    exp.BitwiseXor: ("the operator ^", None),
+    exp.BitwiseNot: ("the operator ~", None),
+    exp.BitwiseLeftShift: ("the operator <<", None),
+    exp.BitwiseRightShift: ("the operator >>", None),
+    exp.JSONExtract: ("the operator ->", None),
+    exp.JSONExtractScalar: ("the operator ->>", None),
+    exp.Bracket: ("an element of an array or map", None),
+    exp.Dot: ("a field of a struct", None),
+    exp.HexString: ("a binary literal", None),
+    exp.IntervalSpan: ("an interval in several units", "add one INTERVAL after the other"),
+    exp.Placeholder: ("a parameter", "write its value"),
+    exp.Parameter: ("a parameter", "write its value"),
+    exp.Reference: ("REFERENCES", "use CREATE CONSTRAINT VIEW"),
+    exp.CheckColumnConstraint: ("CHECK", "use CREATE CONSTRAINT VIEW"),
+    exp.DefaultColumnConstraint: ("DEFAULT", "name the values in INSERT"),
+    exp.ComputedColumnConstraint: ("a generated column", "compute it in a view"),
+    exp.GeneratedAsIdentityColumnConstraint: ("an identity column", None),
+    exp.Property: ("TBLPROPERTIES", "leave it out"),
+    exp.LikeProperty: ("CREATE TABLE ... LIKE", "list the columns"),
     exp.Constraint: ("a named constraint", "leave the name out"),
 }
 
@@ -210,16 +245,17 @@ def _part(node: exp.Expr, name: str) -> Unread:
     if known is not None:
         return Unread(known[0], place, known[1])
     word = value if isinstance(value, str) else name.rstrip("_")
-    return Unread(f"{word.upper().replace('_', ' ')} in {_words(node)}", place)
+    return Unread(f"{word.upper().replace('_', ' ')} in {words(node)}", place)
 
 
 def _kind(node: exp.Expr) -> tuple[str, exp.Expr, str | None]:
     what, hint = _KINDS.get(type(node), ("", None))
     if not what and isinstance(node, exp.Func):
-        return f"'{_words(node).lower().replace(' ', '_')}'", node, "docs/sql.md lists the functions"
-    return what or _words(node), node, hint
+        return f"'{words(node).lower().replace(' ', '_')}'", node, "docs/sql.md lists the functions"
+    return what or words(node), node, hint
 
 
-def _words(node: exp.Expr) -> str:
-    """PartitionedByProperty: PARTITIONED BY PROPERTY."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
+def words(node: exp.Expr) -> str:
+    """PartitionedByProperty: PARTITIONED BY."""
+    name = re.sub(r"(?<=[a-z])(?:ColumnConstraint|Property|Properties)$", "", type(node).__name__)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()

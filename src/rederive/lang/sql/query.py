@@ -17,6 +17,7 @@ from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.grouping import grouped, is_grouped
 from rederive.lang.sql.joins import Joins
+from rederive.lang.sql.parts import words
 from rederive.lang.sql.recursion import recursive_names, recursive_queries
 from rederive.lang.sql.relation import Field, Rel, Typed
 from rederive.lang.sql.scope import Scope, identifier, names
@@ -79,7 +80,7 @@ class Queries:
                 return self.values(node, target)
             case exp.Select():
                 return self.project(self._selected(node, around), target)
-        raise self.context.unsupported(f"a query of this kind: {node.key}", node)
+        raise self.context.unsupported(f"{words(node)} as a query", node, "write SELECT ... FROM ...")
 
     def _first(self, node: exp.Expr, rel: Rel, target: str | None) -> Rel:
         """The rows of a relation, or the first of them where the query says so."""

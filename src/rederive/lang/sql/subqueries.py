@@ -119,7 +119,7 @@ class QuerySubqueries:
                 return self.mark(lower, found, found)
             case exp.Subquery():
                 return self.scalar(node, lower)
-        raise self.context.unsupported("ANY and ALL", node, "use EXISTS")
+        raise self.context.unsupported("ANY and ALL", node, "use EXISTS, or OR and AND")
 
     def mark(self, lower: Expressions, found: Atom, doubtful: Atom) -> Typed:
         """True where found, false where not even doubtful, and NULL in between."""
