@@ -63,7 +63,8 @@ RederiveError
 │   ├── Unreachable         unreachable       it did not answer for as long as the client has patience
 │   └── OutOfStep           out_of_step       a change that does not fit the client's copy
 ├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
-│   └── LimitExceeded       limit             recursion that invents values without end
+│   └── LimitExceeded       limit             more time, rows, memory or text than allowed
+│       └── Endless         limit             recursion that invents values without end
 └── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
     ├── NotAStore           not_a_store       something else stands at the path
     ├── CorruptStore        corrupt           a journal whose content is damaged
@@ -562,6 +563,10 @@ class EvaluationError(RederiveError):
 
 class LimitExceeded(EvaluationError):
     code = "limit"
+
+
+class Endless(LimitExceeded):
+    """A recursion made new values until it was stopped: over other rows it may end."""
 
 
 class StoreError(RederiveError):

@@ -68,6 +68,14 @@ def test_a_transaction_over_its_seconds_is_refused_under_every_strategy(strategy
     assert tx.result.changes["p"].plus == [(7, 7, 7)]
 
 
+def test_a_definition_over_its_rows_leaves_the_other_views_alone() -> None:
+    db = filled(Limits(rows=1000))
+    with pytest.raises(LimitExceeded, match="stopped after 1,000 rows"):
+        db.define(f"{RULE} .output p")
+    assert db.parked is None
+    assert db.rows("low") == [(0,), (1,)]
+
+
 def test_a_recursion_over_its_seconds_is_refused() -> None:
     db = rederive.open(limits=Limits(rounds=10**9, tuples=10**9, seconds=0.3))
     with pytest.raises(LimitExceeded, match=r"stopped after 0\.3 s"):

@@ -140,7 +140,10 @@ def test_a_polite_close_of_a_websocket_logs_nothing(graph: Served, caplog: pytes
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_a_refused_websocket_is_counted(graph: Served) -> None:
+def test_a_refused_websocket_is_counted_and_logs_nothing(graph: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
     with pytest.raises(Exception, match="404"), connect(f"{graph.url.replace('http', 'ws')}/v1/views/nothing/changes"):
         pass
+    sleep(0.2)
+    assert [record.getMessage() for record in caplog.records] == []
     assert 'method="WEBSOCKET",route="/v1/views/{name}/changes",status="404"' in graph.get("/v1/metrics").text

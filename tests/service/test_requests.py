@@ -350,3 +350,20 @@ def test_work_over_its_budget_is_refused_and_health_does_not_wait_for_it(serve: 
     assert code(found[0]) == (422, "limit")
     assert served.insert("edge", ["a", "b"]) == 2
     assert code(served.get("/v1/views/p/rows")) == (404, "unknown_relation")
+
+
+def test_an_endless_definition_and_an_endless_search_stop_nobody_else(serve: Serve) -> None:
+    program = GRAPH + ".decl t(s: symbol, p: symbol) .decl v(s: symbol) v(s) :- t(s, p), match(p, s). .output v\n"
+    served = serve(program, settings="[budgets]\nseconds = 1\nrounds = 1000\n")
+    served.insert("edge", ["a", "b"])
+    endless = ".decl lim(x: number) .decl conf(x: number) conf(0). conf(x + 1) :- conf(x), !lim(x). .output conf"
+    assert code(served.request("POST", "/v1/views", json={"language": "datalog", "text": endless})) == (422, "limit")
+    assert served.rows("closure") == [["a", "b"]]
+    found: list[httpx.Response] = []
+    body = {"insert": {"t": [["a" * 100 + "b", "(a|aa)+c?"]]}}
+    asking = Thread(target=lambda: found.append(served.commit(body)))
+    asking.start()
+    until(lambda: served.get("/v1/health").json()["busy"] > 0.3)
+    asking.join(60)
+    assert code(found[0]) == (422, "limit")
+    assert served.insert("edge", ["b", "c"]) == 2

@@ -51,6 +51,7 @@ def test_an_id_of_a_lost_history_is_reset(serve: Serve, tmp_path: Path) -> None:
     for old in (position, "2"):  # a number alone may be of either history
         answer = served.get(f"/v1/views/closure/changes?since={old}", headers=LINES)
         assert (answer.status_code, answer.json()["code"]) == (409, "mismatch")
+        assert "place" not in answer.json()  # a folder of the service
         with connect(f"{served.url.replace('http', 'ws')}/v1/views/closure/changes?since={old}") as socket:
             assert [json.loads(socket.recv())["event"] for _ in range(2)] == ["reset", "snapshot"]
     told = served.get("/v1/views/closure/changes?since=1", headers=LINES)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
-_POSIX: Final = {
+import regex
+
+POSIX: Final = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
     "blank": " \\t",
@@ -34,12 +36,10 @@ _HEXADECIMAL: Final = re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}")
 _REFERENCE: Final = re.compile(r"[1-9][0-9]*")
 _BOUNDARIES: Final = {"\\b": "\\b", "\\B": "(?!\\b)"}  # Python's own \B is not in the empty text
 _QUANTIFIERS: Final = ("*", "+", "?", "{")
-_SIGNS: Final = {".": "[^\\n\\r]", "^": "\\A", "$": "\\Z"}
-_GROUPS: Final = ("(?:", "(?=", "(?!")
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> regex.Pattern[str]:
     """The pattern for Python; ValueError where it has no meaning, or one that Python cannot give it.
 
     >>> bool(compiled("[[:digit:]]+(a|b)?").fullmatch("123b")), bool(compiled(r"\\\\w$").fullmatch("é"))
@@ -49,13 +49,25 @@ def compiled(pattern: str) -> re.Pattern[str]:
     ...
     ValueError: at 1: '(?i' is not supported
     """
+    return compile_checked(Translation(pattern).text())
+
+
+def compile_checked(translated: str, *, ignores_case: bool = False) -> regex.Pattern[str]:
+    """A pattern that both `re` and `regex` read, for `regex`: its searches can be given a time, and let other threads run."""
     try:
-        return re.compile(_Translation(pattern).text(), re.ASCII)
-    except (re.error, RecursionError, OverflowError) as error:
+        re.compile(translated, re.ASCII | (re.IGNORECASE if ignores_case else 0))
+        return regex.compile(translated, regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignores_case else 0))
+    except (re.error, regex.error, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from None
 
 
-class _Translation:
+class Translation:
+    """Of one pattern, from left to right. A dialect says which signs and groups it has."""
+
+    signs: ClassVar = {".": "[^\\n\\r]", "^": "\\A", "$": "\\Z"}
+    groups: ClassVar[tuple[str, ...]] = ("(?:", "(?=", "(?!")
+    assertions: ClassVar[tuple[str, ...]] = ("(?=", "(?!")
+
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.place = 0
@@ -89,7 +101,7 @@ class _Translation:
             case quantifier if quantifier in _QUANTIFIERS:
                 return self._quantifier()
             case "." | "^" | "$":
-                return _SIGNS[self._take()]
+                return self._sign()
             case "|":
                 return self._take()
             case ")":
@@ -98,16 +110,20 @@ class _Translation:
                 return re.escape(self._take())
 
     def _group(self) -> str:
-        if self._ahead(2) == "(?" and self._ahead(3) not in _GROUPS:
+        opened = next((group for group in self.groups if self.pattern.startswith(group, self.place)), "(")
+        if self._ahead(2) == "(?" and opened == "(":
             raise self._refused(f"'{self._ahead(3)}' is not supported")
-        self.open.append(self._take(3 if self._ahead(2) == "(?" else 1))
-        return self.open[-1]
+        self.open.append(self._take(len(opened)))
+        return opened
+
+    def _sign(self) -> str:
+        return self.signs[self._take()]
 
     def _close(self) -> str:
         if not self.open:
             raise self._refused("')' closes nothing")
         found = self._take()
-        return self._asserted(found) if self.open.pop() in ("(?=", "(?!") else found
+        return self._asserted(found) if self.open.pop() in self.assertions else found
 
     def _asserted(self, found: str) -> str:
         """What takes up no text cannot be repeated."""
@@ -123,11 +139,14 @@ class _Translation:
             found = self._take(len(counted[0]))
         else:
             found = self._take()
-        if self._ahead() == "?":
-            found += self._take()
+        found += self._suffix()
         if self._ahead() in _QUANTIFIERS:
             raise self._refused("a quantifier is repeated")
         return found
+
+    def _suffix(self) -> str:
+        """What makes a quantifier lazy."""
+        return self._take() if self._ahead() == "?" else ""
 
     def _escape(self) -> str:
         """An escape outside of a set."""
@@ -197,10 +216,10 @@ class _Translation:
 
     def _posix(self) -> str:
         name, closed, _ = self.pattern[self.place + 2 :].partition(":]")
-        if not closed or name not in _POSIX:
-            raise self._refused(f"'[:{name if closed else ''}' is no class; known are {', '.join(sorted(_POSIX))}")
+        if not closed or name not in POSIX:
+            raise self._refused(f"'[:{name if closed else ''}' is no class; known are {', '.join(sorted(POSIX))}")
         self._take(len(name) + 4)
-        return _POSIX[name]
+        return POSIX[name]
 
 
 def _literal(character: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rederive.engines.auto import counted
 from rederive.engines.base import Delta, Propagation, ViewDelta
-from rederive.errors import LimitExceeded, Violated
+from rederive.errors import Endless, Violated
 from rederive.ir.rules import Mode, Program
 from rederive.monitor.bags import numbered, on_copies
 from rederive.monitor.changes import Result
@@ -63,18 +63,20 @@ class Advance:
         parked = self._parking(step, same)
         try:
             db.install_and_write(rows, evaluated)
-        except LimitExceeded as error:
+        except Endless as error:
             if parked is None:
                 raise
             db.install_parked(rows, parked(error), lambda found: self._confirm(found, gone, step.always, record))
 
-    def _parking(self, step: Step, same: bool) -> Callable[[LimitExceeded], Parked] | None:
+    def _parking(self, step: Step, same: bool) -> Callable[[Endless], Parked] | None:
         """How to park, where that may be. What subscribers were told of is asked for while the engine has it."""
         db, before, known = self._db, self._before, self._parked
         if step.loads or same:
             return None
         if known is not None:
             return known.with_error
+        if not db.parks:
+            return None
         return lambda error: Parked.over(error, before, db.followed(before), db.followed_parts(before), db.engine)
 
     def _since_parked(self, found: Propagation) -> Propagation:

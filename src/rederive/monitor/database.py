@@ -14,7 +14,7 @@ from rederive.analysis.polarity import BOTH, Sign
 from rederive.boundary import caller_function, guard_class
 from rederive.engines.base import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.engines.resident.fixpoint import Limits
-from rederive.errors import LimitExceeded, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
+from rederive.errors import Endless, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import UTC, Row, Value
 from rederive.lang import compile_query
@@ -93,6 +93,7 @@ class Database(ActiveDatabase):
     [('a', 'b')]
     """
 
+    parks = True  # whether a definition that does not end waits for rows; where it would stop others, it is refused
     monitors = True  # whether changes of views are worked out; where questions alone are asked, they need not be
 
     def __init__(
@@ -135,7 +136,7 @@ class Database(ActiveDatabase):
         rows = store.base_rows(self.program)
         try:
             self._install(rows)
-        except LimitExceeded as error:
+        except Endless as error:
             self.install_parked(rows, Parked.recorded(error, self.program, store))
         self._send(store)
 

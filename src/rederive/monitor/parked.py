@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rederive.engines.base import Engine, Question, ViewDelta
-from rederive.errors import LimitExceeded
+from rederive.errors import Endless
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Type
 from rederive.monitor.bags import copies, told
@@ -25,21 +25,19 @@ Notified = Mapping[str, tuple[tuple[Type, ...], Counter[Row]]]
 class Parked:
     """Why the definitions are not evaluated, and the rows of views, and of parts of views, that subscribers were told of."""
 
-    error: LimitExceeded
+    error: Endless
     views: Notified
     parts: Mapping[Question, frozenset[Row]]
 
     @classmethod
-    def over(
-        cls, error: LimitExceeded, program: Program, views: Iterable[str], parts: Iterable[Question], engine: Engine
-    ) -> Parked:
+    def over(cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Question], engine: Engine) -> Parked:
         """From what an engine that has evaluated a program holds."""
         whole = {name: Counter(copies(program, name, {}, engine)) for name in views if program.is_view(name)}
         bound = {part: frozenset(engine.rows(part.view, dict(part.bindings))) for part in parts}
         return cls(error, {name: (program.relations[name].types, rows) for name, rows in whole.items()}, bound)
 
     @classmethod
-    def recorded(cls, error: LimitExceeded, program: Program, store: Store) -> Parked:
+    def recorded(cls, error: Endless, program: Program, store: Store) -> Parked:
         """From the record of a store: the sum of all changes."""
         found: dict[str, tuple[tuple[Type, ...], Counter[Row]]] = {}
         for name in (name for name in program.monitored if program.is_view(name)):
@@ -51,7 +49,7 @@ class Parked:
             found[name] = (program.relations[name].types, +rows)
         return cls(error, found, {})
 
-    def with_error(self, error: LimitExceeded) -> Parked:
+    def with_error(self, error: Endless) -> Parked:
         return Parked(error, self.views, self.parts)
 
     def changes(self, found: Mapping[str, ViewDelta], program: Program) -> dict[str, ViewDelta]:

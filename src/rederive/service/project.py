@@ -102,6 +102,7 @@ def open_project(project: Project) -> Database:
             db.house = House(db, whole, place, net=project.warehouse.net)
         _check_tokens(project, db)
         db.limits = project.budgets
+        db.parks = False  # nobody's definition stops the views of the others
     except BaseException:
         db.close()
         raise

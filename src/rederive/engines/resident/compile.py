@@ -35,7 +35,8 @@ from rederive.analysis.bindings import calls_functor
 from rederive.engines.resident.codes import Code, Codes
 from rederive.engines.resident.expressions import Expressions
 from rederive.engines.resident.function_text import FunctionText
-from rederive.engines.resident.functors import FunctorError, contains, matches
+from rederive.engines.resident.functors import FunctorError, contains
+from rederive.engines.resident.patterns import matches
 from rederive.engines.resident.plan import Plan, plan_rule
 from rederive.engines.resident.table import PRESENT, Key, Leaf, Readable, Table
 from rederive.errors import EvaluationError, TooDeep, Unsupported

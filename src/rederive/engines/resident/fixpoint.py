@@ -18,7 +18,7 @@ from rederive.engines.resident.codes import Codes, TooManyValues
 from rederive.engines.resident.compile import Function
 from rederive.engines.resident.table import Key, Leaf, Lookup, Probe, Readable, Table
 from rederive.engines.resident.watch import HINT, Watch
-from rederive.errors import LimitExceeded
+from rederive.errors import Endless, LimitExceeded
 from rederive.ir.rules import Rule, read_by
 from rederive.ir.text import show_rule
 
@@ -52,9 +52,9 @@ class TooManyRounds(Exception):
     """A recursion has not come to an end in the rounds that it may take."""
 
 
-def endless(rule: Rule, after: str) -> LimitExceeded:
+def endless(rule: Rule, after: str) -> Endless:
     return (
-        LimitExceeded(
+        Endless(
             f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
             hint="bound it by a comparison in the rule, or raise the limit",
         )

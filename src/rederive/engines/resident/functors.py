@@ -11,7 +11,6 @@ from typing import Any
 
 from rederive.errors import EvaluationError, LimitExceeded
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
-from rederive.lang.ecmascript import compiled
 from rederive.lang.values import from_python, from_text
 
 RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
@@ -217,14 +216,6 @@ _GENERAL: dict[str, Callable[..., Any]] = {
     "to_string": to_string,
     **{f"to_{t.kind.value}": _converted(t) for t in (NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)},
 }
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text matches the pattern."""
-    try:
-        return compiled(pattern).fullmatch(text) is not None
-    except ValueError as error:
-        raise FunctorError(f"not a regular expression: {pattern!r}: {error}") from None
 
 
 def contains(part: str, text: str) -> bool:

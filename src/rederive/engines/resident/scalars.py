@@ -9,10 +9,11 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NoReturn
 
 from rederive.engines.resident.functors import FunctorError, check_length, joined
+from rederive.engines.resident.patterns import has_match, like_pattern
 from rederive.ir.scalars import SCALARS
 from rederive.ir.terms import TIMESTAMP, UTC, Kind, Type, Value
 from rederive.ir.text import show_value
@@ -342,33 +343,6 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     return text[max(begin, 0) : max(end, 0)] if end > begin else ""
 
 
-@lru_cache(maxsize=1024)
-def _like_pattern(pattern: str) -> re.Pattern[str]:
-    parts, characters = [], iter(pattern)
-    for character in characters:
-        match character:
-            case "%":
-                parts.append(".*")
-            case "_":
-                parts.append(".")
-            case "\\":
-                escaped = next(characters, "the end")
-                if escaped not in ("%", "_", "\\"):
-                    raise FunctorError(f"not a pattern of LIKE: {pattern!r}: the escape character stands before {escaped!r}")
-                parts.append(re.escape(escaped))
-            case _:
-                parts.append(re.escape(character))
-    return re.compile("".join(parts), re.DOTALL)
-
-
-@lru_cache(maxsize=1024)
-def _regular(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise FunctorError(f"not a regular expression: {pattern!r}: {error}") from None
-
-
 def _pad(text: str, length: int, fill: str, *, left: bool) -> str:
     if length <= len(text) or not fill:
         return text[: max(length, 0)]
@@ -521,8 +495,8 @@ _GENERAL: dict[str, Implementation] = {
     "least": lambda *values: min((v for v in values if v is not None), default=None),
     "nullif": lambda a, b: None if a is not None and a == b else a,
     "sign": _sign,
-    "like": lambda text, pattern: _like_pattern(pattern).fullmatch(text) is not None,
-    "rlike": lambda text, pattern: _regular(pattern).search(text) is not None,
+    "like": lambda text, pattern: like_pattern(pattern).fullmatch(text) is not None,
+    "rlike": has_match,
     "startswith": str.startswith,
     "endswith": str.endswith,
     "contains": lambda text, part: part in text,

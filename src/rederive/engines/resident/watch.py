@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from math import inf
 from os import sysconf
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Thread, local
 from time import monotonic, sleep
 from typing import Final, NoReturn, Protocol
 
@@ -22,6 +22,7 @@ _STATUS: Final = Path("/proc/self/statm")
 _PAGE: Final = sysconf("SC_PAGE_SIZE")
 _GUARD: Final = Lock()
 _ACTIVE: Final[dict[int, Watch]] = {}
+_THREAD: Final = local()  # its `watch` is that of what the thread works on
 _watcher: Thread | None = None
 
 
@@ -52,10 +53,16 @@ class Watch:
             yield
             return
         _begin(self, budget)
+        outer, _THREAD.watch = _current(), self
         try:
             yield
         finally:
+            _THREAD.watch = outer
             _end(self)
+
+    @property
+    def seconds_left(self) -> float:
+        return self._due - monotonic()
 
     def check(self) -> None:
         """Stop where a budget is spent."""
@@ -85,6 +92,20 @@ class Watch:
     def end(self) -> None:
         self._running = False
         self.late.clear()
+
+
+def seconds_left() -> float:
+    """What is left of the time of what this thread works on.
+
+    >>> seconds_left()
+    inf
+    """
+    watch = _current()
+    return inf if watch is None else max(watch.seconds_left, 0.001)
+
+
+def _current() -> Watch | None:
+    return getattr(_THREAD, "watch", None)
 
 
 HINT: Final = "nothing was changed; ask for less, or raise the budget: budgets in rederive.toml, Limits(...) in Python"

@@ -85,7 +85,9 @@ class Webhooks:
 
     def check(self, url: str, span: Span) -> None:
         if (refusal := self.refusal(url)) is not None:
-            hint = 'allow it where the database is opened: rederive.open(path, webhooks=Webhooks(secret, ("host",)))'
+            hint = (
+                "write an address that is allowed: hosts of [webhooks] in rederive.toml, or of Webhooks(secret, hosts) in Python"
+            )
             raise Unsupported(f"not supported: this webhook: {refusal}", span, hint=hint)
 
     def wait(self, attempts: int) -> float:

@@ -131,7 +131,7 @@ def encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byte
     }
     if error.hint:
         body["hint"] = error.hint
-    if error.place:
+    if error.place and not isinstance(error, StoreError | LakeError):  # theirs are folders of the service
         body["place"] = error.place
     if isinstance(error, ProgramError) and error.span is not None:
         body["place"] = str(error.span)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from rederive.errors import Busy, MalformedInput, RederiveError, TimedOut, TooLarge
 from rederive.service.http.problems import MEDIA, encoded
@@ -122,3 +123,12 @@ class BoundedProtocol(HttpToolsProtocol):
             head = f"content-type: {MEDIA}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+
+
+class QuietWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's WebSockets, for which a handshake that is refused by an answer is over: it logs an error for each otherwise."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True

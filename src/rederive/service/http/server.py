@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from rederive.errors import ProjectError
 from rederive.service.http.app import make_app
-from rederive.service.http.protocol import BoundedProtocol
+from rederive.service.http.protocol import BoundedProtocol, QuietWebSocket
 from rederive.service.http.service import Service
 from rederive.service.project import open_project
 from rederive.service.settings import Address, Project
@@ -73,7 +73,7 @@ def make_server(project: Project) -> Server:
         lifespan="on",
         http=partial(BoundedProtocol, project.bounds),  # type: ignore[arg-type]
         loop="uvloop",
-        ws="websockets-sansio",
+        ws=QuietWebSocket,
         ws_per_message_deflate=False,
         server_header=False,
         proxy_headers=False,
