@@ -149,32 +149,6 @@ def test_the_command_line_says_the_same(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["p.dl"]
 
 
-def test_every_command_finds_the_store_under_its_address(tmp_path: Path) -> None:
-    """Before this, `.input` was read again where the store was named by an address: a deleted row came back."""
-    (tmp_path / "p.dl").write_text(".decl edge(x: number, y: number)  .input edge  .decl v(x: number)  v(x) :- edge(x, y).")
-    (tmp_path / "edge.facts").write_text("1\t2\n3\t4\n")
-    (tmp_path / "changes.jsonl").write_text('{"delete": {"edge": [[1, 2]]}}\n')
-    store = (tmp_path / "a b").as_uri()
-
-    def command(*arguments: str) -> tuple[int, str]:
-        line = [sys.executable, "-m", "rederive.cli.main", *arguments]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    assert command("run", "p.dl", "--store", store, "--changes", "changes.jsonl")[0] == 0
-    assert command("run", "p.dl", "--store", store) == (0, "")
-    assert '"minus": [[1]]' in command("log", store)[1]
-    assert command("backup", store, (tmp_path / "copy").as_uri())[0] == 0
-    assert command("restore", (tmp_path / "copy").as_uri(), (tmp_path / "c d").as_uri())[0] == 0
-    for arguments in (("backup", store, "s3a://bucket/x"), ("restore", "copy", "s3a://bucket/x"), ("restore", "dbfs:/x", "y")):
-        code, said = command(*arguments)
-        assert code == 2, said
-        assert "error[place]" in said
-    assert names_in(tmp_path) == ["a b", "c d", "changes.jsonl", "copy", "edge.facts", "p.dl"]
-    with rederive.open("c d") as db:
-        assert db.rows("edge") == [(3, 4)]
-
-
 def test_places_of_a_project(tmp_path: Path) -> None:
     init(tmp_path / "p")
     file = tmp_path / "p" / "rederive.toml"
