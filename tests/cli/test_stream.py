@@ -48,7 +48,8 @@ def test_a_stream_in_a_zone(cli: Cli, write: Write, tmp_path: Path, spark: Spark
     program = write("p.sql", "CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP); CREATE VIEW v AS SELECT k, hour(ts) AS h FROM t;")
     Path("in").mkdir()
     arguments = ("stream", program, "--store", "s", "--changes", "in", "--once")
-    for number, more in ((1, ("--zone", "Europe/Berlin")), (2, ())):
+    address = ("--store", (tmp_path / "s").as_uri())  # the last one holds
+    for number, more in ((1, ("--zone", "Europe/Berlin")), (2, ()), (3, address)):
         write(f"in/{number}.jsonl", f'{{"insert": {{"t": [[{number}, "2026-07-01T12:00:00"]]}}}}\n')
         assert cli(*arguments, *more).lines[-1]["plus"] == [[number, 14]]
     refused(cli(*arguments, "--zone", "UTC"), "mismatch", "zone 'Europe/Berlin', not 'UTC'")

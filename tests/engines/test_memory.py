@@ -48,6 +48,22 @@ def test_a_view_that_does_not_fit_is_derived_on_demand(memory: int, kept: bool) 
     assert len(db.rows("c")) == 80_200
 
 
+def test_explain_says_what_the_rows_take() -> None:
+    """As `why` does, and also where the engine was not chosen; of the whole database, and only where it has rows."""
+    program = ".decl e(x: number, y: number)  .decl v(x: number)  v(x) :- e(x, y), y > 0."
+    for engine in ("resident", "auto"):
+        db = rederive.open(engine=engine)
+        db.define(program)
+        assert "memory" not in db.explain()
+        result = db.load("e", [(i, i) for i in range(5_000)])
+        said = json.loads(db.explain(form="json"))["memory"]
+        assert re.match(r"5,000 base rows with their indexes and views take about [\d.]+ [KM]iB, and fit the ", said)
+        assert f"memory: {said}\n\n" in db.explain()
+        assert "memory" not in db.explain("v")
+        assert result is not None
+        assert engine == "resident" or result.why == said  # before this, 0 base rows: a load was counted after its version
+
+
 # The machine and its containers
 
 

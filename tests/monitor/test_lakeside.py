@@ -120,6 +120,33 @@ def test_what_is_loaded_and_defined_is_in_the_change_tables(spark: SparkSession,
         assert sum(len(change.plus) for change in db.changes("closure", since=0)) == len(rows["closure"])
 
 
+def test_the_changes_before_the_lake_are_in_the_change_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a bag, of a view that had other columns, and of one that is gone; then the lake is followed as ever."""
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    with rederive.open(store) as db:
+        db.sql("CREATE TABLE t (a INT, b INT); CREATE VIEW bag AS SELECT a FROM t; CREATE VIEW n AS SELECT count(*) AS n FROM t")
+        db.sql("CREATE VIEW other AS SELECT a, b FROM t; CREATE VIEW gone AS SELECT b FROM t")
+        db.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 2)")
+        db.sql("DELETE FROM t WHERE b = 1")
+        db.sql("DROP VIEW gone; CREATE OR REPLACE VIEW other AS SELECT b FROM t")
+        before = db.version
+    for _ in range(2):
+        with rederive.open(store, lake=lake, spark=spark, engine="resident") as db:
+            db.sql("INSERT INTO t VALUES (3, 3)")
+            db.settle()
+            rows = {view: Counter(db.rows(view)) for view in ("bag", "n", "other")}
+    for view, found in rows.items():
+        changes = table(lake, f"changes/{view}")
+        total: Counter[Any] = Counter()
+        for _, sign, count, *row in changes:
+            total[tuple(row)] += count if sign == "plus" else -count
+        assert +total == found
+        assert min(total.values()) >= 0
+        assert {row[0] for row in changes} >= {before + 1, before + 2}
+    assert table(lake, "changes/n")[0][:2] == (1, "plus")
+    assert witness.rows(f"{lake}/state/settled") == [(before,), (before + 1,), (before + 2,)]
+
+
 @pytest.mark.parametrize("point", [pytest.param(p, marks=() if p in FAST else pytest.mark.slow) for p in KILLS])
 def test_killed(spark: SparkSession, tmp_path: Path, point: str) -> None:
     """After a kill anywhere in a bulk commit, the next start has the version whole or not at all; repeating it is harmless."""

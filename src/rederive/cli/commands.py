@@ -148,12 +148,13 @@ def log(folder: Path, since: str | None, view: str | None) -> None:
 
 def back_up(store: Path, target: Path) -> None:
     """Copy a store, and print what the copy is of."""
-    _print_copied(backup.back_up(store, target))
+    _print_copied(backup.back_up(local_folder(store, "a store"), local_folder(target, "a backup")))
 
 
 def restore(source: Path, store: Path, lake: str | None) -> None:
     """Make a store from a backup, and print its version and its new epoch."""
-    _print_copied(backup.restore(source, store, str(place_of(lake)) if lake is not None else None))
+    folders = local_folder(source, "a backup"), local_folder(store, "a store")
+    _print_copied(backup.restore(*folders, str(place_of(lake)) if lake is not None else None))
 
 
 def _print_copied(copied: backup.Copied) -> None:

@@ -19,6 +19,7 @@ from rederive.cli.programs import Sources
 from rederive.errors import Internal, StrategyError, UnknownOption
 from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES, check_strategy
 from rederive.maintain.explain import FORMATS
+from rederive.monitor import opening
 from rederive.monitor.store import stored_zone
 from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
@@ -179,8 +180,8 @@ def run(
         raise StrategyError("--trace follows the resident engine's steps", hint="leave out --engine spark")
     chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
     opened = partial(chosen, limits=limits, strict=strict, zone=zone)
-    kept = store if store is not None or lake is None else Path(lake, "_store")
-    sources = Sources(facts, tuple(base or ()), store=kept)
+    folder, _ = opening.places(store, None, lake)
+    sources = Sources(facts, tuple(base or ()), store=folder)
     commands.run(opened, program, sources, changes, initial, stats, trace)
 
 
@@ -239,7 +240,8 @@ def stream(
     from rederive.cli import stream as streams
 
     places = streams.Places(changes, csv, parquet, delta, kafka, tuple(topic or ()))
-    of_store = stored_zone(store or Path(str(lake)) / "_store")
+    folder, _ = opening.places(store, None, lake)
+    of_store = stored_zone(folder) if folder is not None else None
     way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master, of_store or zone)
     opened = partial(open_database, store, strategy=strategy, engine=engine, lake=lake, zone=zone)
     streams.stream(program, places, way, opened)

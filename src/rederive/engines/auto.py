@@ -65,6 +65,9 @@ class AutoEngine:
         memory = self._footprint.described(self._rows)
         return f"{memory}{self._because}" if self._footprint.has_room(self._rows) else memory
 
+    def memory_use(self) -> str:
+        return self.why
+
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
         return self._current.budget(limits)
 

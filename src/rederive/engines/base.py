@@ -184,6 +184,9 @@ class Engine(Protocol):
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, wherever they are."""
 
+    def memory_use(self) -> str:
+        """What the rows take of this process's memory, and of what they may take, as text; empty where they are elsewhere."""
+
     def size(self, relation: str) -> int: ...
 
     def estimates(self) -> Mapping[tuple[str, ...], Estimate]:

@@ -21,24 +21,25 @@ FORMATS = ("text", "json", "dot")
 Estimates = Mapping[tuple[str, ...], Estimate]
 
 
-def explain(maintenance: MaintenanceProgram, form: str = "text", estimates: Estimates | None = None) -> str:
-    """The whole maintenance program in one of the formats, with estimates of its cost where they are known."""
+def explain(maintenance: MaintenanceProgram, form: str = "text", estimates: Estimates | None = None, memory: str = "") -> str:
+    """The whole maintenance program in one of the formats, with estimates of its cost and its memory where they are known."""
     if form not in FORMATS:
         raise UnknownOption("format", form, FORMATS)
     match form:
         case "json":
-            return json.dumps(as_data(maintenance, estimates or {}), indent=2, ensure_ascii=False)
+            return json.dumps(as_data(maintenance, estimates or {}, memory), indent=2, ensure_ascii=False)
         case "dot":
             return as_dot(maintenance)
         case _:
-            return as_text(maintenance, estimates or {})
+            return as_text(maintenance, estimates or {}, memory)
 
 
-def as_data(maintenance: MaintenanceProgram, estimates: Estimates) -> dict[str, Any]:
+def as_data(maintenance: MaintenanceProgram, estimates: Estimates, memory: str = "") -> dict[str, Any]:
     """Plain data: sections with their phases and rules, strata, nodes and edges of the network; the time zone if it matters."""
     program = maintenance.program
     return {
         **({"zone": program.zone} if _has_times(maintenance) else {}),
+        **({"memory": memory} if memory else {}),
         "sections": [_section_data(section, program, estimates) for section in maintenance.sections],
         "states": [_rule_data(rule) for rule in _state_rules(maintenance)],
         "strata": _strata(maintenance),
@@ -135,9 +136,10 @@ def _network(maintenance: MaintenanceProgram) -> dict[str, Any]:
     }
 
 
-def as_text(maintenance: MaintenanceProgram, estimates: Estimates) -> str:
-    data = as_data(maintenance, estimates)
-    lines = [f"time zone: {data['zone']}", ""] if "zone" in data else []
+def as_text(maintenance: MaintenanceProgram, estimates: Estimates, memory: str = "") -> str:
+    data = as_data(maintenance, estimates, memory)
+    lines = [f"{title}: {data[name]}" for title, name in (("time zone", "zone"), ("memory", "memory")) if name in data]
+    lines += [""] if lines else []
     for section in data["sections"]:
         lines += section["views"]
         lines.append(f"  strategy: {section['strategy']} ({section['reason']}); keeps {section['keeps']}")

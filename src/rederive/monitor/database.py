@@ -431,11 +431,14 @@ class Database(ActiveDatabase):
         return plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, self.rule_base.precisions)
 
     def explain(self, view: str | None = None, form: str = "text") -> str:
-        """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by."""
-        if view is not None:
-            check_view(self.program, view)
-        wanted = {self.program.counted(view): self.signs} if view is not None else self._counted()
-        return self._explained(wanted, form)
+        """How the monitored views, or one view, are maintained and why, with the estimates that strategy auto goes by.
+
+        Without a view, what all rows take in memory, too.
+        """
+        if view is None:
+            return self._explained(self._counted(), form, memory=self.engine.memory_use() if self._has_base_rows() else "")
+        check_view(self.program, view)
+        return self._explained({self.program.counted(view): self.signs}, form)
 
     def explain_rule(self, name: str, form: str = "text") -> str:
         """How the condition of an active rule is monitored: its partial differentials and its dependency network."""
@@ -443,15 +446,18 @@ class Database(ActiveDatabase):
         wanted = self._counted() | {one.condition.name: one.monitored}
         return self._explained(wanted, form, one.condition.name)
 
-    def _explained(self, wanted: Mapping[str, frozenset[Sign]], form: str, only: str | None = None) -> str:
+    def _has_base_rows(self) -> bool:
+        return any(map(self.engine.size, self.program.bases))
+
+    def _explained(self, wanted: Mapping[str, frozenset[Sign]], form: str, only: str | None = None, memory: str = "") -> str:
         conditions = self.rule_base.precisions
         maintenance = plan(self.program, wanted, self.strategy, self.precision, wanted, self._unkept, conditions)
         if only is not None:
             read = needed(maintenance.program, [only])
             sections = tuple(s for s in maintenance.sections if read.intersection(s.component.relations))
             maintenance = replace(maintenance, sections=sections)
-        estimates = self.engine.estimates() if any(map(self.engine.size, self.program.bases)) else {}
-        return explain(maintenance, form, estimates)
+        estimates = self.engine.estimates() if self._has_base_rows() else {}
+        return explain(maintenance, form, estimates, memory)
 
     # Data
 

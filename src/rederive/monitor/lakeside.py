@@ -85,7 +85,21 @@ class Lakeside:
                 for name in program.bases:
                     relation, kept = table_of(program, name), rows.get(name, [])
                     self.lake.replace(Area.BASE, relation, frame(self.lake, relation, _without_copies(name, kept), folder))
+            self._write_history(program)
             self.journal.attach_lake(self.lake.root)
+
+    def _write_history(self, program: Program) -> None:
+        """The change tables of the versions before the lake, as far as the journal has them: changes add up to the view.
+
+        Of a view that had other columns, what its rows of now came by.
+        """
+        views = [program.relations[name] for name in program.monitored]
+        columns = {view.name: view.columns for view in views}
+        entries = []
+        for entry in self.journal.since(self.journal.reach()):
+            fitting = (one for one in entry.views if columns.get(one.relation.name) == one.relation.columns)
+            entries.append(replace(entry, base=(), views=tuple(fitting)))
+        settle(self.lake, Tables((), views), entries)
 
     def _check_restored(self, program: Program) -> None:
         """Refuse a lake that is not as it was at the backup: what it has more would be read as if it were of this history."""

@@ -11,6 +11,8 @@ from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
 from rederive.engines.base import Call, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.footprint import Footprint
+from rederive.engines.machine import available_memory
 from rederive.engines.resident.codes import Code, CodedRow, Codes
 from rederive.engines.resident.filter import Leaves, Step
 from rederive.engines.resident.fixpoint import Limits, Meter
@@ -177,6 +179,12 @@ class ResidentEngine:
     def memory(self) -> Memory:
         """What the relations, their indexes and the kept views take, about."""
         return self.installed.memory()
+
+    def memory_use(self) -> str:
+        rows = sum(map(self.size, self.program.bases))
+        footprint = Footprint(self.limits.memory, available_memory)
+        footprint.measured(rows, self.memory())
+        return footprint.described(rows)
 
     @property
     def touched(self) -> int:

@@ -195,6 +195,9 @@ class SparkEngine:
         found = self.installed.extent(relation)
         return bulk(self.jobs.frame_of(found), self.jobs) if found is not None else ()
 
+    def memory_use(self) -> str:
+        return ""
+
     def size(self, relation: str) -> int:
         if relation in self.installed.kept:
             return self.installed.kept.size(relation)

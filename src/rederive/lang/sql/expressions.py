@@ -378,10 +378,12 @@ class Expressions:
         return self.plus(moment, amount.term.value * sign, unit, node)
 
     def plus(self, moment: Typed, amount: int, unit: str, node: exp.Expr) -> Typed:
-        if moment.type == STRING:
-            moment = self.cast(moment, DAY, node)
+        if moment.type == STRING and (unit in _SECONDS or _WHOLE_UNITS.get(unit, ("",))[0] == "add_days"):
+            # Spark reads a timestamp, and writes it as text again.
+            return self.cast(self.plus(self.cast(moment, MOMENT, node), amount, unit, node), STRING, node)
         if moment.type not in (DAY, MOMENT):
-            raise TypeClash(f"an interval cannot be added to {moment.type}", self.context.span(node))
+            hint = "cast it to DATE or TIMESTAMP"
+            raise TypeClash(f"an interval cannot be added to {moment.type}", self.context.span(node), hint=hint)
         if unit in _WHOLE_UNITS:
             name, times = _WHOLE_UNITS[unit]
             return self.call(name, [moment, number(str(amount * times))], moment.type)
