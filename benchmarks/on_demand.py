@@ -116,8 +116,8 @@ def rows_left(db: rederive.Database) -> int:
 
     >>> graph = ".decl edge(x: number, y: number)  .decl loop(x: number)  loop(x) :- edge(x, x).  .output loop  edge(1, 1)."
     >>> kept, derived = rederive.open(strategy="materialized"), rederive.open(strategy="on_demand")
-    >>> kept.define(graph)
-    >>> derived.define(graph)
+    >>> _ = kept.define(graph)
+    >>> _ = derived.define(graph)
     >>> rows_left(kept), rows_left(derived)
     (1, 0)
     """

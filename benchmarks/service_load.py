@@ -111,7 +111,7 @@ def _number(events: bytes, start: int) -> int:
     17
     """
     start += len(b"event: change\nid: ")
-    return int(events[start : events.index(b"\n", start)])
+    return int(events[start : events.index(b"\n", start)].rpartition(b"-")[2])  # an id is an epoch and a version
 
 
 @asynccontextmanager

@@ -48,7 +48,8 @@ class Session:
         self.program: Program = compile_program(text)
         self.base = initial(self.program)
         self.rows = evaluate(self.program, self.base)
-        self.version = 0
+        entered = [self.base[name] for name in self.base] + [self.rows[name] for name in self.program.monitored]
+        self.version = int(any(entered))  # a definition that brings rows is a version
         self.announced: list[tuple[Any, ...]] = []
         self.db = rederive.open(strategy=strategy, limits=limits, **options)
         self.db.define(text)
