@@ -284,7 +284,7 @@ class Expressions:
             return self.call("is null", [typed], BOOL, nullable=False)
         if isinstance(other, exp.Boolean):
             return self.call("<=>", [self.boolean(node.this), self.literal(other)], BOOL, nullable=False)
-        raise self.context.unsupported("this IS", node)
+        raise self.context.unsupported(f"IS {other.sql('spark')}", node, "use IS NULL, IS TRUE or IS FALSE")
 
     def between(self, node: exp.Between) -> Typed:
         value, low, high = (self.lower(part) for part in (node.this, node.args["low"], node.args["high"]))
