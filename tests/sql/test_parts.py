@@ -261,6 +261,8 @@ def test_functions_take_as_many_arguments_as_spark_s(spark: SparkSession) -> Non
         ("CREATE VIEW v AS SELECT (id, t) AS x FROM s", "(id, t) here"),
         ("CREATE VIEW v AS SELECT * FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
         ("CREATE VIEW v AS s", "TABLE as a query"),
+        ("CREATE VIEW v AS FROM s |> LIMIT 2 |> WHERE id > 1", "the pipe operator |>"),
+        ("CREATE VIEW v AS FROM s |> UNION ALL SELECT * FROM s", "the pipe operator |>"),
         ("CREATE TABLE x (a INT UNIQUE)", "UNIQUE"),
         ("CREATE TABLE x (a INT) LOCATION 'x'", "LOCATION"),
         ("DELETE b WHERE a = 1", "DELETE without FROM"),

@@ -161,8 +161,8 @@ class Expressions:
     # Leaves
 
     def column(self, node: exp.Column) -> Typed:
-        if isinstance(node.this, exp.Star) or node.args.get("db"):
-            raise self.context.unsupported("this name", node)
+        if isinstance(node.this, exp.Star):
+            raise self.context.unsupported("a star here", node, "name the columns")
         found = self.scope.resolve(identifier(node), identifier(node.args.get("table")) or None, self.context.span(node))
         return replace(found, nullable=not self.scope.body.is_not_null(found))
 
@@ -284,7 +284,7 @@ class Expressions:
             return self.call("is null", [typed], BOOL, nullable=False)
         if isinstance(other, exp.Boolean):
             return self.call("<=>", [self.boolean(node.this), self.literal(other)], BOOL, nullable=False)
-        raise self.context.unsupported("this IS", node)
+        raise self.context.unsupported(f"IS {other.sql('spark')}", node, "use IS NULL, IS TRUE or IS FALSE")
 
     def between(self, node: exp.Between) -> Typed:
         value, low, high = (self.lower(part) for part in (node.this, node.args["low"], node.args["high"]))
@@ -292,8 +292,8 @@ class Expressions:
         return self.call("and", parts, BOOL, nullable=any(part.nullable for part in parts))
 
     def in_list(self, node: exp.In) -> Typed:
-        if not node.expressions or any(node.args.get(arg) for arg in ("unnest", "field")):
-            raise self.context.unsupported("this IN", node)
+        if not node.expressions:
+            raise self.context.unsupported("IN without values", node, "write the condition FALSE")
         value, *options = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
         if len(options) >= LISTED and all(isinstance(option.term, Constant) for option in options):
             return self.call("in", [value, *options], BOOL, nullable=any(one.nullable for one in (value, *options)))

@@ -120,6 +120,10 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
     """What these words of a text say by themselves."""
     span = span_between(source, tokens[0].start, tokens[-1].end)
     _check_punctuation(tokens, source)
+    if pipe := next((token for token in tokens if token.token_type is TokenType.PIPE_GT), None):
+        # the parser makes one query of all steps, in which a WHERE after a LIMIT comes before it
+        place = span_between(source, pipe.start, pipe.end)
+        raise Unsupported("not supported: the pipe operator |>", place, hint="write a subquery in FROM for each step")
     try:
         trees = Ansi().parser().parse(tokens, source.text)
     except ParseError as error:

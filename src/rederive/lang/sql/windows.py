@@ -73,8 +73,6 @@ def first_rows(
 def _whole_number(node: exp.Expr | None, lower: Expressions, context: Context) -> int | None:
     if node is None:
         return None
-    if node.expressions:
-        raise context.unsupported("LIMIT ... BY", node, "number the rows by row_number() OVER (PARTITION BY ...) in a subquery")
     typed = lower.lower(node.expression)
     if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int) or typed.term.value < 0:
         raise context.unsupported(f"{node.key.upper()} that is not a whole number", node)
