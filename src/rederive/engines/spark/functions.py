@@ -16,7 +16,8 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from rederive.analysis.types import term_type
-from rederive.engines.resident.functors import FunctorError, implementation, matches
+from rederive.engines.resident.functors import FunctorError, implementation
+from rederive.engines.resident.patterns import matches
 from rederive.engines.spark.scalars import Evaluated, in_sql
 from rederive.engines.spark.types import from_spark, literal, sql_type
 from rederive.ir.rules import Comparison, Operator
