@@ -125,3 +125,26 @@ def test_a_text_doubled_by_a_rule_ends_at_the_limit() -> None:
     db = rederive.open()
     with pytest.raises(LimitExceeded, match="at most 16,777,216"):
         db.define('.decl s(x: symbol)  s("x").  s(cat(x, x)) :- s(x).')
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_function_takes_time_that_no_budget_counts(is_stored: bool, tmp_path: Path) -> None:
+    """A transaction is not refused for its time once a function was called; what the function reads has a budget of its own."""
+    db = rederive.open(tmp_path / "store" if is_stored else None, strategy="on_demand")
+    db.define(".decl n(x: number) .decl v(x: number, y: number) v(x, y) :- n(x), n(y). .decl w(x: number) w(x) :- n(x), x > 5.")
+    seen = []
+
+    @db.rule("w")
+    def first(rows: object) -> None:
+        time.sleep(0.5)
+        seen.append(len(db.rows("v")))
+
+    @db.rule("w")
+    def second(rows: object) -> None:
+        seen.append(len(db.rows("v")))
+
+    db.limits = Limits(seconds=0.3)
+    with db.transaction() as tx:
+        tx.insert("n", [(i,) for i in range(30)])
+    assert (tx.result.version, seen) == (1, [0, 0])
+    assert len(db.rows("n")) == 30

@@ -12,7 +12,7 @@ import pytest
 import rederive
 from rederive.engines.resident.functors import FunctorError
 from rederive.engines.resident.patterns import has_match, like_pattern, matches
-from rederive.errors import LimitExceeded
+from rederive.errors import LimitExceeded, Unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +56,15 @@ def test_a_pattern_of_rlike_is_one_of_java(pattern: str, text: str, expected: bo
 def test_a_pattern_of_rlike_that_is_refused(pattern: str) -> None:
     with pytest.raises(FunctorError, match="not a regular expression that is supported"):
         has_match("a", pattern)
+
+
+def test_a_pattern_is_refused_where_it_is_written() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (s STRING)")
+    for condition in (r"s RLIKE '(?<x>a)'", r"NOT regexp_like(s, '[a[b]]')", r"s RLIKE '*'"):
+        with pytest.raises(Unsupported, match="this regular expression: ") as refused:
+            db.sql(f"CREATE VIEW v AS SELECT s FROM t WHERE {condition}")
+        assert refused.value.span is not None
 
 
 def test_a_word_boundary_beyond_ascii_depends_on_the_version_of_java() -> None:

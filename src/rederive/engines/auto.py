@@ -71,6 +71,9 @@ class AutoEngine:
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
         return self._current.budget(limits)
 
+    def pause_budget(self) -> AbstractContextManager[None]:
+        return self._current.pause_budget()
+
     def install(
         self,
         maintenance: MaintenanceProgram,

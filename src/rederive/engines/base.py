@@ -143,6 +143,9 @@ class Engine(Protocol):
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
         """While this lasts, work that exceeds these limits is stopped with `LimitExceeded`, and changes nothing."""
 
+    def pause_budget(self) -> AbstractContextManager[None]:
+        """While this lasts, nothing counts towards the budget: functions of the user's run."""
+
     def install(
         self,
         maintenance: MaintenanceProgram,

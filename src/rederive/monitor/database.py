@@ -539,7 +539,6 @@ class Database(ActiveDatabase):
             self.announce(result)
         return outcomes
 
-    @within_budget
     def write(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:
         """Apply the operations, one more statement of a course or all there is, as one version: as a whole or not at all."""
         if self.parked is not None:
@@ -552,9 +551,10 @@ class Database(ActiveDatabase):
             return result
         started = time.perf_counter()
         course = course or self.begin(key)
-        if operations:
-            course.statement(operations)
-        _, propagation = course.settled()
+        with self.engine.budget(self.limits):
+            if operations:
+                course.statement(operations)
+            _, propagation = course.settled()
         try:
             course.call_functions()
         except BaseException:
@@ -564,6 +564,7 @@ class Database(ActiveDatabase):
         self._fired.extend(course.firings)
         return self._version(propagation, started, course.firings)
 
+    @within_budget
     def evaluate_with(self, write: Write) -> Result:
         """A transaction with which definitions that are parked are evaluated."""
         self.begin()

@@ -51,6 +51,16 @@ class ResidentEngine:
         finally:
             self.meter.rows = before
 
+    @contextmanager
+    def pause_budget(self) -> Iterator[None]:
+        """What runs inside may have a budget of its own."""
+        before, self.meter.rows = self.meter.rows, inf
+        try:
+            with self.codes.watch.paused():
+                yield
+        finally:
+            self.meter.rows = before
+
     @property
     def program(self) -> Program:
         return self.installed.program

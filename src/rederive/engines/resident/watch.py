@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from os import sysconf
 from pathlib import Path
@@ -35,6 +36,14 @@ class Budget(Protocol):
     def growth(self) -> float: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a budget."""
+
+    seconds: float
+    growth: float
+
+
 class Watch:
     """What stops the work of one engine. It has a budget while `within` lasts."""
 
@@ -59,6 +68,23 @@ class Watch:
         finally:
             _THREAD.watch = outer
             _end(self)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs inside counts neither its time nor its memory."""
+        if not self._running:
+            yield
+            return
+        budget = Left(self.seconds_left, self._growth)
+        seconds, outer = self._seconds, _current()
+        _end(self)
+        _THREAD.watch = None
+        try:
+            yield
+        finally:
+            _THREAD.watch = outer
+            _begin(self, budget)
+            self._seconds = seconds
 
     @property
     def seconds_left(self) -> float:

@@ -76,6 +76,9 @@ class SparkEngine:
         """Spark's own settings bound its jobs."""
         return nullcontext()
 
+    def pause_budget(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def install(
         self,
         maintenance: MaintenanceProgram,

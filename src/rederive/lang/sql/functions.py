@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from rederive.errors import TypeClash
 from rederive.ir.terms import Constant
+from rederive.lang.java_patterns import java_pattern
 from rederive.lang.sql.calls import Handler, Invocation, SqlFunction
 from rederive.lang.sql.relation import Typed
 from rederive.lang.sql.types import (
@@ -43,7 +44,6 @@ _PLAIN: Final[dict[str, tuple[tuple[SqlType, ...], SqlType]]] = {
     "endswith": ((STRING, STRING), BOOL),
     "contains": ((STRING, STRING), BOOL),
     "like": ((STRING, STRING), BOOL),
-    "rlike": ((STRING, STRING), BOOL),
     "ltrim": ((STRING,), STRING),
     "rtrim": ((STRING,), STRING),
     "instr": ((STRING, STRING), INT),
@@ -119,6 +119,18 @@ def _concat(lower: Expressions, call: Invocation) -> Typed:
 def _concat_ws(lower: Expressions, call: Invocation) -> Typed:
     parts = _lowered(lower, call, STRING)
     return lower.call("concat_ws", parts, STRING, nullable=parts[0].nullable)
+
+
+def _rlike(lower: Expressions, call: Invocation) -> Typed:
+    """A pattern that is written there is checked there."""
+    text, pattern = _lowered(lower, call, STRING)
+    if isinstance(pattern.term, Constant) and isinstance(pattern.term.value, str):
+        try:
+            java_pattern(pattern.term.value)
+        except ValueError as error:
+            hint = "write it without what Java alone reads: docs/sql.md says which patterns are read"
+            raise lower.context.unsupported(f"this regular expression: {error}", call.node, hint) from None
+    return lower.call("rlike", [text, pattern], BOOL)
 
 
 def _ilike(lower: Expressions, call: Invocation) -> Typed:
@@ -292,6 +304,7 @@ _OWN: Final[dict[str, SqlFunction]] = {
     **{name: _cast(type) for name, type in _TYPED.items()},
     "concat": SqlFunction(0, None, _concat),
     "concat_ws": SqlFunction(1, None, _concat_ws),
+    "rlike": SqlFunction(2, 2, _rlike),
     "ilike": SqlFunction(2, 2, _ilike, _REFUSED["like"]),
     "trim": SqlFunction(0, 0, _trim),
     "position": SqlFunction(2, 2, _position, ((3, "a place to start at", None),)),

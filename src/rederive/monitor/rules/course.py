@@ -216,7 +216,7 @@ class Course:
     def _call(self, call: PendingCall) -> None:
         one, moved = call.standing, call.moved
         sides = [projected(one, sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus)]
-        with self._database.acting(one.name):
+        with self._database.acting(one.name), self._database.engine.pause_budget():
             if len(one.rule.signs) > 1:
                 call.function(*sides)
             else:
