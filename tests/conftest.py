@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,18 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} differs: if the change is meant, run `make golden`"
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def _leave_the_default_session_active() -> Iterator[None]:
+    """A session of a test's own stays the active one, and the next database would be in its time zone."""
+    yield
+    if (sessions := getattr(sys.modules.get("pyspark.sql"), "SparkSession", None)) is None:
+        return
+    default = sessions._instantiatedSession
+    if default is not None and sessions._activeSession is not default:
+        sessions._activeSession = default
+        sessions._get_j_spark_session_class(default._jvm).setActiveSession(default._jsparkSession)
 
 
 @pytest.fixture(scope="session")

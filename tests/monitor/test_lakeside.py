@@ -17,6 +17,7 @@ from rederive.engines.footprint import BYTES_PER_ROW
 from rederive.errors import Mismatch, NoLake, SchemaMismatch
 from rederive.faults import POINTS, VARIABLE
 from rederive.monitor.backup import restore
+from rederive.monitor.journal import Journal
 from tests.lake import witness
 from tests.monitor.bulk_load import BEFORE, CAME, GONE, KEY, PROGRAM
 
@@ -120,8 +121,10 @@ def test_what_is_loaded_and_defined_is_in_the_change_tables(spark: SparkSession,
         assert sum(len(change.plus) for change in db.changes("closure", since=0)) == len(rows["closure"])
 
 
-def test_the_changes_before_the_lake_are_in_the_change_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a bag, of a view that had other columns, and of one that is gone; then the lake is followed as ever."""
+def test_the_changes_before_the_lake_are_in_the_change_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a bag, of a view that had other columns, and of one that is gone; a first attempt was stopped at its end."""
     store, lake = tmp_path / "store", tmp_path / "lake"
     with rederive.open(store) as db:
         db.sql("CREATE TABLE t (a INT, b INT); CREATE VIEW bag AS SELECT a FROM t; CREATE VIEW n AS SELECT count(*) AS n FROM t")
@@ -129,6 +132,11 @@ def test_the_changes_before_the_lake_are_in_the_change_tables(spark: SparkSessio
         db.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 2)")
         db.sql("DELETE FROM t WHERE b = 1")
         db.sql("DROP VIEW gone; CREATE OR REPLACE VIEW other AS SELECT b FROM t")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Journal, "attach_lake", _interrupted)
+        rederive.open(store, lake=lake, spark=spark, engine="resident")
+    with rederive.open(store) as db:
+        db.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
         before = db.version
     for _ in range(2):
         with rederive.open(store, lake=lake, spark=spark, engine="resident") as db:
@@ -144,7 +152,11 @@ def test_the_changes_before_the_lake_are_in_the_change_tables(spark: SparkSessio
         assert min(total.values()) >= 0
         assert {row[0] for row in changes} >= {before + 1, before + 2}
     assert table(lake, "changes/n")[0][:2] == (1, "plus")
-    assert witness.rows(f"{lake}/state/settled") == [(before,), (before + 1,), (before + 2,)]
+    assert table(lake, "state/settled") == [(before - 1,), (before,), (before + 1,), (before + 2,)]
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("point", [pytest.param(p, marks=() if p in FAST else pytest.mark.slow) for p in KILLS])
