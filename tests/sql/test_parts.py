@@ -162,7 +162,7 @@ REFUSED = {
     "SELECT id FROM s VERSION AS OF 1": "VERSION",
     "SELECT lag(id) IGNORE NULLS OVER (ORDER BY id) FROM s": "IGNORE NULLS",
     "SELECT sum(id) OVER w FROM s WINDOW w AS (PARTITION BY d)": "WINDOW",
-    "SELECT abs(id AS x) FROM s": "ALIAS",
+    "SELECT abs(id AS x) FROM s": "id AS x here",
     "SELECT abs(DISTINCT id) FROM s": "DISTINCT",
     "SELECT abs(id) FILTER (WHERE d) FROM s": "FILTER",
     "SELECT locate('a', t, 2) FROM s": "a place to start at",
