@@ -22,7 +22,7 @@ from rederive.monitor.definitions import Definitions, Step, followed
 from rederive.monitor.encoding import digest
 from rederive.monitor.entries import Catalog, Changed, Entry
 from rederive.monitor.journal import Journal
-from rederive.monitor.journal_file import FILE, guarded
+from rederive.monitor.journal_file import guarded
 from rederive.monitor.journal_reader import JournalReader
 
 if TYPE_CHECKING:
@@ -186,11 +186,12 @@ class Store:
 
 
 def stored_zone(folder: Path) -> str | None:
-    """The time zone of the store in a folder; None where there is no store."""
-    if not (folder / FILE).exists():
+    """The time zone of the store in a folder; None where there is no store. What is wrong with one is said when it is opened."""
+    try:
+        with JournalReader.read(folder) as journal:
+            return journal.options.get("zone", UTC_NAME)
+    except (StoreError, OSError):
         return None
-    with JournalReader.read(folder) as journal:
-        return journal.options.get("zone", UTC_NAME)
 
 
 def _columns(relation: Relation) -> list[tuple[str, Type]]:
