@@ -68,12 +68,12 @@ def test_changes_from_standard_input(folder: Path) -> None:
 
 
 def test_the_module_is_the_program_and_prints_utf8_in_any_locale(folder: Path) -> None:
-    command = [sys.executable, "-m", "rederive.cli.main", "run", "closure.dl", "--changes", "-"]
+    command = [sys.executable, "-m", "rederive.cli.main", "run", "closure.dl", "--changes", "-", "--no-initial"]
     stdin = '{"insert": {"edge": [["é", "💥"]]}}'.encode()
     done = subprocess.run(
         command, cwd=folder, input=stdin, capture_output=True, env={"LC_ALL": "C", "PYTHONUTF8": "0"}, timeout=60, check=False
     )
-    assert done.stdout.decode() == '{"version": 1, "view": "closure", "plus": [["é","💥"]], "minus": []}\n'
+    assert done.stdout.decode() == '{"version": 2, "view": "closure", "plus": [["é","💥"]], "minus": []}\n'
 
 
 def test_a_mistake_ends_with_two_and_an_empty_standard_output(folder: Path) -> None:
