@@ -68,7 +68,7 @@ class Twins(RuleBasedStateMachine):
         self.memory = rederive.open()
         self.stored = rederive.open(self.folder)
         self.history: list[Outcome] = []
-        self.states: dict[int, dict[str, set[Any]]] = {}
+        self.states: dict[int, dict[str, set[Any]]] = {0: {}}  # version 0 is the empty database
 
     def teardown(self) -> None:
         self.stored.close()
