@@ -17,8 +17,8 @@ import rederive
 from benchmarks.peers import DuckDB
 from benchmarks.report import Check, Figure, Goal, Section
 from benchmarks.rounds import Edge, Round, Spread, one_round, timed
+from rederive.ingest.files import read_rows
 from rederive.ir.terms import Row
-from rederive.pipeline.files import read_rows
 
 DATA = Path(__file__).parent.parent / "examples" / "data" / "debian_bookworm_depends.csv.gz"
 BASE = ".decl edge(x: symbol, y: symbol)"

@@ -27,9 +27,9 @@ import rederive
 from benchmarks.report import Check, Figure, Goal, Section, Unit, shown
 from benchmarks.rounds import delete, insert, timed
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.resident.installed import CodedRows
+from rederive.engines.resident.run.installed import CodedRows
 from rederive.ir.terms import Row
-from rederive.lang.values import sort_key
+from rederive.values import sort_key
 
 MODULES, PROCEDURES, LAYERS = 283, 1630, 8
 ASTRAY = 0.01

@@ -19,10 +19,10 @@ from benchmarks.memory import in_process, resident
 from benchmarks.peers import DuckDB
 from benchmarks.report import Check, Figure, Goal, Section, Unit
 from benchmarks.rounds import Edge, Round, Spread, one_round, timed
-from rederive.engines.resident.demand import Answers, GroupAnswers, RuleAnswers
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.resident.filter import FilterPhase
-from rederive.engines.resident.walk import ClosureAnswers
+from rederive.engines.resident.run.closure_search import ClosureAnswers
+from rederive.engines.resident.run.demand import Answers, GroupAnswers, RuleAnswers
+from rederive.engines.resident.run.filtration import FilterPhase
 
 STRATEGIES = ("on_demand", "filtration")
 

@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.markup import escape
 
 import rederive
+from rederive.ingest.ingest import Batch
+from rederive.ingest.streams import ChangeFiles
+from rederive.ir.printing import show_rule
 from rederive.ir.terms import Row
-from rederive.ir.text import show_rule
 from rederive.lake.session import spark_session
-from rederive.pipeline.ingest import Batch
-from rederive.pipeline.streams import ChangeFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rederive.boundary import guard
-from rederive.engines.resident.fixpoint import Limits
+from rederive.commit.subscriptions import Subscription, signs
+from rederive.commit.transaction import Transaction
+from rederive.database import Database
 from rederive.errors import RederiveError, UnknownOption
 from rederive.ir.terms import UTC
 from rederive.lake.session import check_zone, session_zone
-from rederive.lang.zones import zone_name
-from rederive.maintain.choose import AUTO, check_strategy
-from rederive.monitor.changes import Change, Result
-from rederive.monitor.database import Database
-from rederive.monitor.opening import ENGINES as ENGINES
-from rederive.monitor.opening import attach_lake, lake_at, make_engine, places
-from rederive.monitor.rules.webhook import Webhooks
-from rederive.monitor.sources import Reading
-from rederive.monitor.store import Options, Store, stored_zone
-from rederive.monitor.subscriptions import Subscription, signs
-from rederive.monitor.transaction import Transaction
-from rederive.monitor.warehouse import Warehouse
+from rederive.limits import Limits
+from rederive.maintain.plan import AUTO, check_strategy
+from rederive.opening import ENGINES as ENGINES
+from rederive.opening import attach_lake, lake_at, make_engine, places
+from rederive.result import Change, Result
+from rederive.rules.webhook import Webhooks
+from rederive.store.store import Options, Store, stored_zone
+from rederive.time_zones import zone_name
+from rederive.warehouse.sources import Reading
+from rederive.warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

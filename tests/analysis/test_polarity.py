@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.analysis.polarity import BOTH, Sign, wanted_signs
+from rederive.analysis.polarity import wanted_signs
+from rederive.delta import BOTH, Sign
 from rederive.errors import UnknownOption
 from rederive.lang import compile_program
 

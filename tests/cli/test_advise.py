@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import duckdb
 
-from rederive.ir.sql_text import DUCKDB, identifier, sql_text
+from rederive.ir.to_sql import DUCKDB, identifier, sql_text
 from rederive.lang import compile_program
-from rederive.selfmaint.strategy import advise
+from rederive.warehouse.selfmaint.strategy import advise
 from tests.cli.conftest import Cli, Write
 
 WAREHOUSE = """.decl r(x: symbol, y: symbol)

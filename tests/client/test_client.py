@@ -12,7 +12,7 @@ import pytest
 
 import rederive
 from rederive.client.connection import Connection
-from rederive.client.copy import Row
+from rederive.client.replica import Row
 from rederive.client.wire import Parser
 from rederive.errors import MalformedInput, Refused, Unreachable
 from tests.client.proxy import Proxy

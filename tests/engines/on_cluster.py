@@ -15,8 +15,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import rederive
-from rederive.engines.spark import here, tables
-from rederive.engines.spark.jobs import Jobs
+from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run import driver_resident as here
+from rederive.engines.spark.run.jobs import Jobs
 from rederive.lake.session import spark_session
 from tests.engines.cases import FOLDERS, load
 from tests.engines.test_conformance import played

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rederive.engines.base import Action, Engine, Operation
+from rederive.engines.protocol import Action, Engine, Operation
 from rederive.lang import compile_program
-from rederive.maintain.choose import plan
-from rederive.monitor.opening import ENGINES, make_engine
+from rederive.maintain.plan import plan
+from rederive.opening import ENGINES, make_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

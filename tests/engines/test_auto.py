@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import rederive
 from rederive.engines import auto
 from rederive.engines.auto import AutoEngine, Pace
-from rederive.engines.footprint import BYTES_PER_ROW
+from rederive.engines.memory_budget import BYTES_PER_ROW
 from rederive.engines.spark.engine import SparkEngine
 from tests.oracle import evaluate
 

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 import rederive
-from rederive.engines.spark import jobs, tables
+from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run import jobs
 from rederive.errors import DuplicateKey, NullInKey
 
 BASES = """

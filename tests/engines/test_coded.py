@@ -9,10 +9,12 @@ from pyspark.sql import SparkSession
 
 import rederive
 from rederive.analysis.graph import components
-from rederive.engines.spark import coded, here, tables
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.sources import BROADCAST_CODES, Distributed, Frame, Source, Types
-from rederive.engines.spark.types import CODE
+from rederive.engines.spark.plan.sources import BROADCAST_CODES, Distributed, Frame, Source, Types
+from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run import coded
+from rederive.engines.spark.run import driver_resident as here
+from rederive.engines.spark.session.types import CODE
 from rederive.ir.terms import NUMBER, SYMBOL, Row
 from rederive.lang import compile_program
 

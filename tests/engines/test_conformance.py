@@ -101,7 +101,8 @@ def on_spark(among: Sequence[str]) -> list[Any]:
 @pytest.mark.parametrize(("folder", "strategy"), on_spark(STRATEGIES))
 def test_conformance_on_spark(spark: SparkSession, folder: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rule is a job of Spark: none is run in the driver, small as its relations are."""
-    from rederive.engines.spark import here, tables
+    from rederive.engines.spark.run import arrow_sets as tables
+    from rederive.engines.spark.run import driver_resident as here
 
     monkeypatch.setattr(here, "MOST", -1)
     monkeypatch.setattr(tables, "MOST", -1)
@@ -112,7 +113,8 @@ def test_conformance_on_spark(spark: SparkSession, folder: Path, strategy: str, 
 @pytest.mark.parametrize(("folder", "strategy"), on_spark(CHANGING))
 def test_conformance_over_tables(spark: SparkSession, folder: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows are in tables of Arrow, few as they are, until a rule needs Spark."""
-    from rederive.engines.spark import here, tables
+    from rederive.engines.spark.run import arrow_sets as tables
+    from rederive.engines.spark.run import driver_resident as here
 
     monkeypatch.setattr(here, "MOST", -1)
     monkeypatch.setattr(tables, "SMALL", 1)  # the row of a relation without columns is always in the driver

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.engines.footprint import BYTES_PER_ROW, Footprint
-from rederive.engines.machine import available_memory
-from rederive.engines.resident.memory import Memory
+from rederive.engines.machine_memory import available_memory
+from rederive.engines.memory_budget import BYTES_PER_ROW, Footprint
+from rederive.engines.resident.storage.memory import Memory
 
 LOAD = Path(__file__).with_name("memory_load.py")
 GIB = 2**30

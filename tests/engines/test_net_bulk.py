@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from rederive.engines.base import Action, Delta, Operation
+from rederive.engines.protocol import Action, Delta, Operation
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.spark import tables
-from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.net.frames import DataRows
+from rederive.engines.spark.run import arrow_sets as tables
 from rederive.errors import DuplicateKey
 from rederive.ir.terms import Row
 from rederive.lang import compile_program
-from rederive.maintain.choose import plan
+from rederive.maintain.plan import plan
 
 KEYED = ".decl r(k: number, v: symbol) key(k)"
 PLAIN = ".decl r(k: number, v: symbol)"

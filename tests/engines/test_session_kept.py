@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rederive
-from rederive.engines.spark.sessions import fresh_session, from_table, running_session
+from rederive.engines.spark.session.sessions import fresh_session, from_table, running_session
+from rederive.ingest.journal_source import register
+from rederive.ingest.streams import ChangeFiles
 from rederive.lake.session import spark_session
-from rederive.monitor.stream_source import register
-from rederive.pipeline.streams import ChangeFiles
 
 ZONE = "spark.sql.session.timeZone"
 PROGRAM = "CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP); CREATE VIEW v AS SELECT k, hour(ts) AS h FROM t WHERE k > 0"

@@ -15,16 +15,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 import rederive
-from rederive.engines.spark import collect, here, jobs, kept, net_tables, tables
-from rederive.engines.spark.bulk import DataRows
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.gather import Derivation, Wanted, gather_all
-from rederive.engines.spark.here import derived_here
-from rederive.engines.spark.joined import joined
-from rederive.engines.spark.relations import Find
-from rederive.engines.spark.sources import Distributed, Local
-from rederive.engines.spark.sums import totals
-from rederive.engines.spark.types import from_arrow, to_arrow
+from rederive.engines.spark.net import by_arrow as net_tables
+from rederive.engines.spark.net.frames import DataRows
+from rederive.engines.spark.plan.relations import Find
+from rederive.engines.spark.plan.sources import Distributed, Local
+from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run import driver_resident as here
+from rederive.engines.spark.run import jobs
+from rederive.engines.spark.run import storage as kept
+from rederive.engines.spark.run.aggregates.sums import totals
+from rederive.engines.spark.run.driver_arrow import joined
+from rederive.engines.spark.run.driver_resident import derived_here
+from rederive.engines.spark.run.round import Derivation, Wanted, gather_all
+from rederive.engines.spark.session import collect
+from rederive.engines.spark.session.types import from_arrow, to_arrow
 from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Kind, Row, Type
 from rederive.lang import compile_program

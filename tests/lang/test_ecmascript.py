@@ -9,7 +9,7 @@ import pytest
 
 import rederive
 from rederive.errors import EvaluationError, SyntaxProblem
-from rederive.lang.ecmascript import compiled
+from rederive.scalar.regex.ecmascript import compiled
 
 MATCHES = [
     ("[[:digit:]]+", "123"),

@@ -9,9 +9,9 @@ from inspect import cleandoc
 import pytest
 
 from rederive.errors import Redefined
+from rederive.ir.printing import show_atom, show_definition, show_relation
 from rederive.ir.rules import Aggregate, Atom, Fact, Function, Input, Negation, Program, Rule, literal_variables
 from rederive.ir.terms import Constant, Type, Variable
-from rederive.ir.text import show_atom, show_definition, show_relation
 from rederive.lang import compile_program, compile_query
 
 DECLARATIONS = """

@@ -10,8 +10,8 @@ import pytest
 from rederive.errors import Source, Span
 from rederive.ir.rules import Function, Operator
 from rederive.ir.terms import BOOLEAN, FLOAT, NUMBER, SYMBOL, UNSIGNED
-from rederive.lang.parse import parse_program, parse_query
-from rederive.lang.syntax import (
+from rederive.lang.datalog.parser import parse_program, parse_query
+from rederive.lang.datalog.syntax import (
     And,
     Apply,
     Atom,

@@ -10,8 +10,8 @@ import pytest
 
 from rederive.errors import StrategyError
 from rederive.ir.rules import Atom, Column, Program, Relation, Rule
-from rederive.ir.sql_text import DUCKDB, SPARK, sql_text
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, Constant, Kind, Type, Value
+from rederive.ir.to_sql import DUCKDB, SPARK, sql_text
 from rederive.lang import compile_program
 
 VALUES: list[tuple[Value, Type]] = [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Type, Value
-from rederive.lang.values import from_json, from_python, from_text, sort_key, to_json
+from rederive.values import from_json, from_python, from_text, sort_key, to_json
 
 MONEY = Type(Kind.DECIMAL, 6, 2)
 NOON = datetime.datetime(2024, 2, 29, 12, 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rederive.errors import StrategyError
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule, Variant
-from rederive.ir.text import show_rule
 from rederive.lang import compile_program
-from rederive.maintain.choose import plan
-from rederive.maintain.counting import count_rules
+from rederive.maintain.plan import plan
 from rederive.maintain.program import Semantics
+from rederive.maintain.strategies.counting import count_rules
 
 DECLARATIONS = ".decl r(x: symbol, y: symbol) .decl s(x: symbol) .decl p(x: symbol, y: symbol)\n"
 

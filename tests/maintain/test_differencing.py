@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import rederive
 from rederive.errors import StrategyError, UnknownOption
 from rederive.lang import compile_program
-from rederive.maintain.choose import plan
+from rederive.maintain.plan import plan
 from tests.oracle import evaluate, initial
 from tests.properties.programs import scenarios
 from tests.properties.test_maintained_equals_recomputed import Scenario, apply, changed, examples, loading

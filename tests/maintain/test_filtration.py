@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 
 import rederive
-from rederive.analysis.polarity import Sign
-from rederive.engines.base import Call
+from rederive.delta import Sign
+from rederive.engines.protocol import Call
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Negation, Program, Rule
-from rederive.ir.text import show_rule
 from tests.oracle import Rows, evaluate, initial
 from tests.properties.programs import scenarios
 from tests.properties.test_maintained_equals_recomputed import Scenario, apply, changed, examples, loading

@@ -7,11 +7,11 @@ import pytest
 import rederive
 from rederive.analysis.closure import Form
 from rederive.analysis.graph import components
+from rederive.ir.printing import show_definition, show_rule
 from rederive.ir.rules import Rule
-from rederive.ir.text import show_definition, show_rule
 from rederive.lang import compile_program
-from rederive.maintain.linear import behind_step, closures, form_for, in_form, linearised
-from rederive.maintain.materialized import insertion_rules
+from rederive.maintain.passes.linearize import behind_step, closures, form_for, in_form, linearised
+from rederive.maintain.strategies.materialized import insertion_rules
 
 DECLARED = """
 .decl e(x: symbol, y: symbol) .decl f(x: symbol, y: symbol) .decl p(x: symbol, y: symbol)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rederive
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Column, Program, Relation, Rule, Variant, defines
 from rederive.ir.terms import SYMBOL, Variable
-from rederive.ir.text import show_rule
 from rederive.lang import compile_program
-from rederive.maintain.magic import Question, magic_relation, query_rules
-from rederive.maintain.on_demand import answering_rules
+from rederive.maintain.passes.magic_sets import Question, magic_relation, query_rules
+from rederive.maintain.strategies.on_demand import answering_rules
 from tests.conftest import GOLDEN
 from tests.oracle import evaluate
 from tests.properties.test_maintained_equals_recomputed import examples

@@ -9,12 +9,12 @@ import pytest
 import rederive
 from rederive.analysis.graph import components
 from rederive.errors import UnknownOption
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Program, Rule, Variant
-from rederive.ir.text import show_rule
 from rederive.lang import compile_program
-from rederive.maintain.choose import plan
-from rederive.maintain.materialized import deletion_rules, insertion_rules, net_rules, rederivation_rule
+from rederive.maintain.plan import plan
 from rederive.maintain.program import MaintenanceRule, State, Strategy, state_rules
+from rederive.maintain.strategies.materialized import deletion_rules, insertion_rules, net_rules, rederivation_rule
 
 DECLARATIONS = ".decl r(x: symbol, y: symbol) .decl s(x: symbol) .decl n(x: symbol, k: number) .decl p(x: symbol, y: symbol)\n"
 

@@ -7,11 +7,11 @@ import re
 import pytest
 
 import rederive
-from rederive.engines.base import Action, Operation, Propagation
+from rederive.engines.protocol import Action, Operation, Propagation
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Variant
-from rederive.ir.text import show_rule
 from rederive.lang import compile_program
-from rederive.maintain.choose import plan
+from rederive.maintain.plan import plan
 
 CLOSURE = """
 .decl edge(x: symbol, y: symbol)

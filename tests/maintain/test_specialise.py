@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import rederive
+from rederive.ir.printing import show_definition
 from rederive.ir.terms import Row
-from rederive.ir.text import show_definition
 from rederive.lang import compile_program
-from rederive.maintain.linear import linearised
-from rederive.maintain.specialise import push_constants
+from rederive.maintain.passes.linearize import linearised
+from rederive.maintain.passes.push_constants import push_constants
 from tests.oracle import evaluate
 
 DECLARED = """

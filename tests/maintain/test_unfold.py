@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.ir.text import show_definition
+from rederive.ir.printing import show_definition
 from rederive.lang import compile_program
-from rederive.maintain.unfold import unfolded
+from rederive.maintain.passes.unfold import unfolded
 
 DECLARED = """
 .decl e(x: symbol, y: symbol) .decl n(x: symbol) .decl p(x: symbol, y: symbol) .decl q(x: symbol) .decl r(x: symbol)

@@ -11,7 +11,7 @@ import pytest
 
 import rederive
 from rederive.cli.main import main
-from rederive.engines.base import Call
+from rederive.engines.protocol import Call
 
 TC = """.decl edge(x: symbol, y: symbol)
 .decl tc(x: symbol, y: symbol)

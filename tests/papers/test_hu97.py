@@ -6,15 +6,15 @@ from itertools import product
 
 import pytest
 
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule
-from rederive.ir.text import show_rule
-from rederive.selfmaint import names
-from rederive.selfmaint.conjunctive import Class
-from rederive.selfmaint.search import Answer, Knowledge, _Search, decide
-from rederive.selfmaint.update import Given, Kind, Update
+from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint.conjunctive import Class
+from rederive.warehouse.selfmaint.search import Answer, Knowledge, _Search, decide
+from rederive.warehouse.selfmaint.update import Given, Kind, Update
 from tests.oracle import evaluate
-from tests.selfmaint.checks import Duck, Setting, by_engine, by_oracle, extents
-from tests.selfmaint.witness import subsets
+from tests.warehouse.checks import Duck, Setting, by_engine, by_oracle, extents
+from tests.warehouse.witness import subsets
 
 WAREHOUSE = Setting("""
     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.engines.base import Action, Call, Operation
+from rederive.engines.protocol import Action, Call, Operation
 
 STRATEGIES = ("recompute", "counting", "materialized", "on_demand", "filtration", "differencing", "auto")
 JOIN = ".decl q(x: number, y: number) .decl r(y: number, z: number) .decl p(x: number, z: number) p(x, z) :- q(x, y), r(y, z)."

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.lang import compile_program
-from rederive.maintain.linear import linearised
-from rederive.maintain.specialise import push_constants
-from rederive.maintain.unfold import unfolded
+from rederive.maintain.passes.linearize import linearised
+from rederive.maintain.passes.push_constants import push_constants
+from rederive.maintain.passes.unfold import unfolded
 from tests.oracle import evaluate
 from tests.properties.test_maintained_equals_recomputed import apply, changed, examples, loading
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from rederive import Limits
-from rederive.engines.spark import here, tables
+from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run import driver_resident as here
 from tests.properties.programs import Change, Sample, scenarios
 from tests.properties.test_guards import CHANGES, SQL_ROWS, SQL_STRATEGIES, check, guarded, joins, run
 from tests.properties.test_maintained_equals_recomputed import CHAIN, GENERAL, PLAIN, Scenario, Session, play

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from rederive.ir.rules import Atom, Column, Relation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
-from rederive.selfmaint.compiled import compiled
-from rederive.selfmaint.conjunctive import Class, Query, View
-from rederive.selfmaint.search import Answer, Decision, Knowledge, decide
-from rederive.selfmaint.update import PartialCopy, Update
+from rederive.warehouse.selfmaint.compiled import compiled
+from rederive.warehouse.selfmaint.conjunctive import Class, Query, View
+from rederive.warehouse.selfmaint.search import Answer, Decision, Knowledge, decide
+from rederive.warehouse.selfmaint.update import PartialCopy, Update
 from tests.properties.test_maintained_equals_recomputed import examples
-from tests.selfmaint.checks import by_engine, by_oracle, extents, given_of, kind_of
-from tests.selfmaint.witness import Database, answers, consistent, outcomes, updated
+from tests.warehouse.checks import by_engine, by_oracle, extents, given_of, kind_of
+from tests.warehouse.witness import Database, answers, consistent, outcomes, updated
 
 DOMAIN = (0, 1, 2)
 SCHEMAS: tuple[dict[str, int], ...] = ({"r": 2, "s": 1}, {"r": 1, "s": 1, "t": 1}, {"r": 2})

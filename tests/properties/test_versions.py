@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import rederive
 from rederive.errors import LimitExceeded, RederiveError
 from rederive.ir.terms import Row
-from rederive.maintain.choose import STRATEGIES
+from rederive.maintain.plan import STRATEGIES
 from tests.properties.test_maintained_equals_recomputed import examples
 
 BASES = "CREATE TABLE t (a INT, b INT); CREATE TABLE k (a INT, b INT, PRIMARY KEY (a));"

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule
 from rederive.ir.terms import Row
-from rederive.ir.text import show_rule
-from rederive.monitor.maintained import Report, Status
-from rederive.monitor.sources import Reading
-from rederive.monitor.warehouse import Warehouse
-from rederive.selfmaint.conjunctive import View
-from rederive.selfmaint.update import Update
+from rederive.warehouse.report import Report, Status
+from rederive.warehouse.selfmaint.conjunctive import View
+from rederive.warehouse.selfmaint.update import Update
+from rederive.warehouse.sources import Reading
+from rederive.warehouse.warehouse import Warehouse
 from tests.properties.test_maintained_equals_recomputed import examples
 from tests.properties.test_selfmaint import definitions, row_sets, updates
-from tests.selfmaint.witness import Database, answers, updated
+from tests.warehouse.witness import Database, answers, updated
 
 
 def text_of(schema: Mapping[str, int], found: Sequence[View], remote: Sequence[str]) -> str:

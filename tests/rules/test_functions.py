@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.engines.base import Action, Operation
+from rederive.commit.group import Write
+from rederive.engines.protocol import Action, Operation
 from rederive.errors import ActionFailed, DuplicateKey, NoStore, StoreError, UnknownFunction, Violated
-from rederive.monitor.group import Write
-from rederive.monitor.journal import Journal
+from rederive.store.journal.journal import Journal
 
 PROGRAM = """
 .decl account(id: symbol, balance: number) key(id)

@@ -23,8 +23,8 @@ from rederive.errors import (
     UnknownFunction,
     UnknownName,
 )
-from rederive.lang.sql.active import rule_statement
-from rederive.lang.sql.parse import parse
+from rederive.lang.rules.statements import rule_statement
+from rederive.lang.sql.parser import parse
 
 PROGRAM = """
 .decl stock(item: symbol, n: number) key(item)

@@ -17,8 +17,8 @@ import pytest
 
 import rederive
 from rederive.errors import ProgramError
-from rederive.faults import VARIABLE
-from rederive.monitor.rules.webhook import NotSent, Webhooks
+from rederive.failpoints import VARIABLE
+from rederive.rules.webhook import NotSent, Webhooks
 from tests.rules.receiver import Receiver, babble, close, drip, drip_headers, hang, receiver, socket_receiver, until
 
 PROGRAM = ".decl stock(item: symbol, n: number) key(item)  .decl low(item: symbol)  low(x) :- stock(x, n), n < 5."
@@ -345,7 +345,7 @@ def test_whatever_an_attempt_raises_does_not_end_delivery(
 def test_trouble_with_the_outbox_is_told_and_tried_again(
     tmp_path: Path, there: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rederive.monitor.rules import courier
+    from rederive.rules import outbox as courier
 
     with monkeypatch.context() as patched:
         patched.setattr(courier, "_FIRST", "SELECT * FROM nowhere")

@@ -9,7 +9,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from time import monotonic, sleep
 
-import rederive.faults
+import rederive.failpoints
 from rederive.service.http.server import serve
 from rederive.service.project import read_project
 from rederive.service.project_file import address_from
@@ -20,7 +20,7 @@ _CONTEXT.set_forkserver_preload(["tests.service.serving"])
 
 def _serve(folder: str, port: int, fault: str) -> None:
     point, _, passing = fault.partition("@")
-    rederive.faults._point, rederive.faults._left = point, int(passing or 1)
+    rederive.failpoints._point, rederive.failpoints._left = point, int(passing or 1)
     from dataclasses import replace
 
     project = replace(read_project(Path(folder)), address=address_from(f"127.0.0.1:{port}"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.engines.base import Question
-from rederive.monitor.changes import Change
+from rederive.engines.protocol import Question
+from rederive.result import Change
 from rederive.service.follow import Follower
 from tests.service.conftest import GRAPH
 

@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rederive.analysis.polarity import BOTH
-from rederive.engines.base import Question
-from rederive.monitor.position import Position
-from rederive.monitor.subscriptions import signs
+from rederive.commit.subscriptions import signs
+from rederive.delta import BOTH
+from rederive.engines.protocol import Question
 from rederive.service.events import Delta, Event, snapshot
 from rederive.service.hub import Client, Hub, Version, Wish
 from rederive.service.settings import Bounds
+from rederive.store.position import Position
 
 PART = Question("v", ())
 OTHER = Question("w", ())

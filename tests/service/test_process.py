@@ -15,8 +15,8 @@ import pytest
 
 from rederive.cli.service import serve_project, start_project
 from rederive.errors import RederiveError
-from rederive.faults import VARIABLE
-from rederive.monitor.rules.webhook import Webhooks
+from rederive.failpoints import VARIABLE
+from rederive.rules.webhook import Webhooks
 from rederive.service.project import read_project
 from rederive.service.settings import BUDGETS, Bounds
 from tests.service.conftest import CLIENT

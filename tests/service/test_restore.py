@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 import rederive
 from rederive.client.firings import listed
-from rederive.monitor.backup import back_up, restore
+from rederive.store.backup import back_up, restore
 from tests.rules.receiver import receiver, until
 from tests.service.conftest import GRAPH, Serve, Served
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rederive.errors import ProjectError
-from rederive.monitor.rules.courier import Courier
+from rederive.rules.outbox import Courier
 from tests.rules.receiver import hang, receiver, socket_receiver
 from tests.service.conftest import Serve, Served, until
 

@@ -10,7 +10,7 @@ import sys
 from decimal import Decimal
 
 import rederive
-from rederive.engines.base import Action, Operation
+from rederive.engines.protocol import Action, Operation
 
 PROGRAM = """
 CREATE TABLE sold (item STRING NOT NULL, n INT, price DECIMAL(10, 2));

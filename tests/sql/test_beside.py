@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import rederive
 from rederive.cli.main import app
-from rederive.engines.base import Action, Bulk, Operation
+from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import IllTypedRow, NullInKey, StrategyError, Unsupported
 from rederive.ir.terms import Row
 

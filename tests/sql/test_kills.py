@@ -10,8 +10,8 @@ import pytest
 
 import rederive
 from rederive.ir.terms import Row
-from tests.monitor.test_kills import loaded
 from tests.sql.load import PROGRAM, defines, operations
+from tests.store.test_kills import loaded
 
 LOAD = Path(__file__).with_name("load.py")
 POINTS = ("journal.append:written", "journal.append:after", "commit:applied")

@@ -11,11 +11,11 @@ from sqlglot import exp
 import rederive
 from rederive.errors import RederiveError, SyntaxProblem, TypeClash, Unsupported, WrongArity
 from rederive.ir.rules import Program
+from rederive.lang.sql.accepted_parts import PARTS, unread
 from rederive.lang.sql.calls import AGGREGATES
+from rederive.lang.sql.ddl import definition, extended_by
 from rederive.lang.sql.functions import FUNCTIONS
-from rederive.lang.sql.parse import Parsed, parse
-from rederive.lang.sql.parts import PARTS, unread
-from rederive.lang.sql.statements import definition, extended_by
+from rederive.lang.sql.parser import Parsed, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rederive
-from rederive.engines.resident.functors import FunctorError
-from rederive.engines.resident.patterns import has_match, like_pattern, matches
 from rederive.errors import LimitExceeded, Unsupported
+from rederive.scalar.datalog_evaluation import FunctorError
+from rederive.scalar.regex.matching import has_match, like_pattern, matches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +140,7 @@ def test_an_endless_search_is_stopped_and_other_threads_run() -> None:
 
 
 def test_one_search_has_a_bound_without_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rederive.engines.resident.patterns.MOST_SECONDS", 0.05)
+    monkeypatch.setattr("rederive.scalar.regex.matching.MOST_SECONDS", 0.05)
     with pytest.raises(FunctorError, match="characters was stopped after") as refused:
         has_match("a" * 100 + "b", ENDLESS)
     assert refused.value.kind is LimitExceeded

@@ -11,8 +11,8 @@ import pytest
 
 import rederive
 from rederive.ir.terms import Row
-from rederive.maintain.choose import STRATEGIES
-from rederive.monitor.changes import Change
+from rederive.maintain.plan import STRATEGIES
+from rederive.result import Change
 
 DATA = "CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 2), (1, 3), (1, 3), (2, 2)"
 QUERIES = {

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rederive
+from rederive.commit.transaction import typed_rows
 from rederive.errors import EvaluationError
 from rederive.ir.terms import Kind, Row
-from rederive.lang.values import sort_key
-from rederive.monitor.transaction import typed_rows
+from rederive.values import sort_key
 from tests.sql.grammar import RECURSIONS, TABLES, transaction, view
 from tests.sql.test_differential import CHOSEN, Transactions
 from tests.sql.tpch import QUERIES, Generator

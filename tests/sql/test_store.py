@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 import rederive
 from rederive.cli.main import app
 from rederive.errors import CorruptStore, LateLoad, Mismatch, Redefined, SyntaxProblem
-from rederive.faults import VARIABLE
-from rederive.monitor.journal_file import FILE, FORMAT
-from rederive.monitor.journal_reader import JournalReader
+from rederive.failpoints import VARIABLE
+from rederive.store.journal.file import FILE, FORMAT
+from rederive.store.journal.reader import JournalReader
 
 TABLES = """
 CREATE TABLE sold (item STRING NOT NULL, n INT, price DECIMAL(10, 2), on_day DATE);

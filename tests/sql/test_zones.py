@@ -12,7 +12,7 @@ import pytest
 
 import rederive
 from rederive.errors import Mismatch, SchemaMismatch, UnknownOption, Unsupported
-from rederive.lang.zones import offset_at, zone_name
+from rederive.time_zones import offset_at, zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rederive.ir.functors import FUNCTORS, Functor
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, literal_variables
-from rederive.ir.scalars import SCALARS
 from rederive.ir.terms import Call, Constant, Term, Variable, variables
+from rederive.scalar.datalog_functors import FUNCTORS, Functor
+from rederive.scalar.sql_functions import SCALARS
 
 Fanout = Callable[[Atom, tuple[int, ...]], float]
 

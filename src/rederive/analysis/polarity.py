@@ -7,22 +7,10 @@ the other way round. Through an aggregate either comes from both. A path whose s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 
 from rederive.analysis.graph import edges
+from rederive.delta import BOTH, Sign
 from rederive.ir.rules import Aggregate, Program
-
-
-class Sign(Enum):
-    PLUS = "plus"
-    MINUS = "minus"
-
-    @property
-    def opposite(self) -> Sign:
-        return Sign.MINUS if self is Sign.PLUS else Sign.PLUS
-
-
-BOTH = frozenset(Sign)
 
 
 def wanted_signs(program: Program, wanted: Mapping[str, frozenset[Sign]]) -> dict[str, frozenset[Sign]]:

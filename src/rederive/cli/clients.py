@@ -15,10 +15,10 @@ from uuid import uuid4
 import rederive
 from rederive.cli.live import live
 from rederive.client.connection import Connection, Subscription
-from rederive.client.copy import Change
 from rederive.client.firings import followed, listed
+from rederive.client.replica import Change
 from rederive.errors import MalformedInput, Refused
-from rederive.pipeline.changes import parse, read_lines
+from rederive.ingest.changes import parse, read_lines
 
 BATCH: Final = 100  # transactions in one request
 BYTES: Final = 2**20

@@ -27,21 +27,21 @@ from rederive.cli.programs import (
     read_programs,
     run_files,
 )
-from rederive.engines.base import Call
+from rederive.database import Database
+from rederive.engines.protocol import Call
 from rederive.errors import MissingFile, RederiveError, StrategyError
+from rederive.ingest.changes import Transaction, read_all_changes
+from rederive.ir.printing import show_relation
 from rederive.ir.terms import Row
-from rederive.ir.text import show_relation
-from rederive.lang.project import SQL
-from rederive.lang.values import to_json
-from rederive.maintain.choose import AUTO
+from rederive.lang.programs import SQL
+from rederive.locations import local_folder, place_of
+from rederive.maintain.plan import AUTO
 from rederive.maintain.program import Strategy
-from rederive.monitor import backup
-from rederive.monitor.database import Database
-from rederive.monitor.journal_reader import JournalReader
-from rederive.monitor.store import changes_of
-from rederive.pipeline.changes import Transaction, read_all_changes
-from rederive.places import local_folder, place_of
-from rederive.selfmaint.strategy import advise, show
+from rederive.store import backup
+from rederive.store.journal.reader import JournalReader
+from rederive.store.store import changes_of
+from rederive.values import to_json
+from rederive.warehouse.selfmaint.strategy import advise, show
 
 
 def check(paths: Sequence[Path]) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rederive.client.connection import Subscription
-from rederive.client.copy import Change
+from rederive.client.replica import Change
 
 FRAME = 6  # lines around the rows
 

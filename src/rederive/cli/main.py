@@ -11,17 +11,16 @@ from typing import Annotated, Final
 
 import typer
 
-from rederive import ENGINES, Limits, __version__
+from rederive import ENGINES, Limits, __version__, opening
 from rederive import open as open_database
 from rederive.boundary import DEBUG, as_ours, is_debugging
 from rederive.cli import commands, network
 from rederive.cli.programs import Sources
 from rederive.errors import Internal, StrategyError, UnknownOption
-from rederive.maintain.choose import AUTO, PRECISIONS, STRATEGIES, check_strategy
 from rederive.maintain.explain import FORMATS
-from rederive.monitor import opening
-from rederive.monitor.store import stored_zone
-from rederive.selfmaint.strategy import FORMATS as ADVICE_FORMATS
+from rederive.maintain.plan import AUTO, PRECISIONS, STRATEGIES, check_strategy
+from rederive.store.store import stored_zone
+from rederive.warehouse.selfmaint.strategy import FORMATS as ADVICE_FORMATS
 
 app = typer.Typer(
     no_args_is_help=True,

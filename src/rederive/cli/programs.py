@@ -8,18 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rederive.catalog import Definitions
+from rederive.commit.transaction import base_relation
+from rederive.database import Database
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
+from rederive.ingest.files import check_keys, read_input, read_rows
 from rederive.ir.rules import Input, Program
 from rederive.ir.terms import Row
-from rederive.lang.datalog import compile_program
-from rederive.lang.project import SQL
-from rederive.monitor.changes import Result
-from rederive.monitor.database import Database
-from rederive.monitor.definitions import Definitions
-from rederive.monitor.journal_file import FILE
-from rederive.monitor.journal_reader import JournalReader
-from rederive.monitor.transaction import base_relation
-from rederive.pipeline.files import check_keys, read_input, read_rows
+from rederive.lang.datalog.compiler import compile_program
+from rederive.lang.programs import SQL
+from rederive.result import Result
+from rederive.store.journal.file import FILE
+from rederive.store.journal.reader import JournalReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def define(db: Database, paths: Sequence[Path]) -> None:
     """Take in the definitions of a program, file by file; the changes of data in one of SQL are checked and not made."""
     for path in paths:
         if path.suffix == SQL:
-            from rederive.monitor.sql import SqlRun
+            from rederive.commit.sql_statements import SqlRun
 
             SqlRun(db).define(read_text(path), str(path))
         else:
@@ -116,7 +116,7 @@ class Loading:
 
 def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Result]:
     """Files of both languages, each over what stands before it. Definitions that a store has already are passed over."""
-    from rederive.monitor.sql import SqlRun
+    from rederive.commit.sql_statements import SqlRun
 
     if load.sources.facts is not None and all(path.suffix == SQL for path in paths):
         raise UnknownOption("option of a SQL program", "--facts", ["--base"])

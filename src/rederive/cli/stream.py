@@ -12,11 +12,11 @@ import rederive
 from rederive.cli.commands import change_line, settle
 from rederive.cli.programs import Loading, Sources, define, run_files
 from rederive.errors import MalformedInput
+from rederive.ingest.ingest import Batch, Ingestion, Progress, check_on_error, ingest
+from rederive.ingest.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
 from rederive.ir.terms import UTC
 from rederive.lake.session import session_in
-from rederive.lang.zones import zone_name
-from rederive.pipeline.ingest import Batch, Ingestion, Progress, check_on_error, ingest
-from rederive.pipeline.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
+from rederive.time_zones import zone_name
 
 
 @dataclass(frozen=True, slots=True)

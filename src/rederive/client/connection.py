@@ -11,8 +11,8 @@ from typing import Any, Self
 from rederive.boundary import Signal, guard_class
 from rederive.client import calls
 from rederive.client.calls import Answer, Call, Committed, Patience, Rows
-from rederive.client.copy import Change, Row
 from rederive.client.follow import Following, ServiceEnds, Wish
+from rederive.client.replica import Change, Row
 from rederive.client.wire import Event, Parser
 from rederive.errors import Refused
 

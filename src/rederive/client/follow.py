@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from rederive.client.calls import Call, parameters
-from rederive.client.copy import Change, Copy, Row
+from rederive.client.replica import Change, Copy, Row
 from rederive.client.wire import Event
 from rederive.errors import MalformedInput, Refused
 

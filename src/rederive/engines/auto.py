@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from rederive.analysis.cost import Estimate
-from rederive.engines.base import Action, Bulk, Confirm, Delta, Engine, Operation, Propagation, Question, Trace
-from rederive.engines.footprint import LARGE, Footprint
-from rederive.engines.machine import available_memory
+from rederive.engines.machine_memory import available_memory
+from rederive.engines.memory_budget import LARGE, Footprint
+from rederive.engines.protocol import Action, Bulk, Confirm, Delta, Engine, Operation, Propagation, Question, Trace
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.resident.fixpoint import Limits
 from rederive.ir.terms import Row, Value
+from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
 
 

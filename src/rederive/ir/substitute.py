@@ -14,7 +14,7 @@ Substitution = Mapping[str, Simple]
 def substituted(rule: Rule, values: Substitution) -> Rule:
     """The rule with the given terms for the variables of these names, all at once.
 
-    >>> from rederive.ir.text import show_rule
+    >>> from rederive.ir.printing import show_rule
     >>> rule = Rule(Atom("p", (Variable("x"),)), (Atom("e", (Variable("x"), Variable("y"))),))
     >>> show_rule(substituted(rule, {"x": Variable("y"), "y": Variable("x")}))
     'p(y) :- e(y, x).'

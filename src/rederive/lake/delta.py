@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from rederive.errors import NotATable, PlaceError, WriteConflict
-from rederive.places import Place, Remote
+from rederive.locations import Place, Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

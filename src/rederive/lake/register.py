@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
-from rederive.engines.spark.bulk import DataRows, lacking
+from rederive.engines.spark.net.frames import DataRows, lacking
 from rederive.errors import (
     DuplicateKey,
     IllTypedRow,

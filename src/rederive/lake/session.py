@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from rederive.errors import Mismatch, MissingDependency
 from rederive.lake import jars
-from rederive.lang.zones import zone_name
+from rederive.time_zones import zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def spark_session(
     _require_pyspark()
     from pyspark.sql import SparkSession
 
-    from rederive.engines.spark.sessions import running_session
+    from rederive.engines.spark.session.sessions import running_session
 
     if running := existing or running_session():
         return require_delta(running)
@@ -68,7 +68,7 @@ def zoned(zone: str) -> dict[str, str]:
 
 def session_in(zone: str, master: str | None = None) -> SparkSession:
     """A session of our own in a time zone, on the context that runs, or on one that is started for it."""
-    from rederive.engines.spark.sessions import like_session
+    from rederive.engines.spark.session.sessions import like_session
 
     found = like_session(spark_session(master=master, options=zoned(zone)))
     found.conf.set(_ZONE, zone)
@@ -78,7 +78,7 @@ def session_in(zone: str, master: str | None = None) -> SparkSession:
 def session_zone(spark: SparkSession | None) -> str | None:
     """The time zone of a session, or of the one that runs already; None where none does. Starts nothing and imports nothing."""
     if spark is None and "pyspark.sql" in sys.modules:
-        from rederive.engines.spark.sessions import running_session
+        from rederive.engines.spark.session.sessions import running_session
 
         spark = running_session()
     return zone_name(str(spark.conf.get(_ZONE))) if spark is not None else None

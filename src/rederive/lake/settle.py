@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow
 
 from rederive.errors import SchemaMismatch
-from rederive.faults import passing
+from rederive.failpoints import passing
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.names import folder_name
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
 from rederive.lake.types import arrow_table, dataframe, frame_of
-from rederive.places import Remote, place_of
+from rederive.locations import Remote, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

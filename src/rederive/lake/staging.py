@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from rederive.engines.spark.bulk import DataRows
-from rederive.faults import passing
+from rederive.engines.spark.net.frames import DataRows
+from rederive.failpoints import passing
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.delta import names_in, remove

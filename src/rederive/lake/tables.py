@@ -20,7 +20,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rederive.engines.spark.sessions import fresh_session, in_session, like_session
+from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Value

@@ -15,8 +15,8 @@ from uuid import uuid4
 import pyarrow
 from pyspark.sql import types as spark_types
 
-from rederive.engines.spark.sessions import from_table
-from rederive.engines.spark.types import arrow_type
+from rederive.engines.spark.session.sessions import from_table
+from rederive.engines.spark.session.types import arrow_type
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type, Value

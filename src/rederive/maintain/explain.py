@@ -10,9 +10,9 @@ from rederive.analysis.closure import closure_of
 from rederive.analysis.cost import Estimate
 from rederive.analysis.graph import edges, strata
 from rederive.errors import UnknownOption
+from rederive.ir.printing import show_aggregate, show_definition, show_relation, show_rule
 from rederive.ir.rules import Aggregate, Definition, Program
 from rederive.ir.terms import TIMESTAMP, UTC
-from rederive.ir.text import show_aggregate, show_definition, show_relation, show_rule
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, state_rules
 
 FORMATS = ("text", "json", "dot")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from rederive.engines.base import Action, Operation
+from rederive.engines.protocol import Action, Operation
 from rederive.errors import (
     DuplicateKey,
     Forbidden,
@@ -22,7 +22,7 @@ from rederive.errors import (
 )
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Value
-from rederive.monitor.questions import positions
+from rederive.queries import positions
 from rederive.service.settings import ALL, Token
 
 ANYONE = Token("anyone", "", frozenset({ALL}), frozenset({ALL}), define=True, admin=True)

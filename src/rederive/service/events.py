@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from rederive.analysis.polarity import Sign
+from rederive.delta import Sign
 from rederive.errors import RederiveError
 from rederive.ir.terms import Row
-from rederive.lang.values import sort_key
-from rederive.monitor.changes import Change
-from rederive.monitor.encoding import rows_text
-from rederive.monitor.position import Position
+from rederive.result import Change
+from rederive.store.codec import rows_text
+from rederive.store.position import Position
+from rederive.values import sort_key
 
 CHUNK: Final = 5_000  # rows of a snapshot in one event
 Moves = dict[Row, int]

@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rederive.engines.base import Question
+from rederive.commit.subscriptions import Subscription
+from rederive.database import Database
+from rederive.engines.protocol import Question
 from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation
 from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
-from rederive.monitor.changes import Change, Result
-from rederive.monitor.database import Database
-from rederive.monitor.position import Position
-from rederive.monitor.subscriptions import Subscription
+from rederive.result import Change, Result
 from rederive.service.events import Delta, Event, Segment, progress, snapshot, told
 from rederive.service.hub import Version, Wish
+from rederive.store.position import Position
 
 Values = tuple[Value, ...]
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
-from rederive.analysis.polarity import Sign
-from rederive.engines.base import Question
+from rederive.delta import Sign
+from rederive.engines.protocol import Question
 from rederive.errors import Closed, RederiveError, TooMany
-from rederive.monitor.position import Position
 from rederive.service.events import Delta, Event, Segment, Shape, merge, progress, told
 from rederive.service.settings import Bounds
+from rederive.store.position import Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Final
 
 import rederive
+from rederive.database import Database
 from rederive.errors import DataError, MalformedInput, MissingFile, ProjectError
 from rederive.lang import compile_program
-from rederive.monitor.database import Database
-from rederive.monitor.house import House, housed_text
-from rederive.monitor.questions import positions
-from rederive.places import local_folder
-from rederive.service.asking import declared
+from rederive.locations import local_folder
+from rederive.queries import positions
 from rederive.service.project_file import Table, project_from
 from rederive.service.settings import Project
+from rederive.service.subscription_request import declared
+from rederive.warehouse.bridge import House, housed_text
 
 FILE: Final = "rederive.toml"
 APPLIED: Final = "programs.sha256"

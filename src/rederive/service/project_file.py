@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rederive import ENGINES
-from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.errors import PlaceError, ProjectError, UnknownOption, nearest
-from rederive.lang.zones import zone_name
-from rederive.maintain.choose import PRECISIONS, STRATEGIES
-from rederive.monitor.rules.webhook import Webhooks
-from rederive.places import Place, local_folder, place_of
+from rederive.limits import Limits as Budgets
+from rederive.locations import Place, local_folder, place_of
+from rederive.maintain.plan import PRECISIONS, STRATEGIES
+from rederive.rules.webhook import Webhooks
 from rederive.service.settings import BUDGETS, Address, Bounds, Project, Token, Warehouse
+from rederive.time_zones import zone_name
 
 _MEBIBYTE: Final = 2**20
 _SHORTEST: Final = 16

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rederive.engines.resident.fixpoint import Limits as Budgets
 from rederive.ir.terms import Value
-from rederive.monitor.rules.webhook import Webhooks
+from rederive.limits import Limits as Budgets
+from rederive.rules.webhook import Webhooks
 
 ALL = "*"
 BUDGETS = Budgets(seconds=10.0, rows=100_000_000, growth=2 * 2**30)

@@ -16,15 +16,15 @@ from threading import Thread
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from rederive.engines.base import Question
+from rederive.commit.group import Outcome, Write
+from rederive.database import Database
+from rederive.engines.protocol import Question
 from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
-from rederive.monitor.changes import Result
-from rederive.monitor.database import Database
-from rederive.monitor.group import Outcome, Write
-from rederive.monitor.house import House
-from rederive.monitor.journal_rules import Deliveries
+from rederive.result import Result
 from rederive.service.follow import Follower
 from rederive.service.hub import Version
+from rederive.store.journal.rules import Deliveries
+from rederive.warehouse.bridge import House
 
 T = TypeVar("T")
 MOST: Final = 256  # jobs that are done before anybody is told

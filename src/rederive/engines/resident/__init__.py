@@ -1,0 +1,1 @@
+"""The resident engine: relations and views in the memory of this process."""

@@ -10,21 +10,22 @@ from typing import TypeVar
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
-from rederive.engines.base import Call, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
-from rederive.engines.footprint import Footprint
-from rederive.engines.machine import available_memory
-from rederive.engines.resident.codes import Code, CodedRow, Codes
-from rederive.engines.resident.filter import Leaves, Step
-from rederive.engines.resident.fixpoint import Limits, Meter
-from rederive.engines.resident.installed import CodedRows, Installed, Surroundings, redefined
-from rederive.engines.resident.memory import Memory
-from rederive.engines.resident.net import net_effect
-from rederive.engines.resident.table import Readable, Table, rows_of, whole_rows
+from rederive.engines.machine_memory import available_memory
+from rederive.engines.memory_budget import Footprint
+from rederive.engines.protocol import Call, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.resident.run.filtration import Leaves, Step
+from rederive.engines.resident.run.fixpoint import Meter
+from rederive.engines.resident.run.installed import CodedRows, Installed, Surroundings, redefined
+from rederive.engines.resident.run.net_effect import net_effect
+from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.engines.resident.storage.memory import Memory
+from rederive.engines.resident.storage.table import Readable, Table, rows_of, whole_rows
+from rederive.ir.printing import show_rule
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
-from rederive.ir.text import show_rule
-from rederive.lang.values import sort_key
+from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
+from rederive.values import sort_key
 
 
 class ResidentEngine:

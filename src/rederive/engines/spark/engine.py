@@ -12,18 +12,18 @@ from pyspark.sql import SparkSession
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
-from rederive.engines.base import Bulk, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
-from rederive.engines.resident.fixpoint import Limits
-from rederive.engines.spark.bulk import DataRows
-from rederive.engines.spark.installed import Installed
-from rederive.engines.spark.jobs import Jobs
-from rederive.engines.spark.kept import Kept
-from rederive.engines.spark.net import beginning, difference, net_rows
-from rederive.engines.spark.net_bulk import net_bulk
-from rederive.engines.spark.relations import Growing
-from rederive.engines.spark.sources import Frame, Local, Source
+from rederive.engines.protocol import Bulk, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.spark.net.by_query import net_bulk
+from rederive.engines.spark.net.frames import DataRows
+from rederive.engines.spark.net.small import beginning, difference, net_rows
+from rederive.engines.spark.plan.relations import Growing
+from rederive.engines.spark.plan.sources import Frame, Local, Source
+from rederive.engines.spark.run.installed import Installed
+from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.storage import Kept
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
+from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
 
 

@@ -22,9 +22,9 @@ from rederive.ir.rules import (
     literal_variables,
 )
 from rederive.ir.terms import NUMBER, Simple, Variable
-from rederive.lang.draft import Draft
+from rederive.lang.program_builder import Draft
 from rederive.lang.sql.body import Body
-from rederive.lang.sql.parse import Parsed
+from rederive.lang.sql.parser import Parsed
 from rederive.lang.sql.relation import Rel, stored
 
 

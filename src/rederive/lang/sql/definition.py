@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rederive.errors import Span
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.parse import Parsed
+    from rederive.lang.sql.parser import Parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from sqlglot import exp
 
 from rederive.errors import SyntaxProblem, TypeClash
-from rederive.ir.scalars import SCALARS, ZONED
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind, Type
 from rederive.lang.sql.calls import AGGREGATES, invocation
 from rederive.lang.sql.context import Context
@@ -37,8 +36,9 @@ from rederive.lang.sql.types import (
     common,
     decimal,
 )
-from rederive.lang.values import from_text
-from rederive.lang.zones import names_zone, parse_instant, start_of_day
+from rederive.scalar.sql_functions import SCALARS, ZONED
+from rederive.time_zones import names_zone, parse_instant, start_of_day
+from rederive.values import from_text
 
 NULL: Final = Typed(Constant(None, SYMBOL), VOID, True)
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from rederive.errors import TypeClash
 from rederive.ir.terms import Constant
-from rederive.lang.java_patterns import java_pattern
 from rederive.lang.sql.calls import Handler, Invocation, SqlFunction
 from rederive.lang.sql.relation import Typed
 from rederive.lang.sql.types import (
@@ -24,6 +23,7 @@ from rederive.lang.sql.types import (
     SqlType,
     decimal,
 )
+from rederive.scalar.regex.java import java_pattern
 
 if TYPE_CHECKING:
     from rederive.lang.sql.expressions import Expressions

@@ -18,9 +18,9 @@ from rederive.errors import Redefined, Span, UnknownName
 from rederive.ir.rules import Atom, Column, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
 from rederive.lang.sql.body import Body, Rows
-from rederive.lang.sql.conditions import equal, require
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions, Subqueries
+from rederive.lang.sql.predicates import equal, require
 from rederive.lang.sql.relation import Rel, Typed
 from rederive.lang.sql.scope import Named, Scope, ambiguous, identifier, names
 

@@ -11,13 +11,13 @@ from sqlglot import exp
 from rederive.errors import Redefined, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
+from rederive.lang.sql.accepted_parts import words
 from rederive.lang.sql.body import Body
-from rederive.lang.sql.conditions import require
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.grouping import grouped, is_grouped
 from rederive.lang.sql.joins import Joins
-from rederive.lang.sql.parts import words
+from rederive.lang.sql.predicates import require
 from rederive.lang.sql.recursion import recursive_names, recursive_queries
 from rederive.lang.sql.relation import Field, Rel, Typed
 from rederive.lang.sql.scope import Scope, identifier, names

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from rederive.analysis.graph import strongly_connected
 from rederive.errors import TypeClash, WrongArity
-from rederive.lang.draft import Draft
+from rederive.lang.program_builder import Draft
 from rederive.lang.sql.relation import Field, Rel
 from rederive.lang.sql.scope import identifier, names
 

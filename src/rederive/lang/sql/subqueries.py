@@ -16,10 +16,10 @@ from rederive.errors import WrongArity
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator
 from rederive.ir.terms import BOOLEAN, Constant, Variable, variables
 from rederive.lang.sql.body import Body
-from rederive.lang.sql.conditions import equal
 from rederive.lang.sql.context import Context
 from rederive.lang.sql.expressions import Expressions
 from rederive.lang.sql.grouping import is_grouped
+from rederive.lang.sql.predicates import equal
 from rederive.lang.sql.relation import Typed
 from rederive.lang.sql.scope import Scope
 from rederive.lang.sql.types import BOOL

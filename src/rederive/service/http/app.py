@@ -20,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
+from rederive.database import Database
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
-from rederive.monitor.database import Database
 from rederive.service.access import ANYONE, NOBODY, discreet
 from rederive.service.http import operations, rules, streams, transactions, views
 from rederive.service.http.openapi import described

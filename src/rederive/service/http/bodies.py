@@ -8,8 +8,8 @@ from typing import Final
 from starlette.requests import Request
 
 from rederive.errors import MalformedInput, TooLarge, WrongMedia
-from rederive.pipeline.changes import RawTransaction, decoded, parse
-from rederive.pipeline.jsonl import Json, parse_line
+from rederive.ingest.changes import RawTransaction, decoded, parse
+from rederive.ingest.jsonl import Json, parse_line
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pyarrow
 
-from rederive.engines.spark.types import arrow_type
+from rederive.engines.spark.session.types import arrow_type
 from rederive.errors import NotAcceptable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Type, Value
-from rederive.lang.values import to_json
-from rederive.monitor.encoding import rows_text
+from rederive.store.codec import rows_text
+from rederive.values import to_json
 
 JSON: Final = "application/json"
 CSV: Final = "text/csv"

@@ -8,16 +8,16 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rederive.engines.base import Question
+from rederive.engines.protocol import Question
 from rederive.errors import Closed
 from rederive.ir.rules import Program
-from rederive.lang.values import to_json
 from rederive.service.access import check_admin
 from rederive.service.http.metrics import MEDIA
 from rederive.service.http.service import Service
 from rederive.service.http.views import answered
 from rederive.service.hub import Client
 from rederive.service.settings import Token
+from rederive.values import to_json
 
 LATE: Final = 60.0  # seconds that a webhook may wait before the service's health says so
 

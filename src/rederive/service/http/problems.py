@@ -46,7 +46,7 @@ from rederive.errors import (
     WrongMedia,
     WrongMethod,
 )
-from rederive.lang.values import to_json
+from rederive.values import to_json
 
 LOG: Final = getLogger("rederive.service")
 MEDIA: Final = "application/problem+json"

@@ -10,16 +10,13 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rederive.database import Database
 from rederive.errors import Closed, Mismatch, NotFound, nearest
 from rederive.ir.terms import Row
-from rederive.lang.active import Call, Webhook
-from rederive.lang.values import to_json
-from rederive.monitor.database import Database
-from rederive.monitor.entries import Firing
-from rederive.monitor.position import Position
-from rederive.monitor.rules.base import Standing
+from rederive.lang.rules.definition import Call, Webhook
+from rederive.records import Firing
+from rederive.rules.rule_set import Standing
 from rederive.service.access import check_admin
-from rederive.service.asking import cursor
 from rederive.service.events import Event, progress, told
 from rederive.service.http.bodies import JSON
 from rederive.service.http.formats import chosen
@@ -27,6 +24,9 @@ from rederive.service.http.service import Service
 from rederive.service.http.streams import EVENTS, EventStream
 from rederive.service.http.views import answered
 from rederive.service.settings import Token
+from rederive.service.subscription_request import cursor
+from rederive.store.position import Position
+from rederive.values import to_json
 
 PAGE: Final = 1000  # firings in one answer
 

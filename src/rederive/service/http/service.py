@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from rederive.database import Database
 from rederive.errors import Busy
-from rederive.monitor.database import Database
-from rederive.monitor.house import Retry
 from rederive.service.access import Access
 from rederive.service.http.metrics import Metrics
 from rederive.service.hub import Hub
-from rederive.service.news import News
+from rederive.service.notifier import News
 from rederive.service.settings import Project
 from rederive.service.writer import Writer
+from rederive.warehouse.bridge import Retry
 
 TICK: Final = 0.05
 

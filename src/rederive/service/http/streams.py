@@ -12,15 +12,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from rederive.database import Database
 from rederive.errors import RederiveError
-from rederive.monitor.database import Database
-from rederive.service.asking import cursor, wish
 from rederive.service.follow import Beginning, Follower
 from rederive.service.http.formats import chosen
 from rederive.service.http.service import Service
 from rederive.service.http.views import POSITION, parameters
 from rederive.service.hub import Client, Wish
 from rederive.service.settings import Token
+from rederive.service.subscription_request import cursor, wish
 
 EVENTS: Final = "text/event-stream"
 LINES: Final = "application/x-ndjson"

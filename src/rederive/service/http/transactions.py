@@ -10,17 +10,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rederive.commit.group import Outcome, Write
+from rederive.database import Database
 from rederive.errors import MalformedInput, RederiveError
-from rederive.monitor.database import Database
-from rederive.monitor.group import Outcome, Write
-from rederive.monitor.position import Position
-from rederive.pipeline.changes import RawTransaction, typed
+from rederive.ingest.changes import RawTransaction, typed
 from rederive.service.access import ANYONE, check_write, check_writes, discreet
 from rederive.service.http import bodies
 from rederive.service.http.problems import problem
 from rederive.service.http.service import Service
 from rederive.service.http.views import POSITION
 from rederive.service.settings import Token
+from rederive.store.position import Position
 
 
 async def commit(service: Service, token: Token, request: Request) -> Response:

@@ -9,20 +9,20 @@ from typing import Any, Final
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 
+from rederive.catalog import check_view
+from rederive.database import Database
 from rederive.errors import MalformedInput, UnknownOption, Unsupported
 from rederive.ir.rules import Program, Relation
-from rederive.lang.sql.parse import parse
-from rederive.lang.sql.statements import definition as sql_definition
+from rederive.lang.sql.ddl import definition as sql_definition
+from rederive.lang.sql.parser import parse
 from rederive.maintain.explain import FORMATS as EXPLAINED
-from rederive.monitor.changes import Result
-from rederive.monitor.database import Database
-from rederive.monitor.definitions import check_view
+from rederive.result import Result
 from rederive.service.access import can_read, check_define, check_read
-from rederive.service.asking import Parameters, question
 from rederive.service.http import bodies
 from rederive.service.http.formats import FORMATS, Answer, chosen
 from rederive.service.http.service import Service
 from rederive.service.settings import Token
+from rederive.service.subscription_request import Parameters, question
 
 POSITION: Final = "Rederive-Position"
 """The header that says which version of which epoch an answer is of: a point to follow the changes from."""

@@ -1,0 +1,256 @@
+"""The program that stands, as statements, and the steps from one program to the next. Nothing here knows of data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain, groupby
+
+from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
+from rederive.ir.rules import Fact, Program
+from rederive.ir.terms import UTC, Row
+from rederive.lang.datalog.compiler import extended, parse_statements
+from rederive.lang.datalog.edit import (
+    Statements,
+    not_in,
+    parse_rules,
+    rule_directives,
+    with_rules,
+    without_definition,
+    without_directive,
+    without_facts,
+    without_rules,
+    without_view,
+)
+from rederive.lang.datalog.rule_directives import active_rule
+from rederive.lang.datalog.syntax import Clause, Declaration, Statement
+from rederive.lang.programs import compile_statements, defines_in_sql, extended_by, replaced, without_sql_view
+from rederive.lang.rules.definition import ActiveRule
+from rederive.lang.sql.definition import Definition
+from rederive.records import DATALOG, SQL, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one program to the next, or to the same one with more rows.
+
+    `facts`: the rows that base relations gain. `always`: whether it is a version though nothing changes. `loads`: whether
+    somebody gave rows to be evaluated with the definitions.
+    """
+
+    after: Definitions
+    facts: Mapping[str, Iterable[Row]]
+    always: bool
+    loads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """The statements that stand, in parts: the first is compiled as a whole, each other one extends what is before it.
+
+    >>> before = Definitions().define(".decl e(x: number)  .decl p(x: number)  p(x) :- e(x), x > 1.").after
+    >>> after = before.replace_view("p", "p(x) :- e(x).").after
+    >>> [len(part) for part in after.parts], Definitions.of(after.texts()).program == after.program
+    ([3], True)
+    """
+
+    parts: tuple[Statements, ...] = ()
+    program: Program = field(default_factory=lambda: Program({}, ()))
+
+    @classmethod
+    def none(cls, zone: str = UTC) -> Definitions:
+        """No definitions yet, in a database of this time zone."""
+        return cls((), Program({}, (), zone=zone))
+
+    @property
+    def _empty(self) -> Program:
+        return Program({}, (), zone=self.program.zone)
+
+    @property
+    def statements(self) -> Statements:
+        return tuple(chain.from_iterable(self.parts))
+
+    def define(self, text: str, name: str = "<text>") -> Step:
+        added = parse_statements(text, name)
+        program = extended(self.program, added)
+        return Step(Definitions((*self.parts, added), program), _by_relation(program.facts[len(self.program.facts) :]), False)
+
+    def ensure(self, text: str, name: str = "<text>", *, whole: bool = True) -> Step | None:
+        """To what stands with all that a text holds; None where it holds no more.
+
+        As a `whole`, it must hold everything that stands in its language.
+        """
+        if defines_in_sql(text, name):
+            return self._ensure_sql(text, name, whole)
+        if not self.parts:
+            return self.define(text, name)
+        wanted = parse_statements(text, name)
+        standing = tuple(s for s in self.statements if not isinstance(s, Definition))
+        missing = not_in(standing, wanted)
+        if whole:
+            _check_none_missing(missing, name)
+        added = not_in(wanted, standing)
+        alone = standing == self.statements and not missing
+        return self._to(wanted if alone else self._with(added), always=False) if added else None
+
+    def _ensure_sql(self, text: str, name: str, whole: bool) -> Step | None:
+        from rederive.lang.sql.ddl import definitions
+
+        wanted = definitions(text, name)
+        replaced_names = {definition.name for definition in wanted if definition.replaces}
+        standing = tuple(s for s in self.statements if isinstance(s, Definition) and s.name not in replaced_names)
+        if whole:
+            _check_none_missing(not_in(standing, wanted), name)
+        found: Definitions = self
+        for definition in wanted:
+            if not found.has(definition) and (step := found.create(definition)) is not None:
+                found = step.after
+        return Step(found, {}, False) if found is not self else None
+
+    def has(self, definition: Definition) -> bool:
+        """Whether this definition of SQL stands, however it was written."""
+        return not not_in((definition,), self.statements)
+
+    def _with(self, added: Sequence[Statement | Definition]) -> Statements:
+        """What stands, with more of Datalog: rules behind the declarations of their heads, before the SQL that reads them."""
+        rules = [s for s in added if isinstance(s, Clause)]
+        others = (s for s in added if not isinstance(s, Clause))
+        return with_rules((*self.statements, *others), rules)
+
+    def add_rule(self, text: str) -> Step:
+        return self._to(with_rules(self.statements, parse_rules(text)))
+
+    def remove_rule(self, text: str) -> Step:
+        return self._to(without_rules(self.statements, parse_rules(text)))
+
+    def replace_view(self, view: str, text: str) -> Step:
+        check_view(self.program, view)
+        return self._to(with_rules(without_definition(self.statements, view), parse_rules(text)))
+
+    def drop_view(self, view: str) -> Step:
+        check_view(self.program, view)
+        sql = any(isinstance(statement, Definition) and statement.name == view for statement in self.statements)
+        return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
+
+    def drop_rule(self, name: str) -> Step:
+        """To the same without an active rule that a text states."""
+        return self._to(without_directive(self.statements, name), always=False)
+
+    @property
+    def rules(self) -> list[ActiveRule]:
+        """The active rules that the texts state."""
+        return [active_rule(directive) for directive in rule_directives(self.statements)]
+
+    def create(self, added: Definition) -> Step | None:
+        """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
+        there = any(name.lower() == added.name for name in self.program.relations)
+        if there and added.unless_there:
+            return None
+        if there and added.replaces and added.view:
+            return self._to(replaced(self.statements, added, self._empty))
+        return Step(Definitions((*self.parts, (added,)), extended_by(self.program, added)), {}, False)
+
+    def _to(self, statements: Statements, *, always: bool = True) -> Step:
+        """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
+        program = compile_statements(statements, self._empty)
+        if ruled := [name for name in self.program.bases if name in program.views]:
+            # facts that transactions took out of a base relation are not facts of the view
+            statements = without_facts(statements, ruled)
+            program = compile_statements(statements, self._empty)
+        had = {(fact.relation, fact.row) for fact in self.program.facts}
+        new = (f for f in program.facts if f.relation in self.program.views or (f.relation, f.row) not in had)
+        return Step(Definitions((statements,), program), _by_relation(new), always)
+
+    # On paper
+
+    def texts(self) -> tuple[Text, ...]:
+        """What is to be kept to have these definitions again: the texts as written, and which of their statements stand."""
+        return tuple(
+            _text(number, list(run)) for number, part in enumerate(self.parts) for _, run in groupby(part, _written_together)
+        )
+
+    @classmethod
+    def of(cls, texts: Iterable[Text], zone: str = UTC) -> Definitions:
+        """The definitions that `texts` has written."""
+        try:
+            parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]
+            empty = cls.none(zone).program
+            return cls(tuple(parts), reduce(lambda program, part: compile_statements(part, program), parts, empty))
+        except (ProgramError, KeyError, ValueError) as error:
+            raise CorruptStore(f"the program that the store holds cannot be read: {error}") from error
+
+
+def _by_relation(facts: Iterable[Fact]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for fact in facts:
+        found.setdefault(fact.relation, []).append(fact.row)
+    return found
+
+
+def _check_none_missing(missing: Sequence[Statement | Definition], name: str) -> None:
+    if missing:
+        raise Mismatch(
+            f"the database has a definition that is not in {name}: {missing[0].span.text}",
+            hint="take it out of the database first (remove_rule, drop_view), or use another store",
+        )
+
+
+def _written_together(statement: Statement | Definition) -> tuple[int, int]:
+    """Datalog is kept by whole texts; of SQL, whose texts change data too, each definition by itself."""
+    return id(statement.span.source), id(statement) if isinstance(statement, Definition) else 0
+
+
+def _text(part: int, group: Sequence[Statement | Definition]) -> Text:
+    span = group[0].span
+    marks = json.dumps([_mark(statement) for statement in group])
+    sql = isinstance(group[0], Definition)
+    return Text(part, span.source.name, span.whole if sql else span.source.text, marks, SQL if sql else DATALOG)
+
+
+def _mark(statement: Statement | Definition) -> list[object]:
+    """Tells a statement from the others of its text; a declaration may have lost some of its names."""
+    names = [name.text for name in statement.names] if isinstance(statement, Declaration) else []
+    return [statement.span.line, statement.span.column, *names]
+
+
+def _standing(text: Text) -> Sequence[Statement | Definition]:
+    if text.language == SQL:
+        from rederive.lang.sql.ddl import definition_at
+
+        return [definition_at(text.text, text.name, *place) for place in json.loads(text.kept)]
+    written = {(s.span.line, s.span.column): s for s in parse_statements(text.text, text.name)}
+    return [_narrowed(written[line, column], names) for line, column, *names in json.loads(text.kept)]
+
+
+def _narrowed(statement: Statement, names: list[str]) -> Statement:
+    if not isinstance(statement, Declaration):
+        return statement
+    return replace(statement, names=tuple(name for name in statement.names if name.text in names))
+
+
+def check_view(program: Program, name: str) -> None:
+    """Refuse a name that is no view; a table that is a bag is none."""
+    if not program.is_view(name) or name not in program.relations or program.copies_of(name) is not None:
+        views = (view for view in program.views if not program.relations[view].auxiliary and program.copies_of(view) is None)
+        raise UnknownRelation(name, views)
+
+
+def followed(before: Program, after: Program, known: Mapping[str, int | None], version: int) -> dict[str, int | None]:
+    """From which version on every change of each relation is recorded, when `after` stands from `version` on.
+
+    A view that was not there had no rows, which is a record too. None: the relation is there, and nobody writes its changes down.
+    """
+    found: dict[str, int | None] = {}
+    for name, relation in after.relations.items():
+        if relation.auxiliary:
+            continue
+        if name not in after.monitored:
+            found[name] = None
+        elif name in before.relations and name not in before.monitored:
+            found[name] = version
+        else:
+            found[name] = known.get(name, 0)
+    gone = {name: version if since is None else since for name, since in known.items() if name not in after.relations}
+    return found | gone

@@ -1,0 +1,1 @@
+"""From requested changes to a committed, announced version."""

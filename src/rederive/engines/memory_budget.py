@@ -1,0 +1,65 @@
+"""What rows take in this process's memory, and what they may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rederive.engines.machine_memory import USABLE
+from rederive.engines.resident.storage.memory import Memory
+
+BYTES_PER_ROW: Final = 2_000  # of a base relation that is not measured yet, with indexes and views; 600 to 2,900 were measured
+FEW: Final = 100  # base rows; what tables take without any counts too much among fewer
+LARGE: Final = 10_000  # rows of a transaction, from which on its work and its memory are looked at first
+
+
+class Footprint:
+    """The memory of base rows with all that belongs to them: values, indexes, views and their state.
+
+    Measuring takes time in proportion to the tables, so it is not done at every transaction: again when a tenth as many tuples
+    were touched as there are. In between, rows that come are taken to be like those that were measured.
+    """
+
+    def __init__(self, memory: int, available: Callable[[], float]) -> None:
+        self.is_here = True
+        self._memory = memory
+        self._available = available
+        self._usable = USABLE * available()
+        self._measured = Memory()
+        self._rows = 0
+        self._touched = 0
+
+    def measured(self, rows: int, memory: Memory) -> None:
+        """So many base rows, and all that belongs to them, take this memory."""
+        self._rows, self._measured, self._touched = rows, memory, 0
+        self._usable = memory.total + USABLE * self._available()
+
+    def is_old(self, touched: int) -> bool:
+        """Whether it is time to measure again, after a transaction that touched so many tuples."""
+        self._touched += touched
+        return self.is_here and self._touched > max(self._measured.rows, LARGE) / 10
+
+    def need(self, rows: float) -> float:
+        """Bytes that so many base rows take, or would take."""
+        return rows * (BYTES_PER_ROW if self._rows < FEW else self._measured.total / self._rows)
+
+    def has_room(self, rows: float) -> bool:
+        return self.need(rows) <= min(self._memory, self._usable)
+
+    def described(self, rows: int) -> str:
+        """For whoever wants to know why an engine runs."""
+        take = "take" if self.is_here else "would take"
+        fit = "fit" if self.has_room(rows) else "do not fit"
+        most = f"{_size(self._memory)} of memory that they may take"
+        if self._usable < self._memory:
+            most = f"{_size(self._usable)} of memory that this machine has for them"
+        return f"{rows:,} base rows with their indexes and views {take} about {_size(self.need(rows))}, and {fit} the {most}"
+
+
+def _size(number: float) -> str:
+    """
+    >>> _size(5 * 2**20), _size(700), _size(3 * 2**30)
+    ('5.0 MiB', '0.7 KiB', '3.0 GiB')
+    """
+    unit, name = next(((2**power, name) for power, name in ((30, "GiB"), (20, "MiB")) if number >= 2**power), (2**10, "KiB"))
+    return f"{number / unit:,.1f} {name}"

@@ -1,0 +1,1 @@
+"""Rules become Python functions: join plan, expressions, function text."""

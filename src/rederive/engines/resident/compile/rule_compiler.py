@@ -1,0 +1,542 @@
+"""A rule becomes a Python function: loops over the outer variables, the innermost step as one bitmap operation.
+
+For  closure(x, y) :- edge(x, z), closure(z, y)  started from a change of `closure` this writes
+
+    def rule(key, leaf):                  # closure(z, y): all y of one z at once
+        z = key
+        found = lookup0(z)                # edge by its second column
+        if found is not None:
+            for x in found:
+                into = get(x)             # what is pending for closure(x, _)
+                if into is None: pending[x] = leaf.copy()
+                else: into |= leaf
+
+The *bulk* variable, here y, is the head's last one: it is never looped over, its bitmaps are intersected, subtracted and passed
+on whole. It can be one when every literal that holds it is an atom whose other variables the rest of the body binds.
+
+A functor that fails may do so for a binding that a later literal rules out. The leaf is then joined again in a safe order, where
+everything else comes first; what fails there has failed. What was found before is found again, which is the same to a set.
+
+Three more things keep the loops short. Where loops remain below the point at which the head's key is known, their findings are
+gathered in one bitmap and handed over once. Where the driver alone gives the head, as in a rederivation, a row that is found is
+not looked for again. And a variable that only joins two atoms is not looped over: their bitmaps must not be disjoint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyroaring import BitMap
+
+from rederive.analysis.bindings import calls_functor
+from rederive.engines.resident.compile.expressions import Expressions
+from rederive.engines.resident.compile.function_text import FunctionText
+from rederive.engines.resident.compile.join_plan import Plan, plan_rule
+from rederive.engines.resident.storage.codes import Code, Codes
+from rederive.engines.resident.storage.table import PRESENT, Key, Leaf, Readable, Table
+from rederive.errors import EvaluationError, TooDeep, Unsupported
+from rederive.ir.printing import show_rule
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables, read_by
+from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable, variables
+from rederive.scalar.datalog_evaluation import FunctorError, contains
+from rederive.scalar.regex.matching import matches
+
+Source: TypeAlias = Readable
+Resolve: TypeAlias = Callable[[Atom], Source]
+Function: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Found rows go to `rows`, gathered by the head's primary key, for a fixpoint to take in.
+
+    `failures`: as of `Counts`. Rules that raise questions need it: they hold only the literals before the one that is asked.
+    """
+
+    rows: dict[Key, Leaf]
+    failures: list[FunctorError] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The primary keys of the heads that a driver's key leads to, appended to `found`: where its leaf would flow."""
+
+    found: list[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Every binding of the body adds the function's third argument to its head row's count.
+
+    `failures`: bindings that a functor fails for are noted there and left out. Rules that join both states need it: such a
+    binding may hold in neither, and then it is left out of what is added as well as of what is taken away.
+    """
+
+    rows: dict[tuple[Code, ...], int]
+    failures: list[FunctorError]
+
+
+Target: TypeAlias = Pending | Keys | Counts
+
+
+def compile_rule(
+    rule: Rule, driver: int | None, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]
+) -> Function:
+    """A function of one leaf of the driver (key, bitmap), or of nothing where no driver is given."""
+    safe: list[Function] = []
+
+    def again(*arguments: object) -> None:
+        if not safe:
+            safe.append(_Writer(rule, into, resolve, codes, types).write(driver))
+        safe[0](*arguments)
+
+    return _Writer(rule, into, resolve, codes, types).write(driver, again)
+
+
+class _Writer(FunctionText):
+    """Writes the text of one function and collects the objects it refers to."""
+
+    def __init__(self, rule: Rule, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]) -> None:
+        self.rule = rule
+        self.into = into
+        self.resolve = resolve
+        self.codes = codes
+        self.types = types
+        super().__init__({"BitMap": BitMap, "FunctorError": FunctorError})
+        self.bound: set[str] = set()
+        self.locals: dict[str, int] = {}
+        occurrences = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
+        counted = isinstance(into, Counts)
+        self.used = {name for name, times in occurrences.items() if times > 1 or counted}
+        self.leaf = ""
+        self.fresh = False
+        self.gather: tuple[int, int] | None = None
+        self.rest = ""
+        self.waiting: list[Literal] = []
+        self.expressions = Expressions(self.name, self.variable, types)
+
+    # The function as a whole
+
+    def write(self, driver: int | None, again: Function | None = None) -> Function:
+        """`again` is called where a functor fails; without it the order is safe, and a failure is the rule's."""
+        self.codes.watch.check()
+        plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts), safe=again is None)
+        arguments = ["key", "leaf"] if plan.start is not None else []
+        arguments += ["times"] if isinstance(self.into, Counts) else []
+        self.line(f"def rule({', '.join(arguments)}):")
+        self.depth += 1
+        calls = any(map(calls_functor, self.rule.body))
+        with self.block("try:") if calls else self.here():
+            self.body(plan)
+        if calls and again is not None:
+            self.line(f"except FunctorError: {self.name('again', again)}({', '.join(arguments)})")
+        elif calls:
+            self.line(f"except FunctorError as error: raise {self.name('failed', self.failed)}(error) from None")
+        try:
+            exec("\n".join(self.lines), self.scope)
+        except SyntaxError as error:  # Python nests twenty loops and two hundred parentheses, and no more
+            if "parentheses" in str(error.msg):
+                raise TooDeep(span=self.rule.span) from None
+            raise Unsupported(
+                f"the rule joins too many relations: {error.msg}",
+                self.rule.span,
+                hint="join some of them in a view of their own",
+            ) from None
+        function: Function = self.scope["rule"]
+        return function
+
+    def enter(self, opening: str) -> None:
+        super().enter(opening)
+        if opening.startswith("for "):
+            self.ask_watch()
+
+    def ask_watch(self) -> None:
+        """In each turn of a loop: whether the work is to stop."""
+        watch = self.codes.watch
+        self.line(f"if {self.name('late', watch.late)}: {self.name('stop', watch.stop)}()")
+
+    def failed(self, error: FunctorError) -> EvaluationError:
+        """The error in the words of the program: its rule and where that stands."""
+        span = self.rule.span
+        where = f"the rule {span}: {span.text}" if span else show_rule(self.rule)
+        return error.kind(f"{error}, in {where}").of(read_by(self.rule))
+
+    def body(self, plan: Plan) -> None:
+        with self.here():
+            if plan.start is not None:
+                self.row(plan.start, "key", "leaf", plan.bulk)
+            tail = plan.tail if not isinstance(self.into, Keys) else ()
+            early = dict.fromkeys(literal for literal in tail if self.leaf and self.cheap(literal, plan.bulk))
+            for literal in early:
+                self.narrow(literal, plan.bulk)
+            self.fresh = False  # the loops below may hand it over more than once
+            if plan.start is not None:
+                self.mark(plan.bulk)
+            self.waiting = [step.literal for step in plan.steps]
+            while self.waiting:
+                self.step(self.waiting.pop(0), plan.bulk)
+                self.mark(plan.bulk)
+            for literal in tail:
+                if literal not in early:
+                    self.narrow(literal, plan.bulk)
+            if plan.meets is not None:
+                self.meet(*plan.meets)
+            self.emit(plan.bulk)
+
+    def cheap(self, literal: Literal, bulk: str | None) -> bool:
+        """Whether the driver's leaf can be narrowed before anything else is joined, at no cost but a look at what is stored."""
+        atom = literal.atom if isinstance(literal, Negation) else literal
+        stored = not isinstance(atom, Atom) or not self.resolve(atom).lazy
+        return stored and all(v.name == bulk or v.name in self.bound for v in literal_variables(literal))
+
+    def mark(self, bulk: str | None) -> None:
+        """Remember where the head's key is known first: what the loops below find can be gathered there."""
+        if self.gather is None and isinstance(self.into, Pending) and all(map(self.known, self.rule.head.terms[:-1])):
+            self.gather = (len(self.lines), self.depth)
+            self.loops = 0
+            if self.leaf and bulk is not None:
+                self.line(f"rest = {self.leaf}")
+                self.rest, self.leaf = self.leaf, "rest"
+
+    def _fanout(self, atom: Atom, bound: tuple[int, ...]) -> float:
+        return self.resolve(atom).fanout(bound)
+
+    # Terms
+
+    def local(self, variable: str) -> str:
+        """The variable's name in the function; `?x` and `_x` must not meet."""
+        number = self.locals.setdefault(variable, len(self.locals))
+        return f"v{number}_{variable.replace('?', '')}"
+
+    def slot(self, term: Simple) -> str:
+        match term:
+            case Variable():
+                return self.local(term.name)
+            case Constant():
+                return str(self.codes.codec(term.type).encode(term.value))
+
+    def slots(self, atom: Atom) -> list[str]:
+        return [self.slot(term) for term in atom.terms] or [str(PRESENT)]
+
+    def known(self, term: Simple) -> bool:
+        return isinstance(term, Constant) or term.name in self.bound
+
+    def key(self, slots: Sequence[str]) -> str:
+        return slots[0] if len(slots) == 1 else f"({', '.join(slots)})"
+
+    def value(self, term: Term) -> str:
+        """An expression for a term's value. A functor gives NULL where an argument is NULL; scalars of SQL see to that."""
+        text = self.expressions.value(term)
+        if not isinstance(term, Call) or term.gives is not None or not variables(term):
+            return text
+        return f"({text} if {self.present(term)} else None)"
+
+    def present(self, term: Term) -> str:
+        """Whether no variable of a term is NULL, whose code is 0."""
+        return " and ".join(dict.fromkeys(self.local(v.name) for v in variables(term)))
+
+    def variable(self, variable: Variable) -> str:
+        """An expression for a variable's value, not its code."""
+        return f"{self.name('values', self.codes.codec(self.types[variable.name]).values)}[{self.local(variable.name)}]"
+
+    # Literals
+
+    def step(self, literal: Literal, bulk: str | None) -> None:
+        match literal:
+            case Atom():
+                self.atom(literal, bulk)
+            case Negation(atom):
+                self.enter(f"if not ({self.holds(atom)}):")
+            case Comparison():
+                self.comparison(literal)
+
+    def find(self, atom: Atom, bound: tuple[int, ...]) -> str:
+        """Write the lookup of an atom by its bound columns; the name that holds what was found."""
+        lookup = self.name("lookup", self.resolve(atom).lookup(bound))
+        slots = self.slots(atom)
+        found = f"found{len(self.lines)}"
+        self.line(f"{found} = {lookup}({self.key([slots[i] for i in bound])})")
+        return found
+
+    def holds(self, atom: Atom) -> str:
+        """Whether an atom holds, all of whose variables are bound; an expression."""
+        source, slots = self.resolve(atom), self.slots(atom)
+        if source.lazy:
+            key = self.key(slots[:-1]) if len(slots) > 1 else "()"
+            return f"{self.name('probe', source.probe())}({key}, BitMap(({slots[-1]},)))"
+        found = self.find(atom, source.primary_columns)
+        return f"{found} is not None and {slots[-1]} in {found}"
+
+    def atom(self, atom: Atom, bulk: str | None) -> None:
+        columns = len(atom.terms)
+        bound = tuple(i for i, term in enumerate(atom.terms) if self.known(term))
+        free = [i for i in range(columns) if i not in bound]
+        source = self.resolve(atom)
+        if not free:
+            self.enter(f"if {self.holds(atom)}:")
+        elif not bound and not any(self.named(term) for term in atom.terms):
+            self.enter(f"if {self.name('rows', source.primary if isinstance(source, Table) else source)}:")
+        elif not bound and columns > 1:
+            items = source.primary.items if isinstance(source, Table) else source.items
+            key, leaf = f"key{len(self.lines)}", f"leaf{len(self.lines)}"
+            self.enter(f"for {key}, {leaf} in {self.name('items', items)}():")
+            self.row(atom, key, leaf, bulk)
+        else:
+            found = self.find(atom, bound)
+            self.enter(f"if {found} is not None:")
+            if len(free) == 1:
+                found = self.intersect(atom.terms[free[0]], found, bulk)
+            self.others(atom, free, found, bulk)
+
+    def intersect(self, term: Simple, found: str, bulk: str | None) -> str:
+        """Before a loop over one variable: the atoms that wait for this variable alone narrow its values first."""
+        if not isinstance(term, Variable) or term.name == bulk or term.name not in self.used:
+            return found
+        for literal in tuple(self.waiting):
+            if not isinstance(literal, Atom) or literal.terms.count(term) != 1 or self.resolve(literal).lazy:
+                continue
+            if all(other == term or self.known(other) for other in literal.terms):
+                self.waiting.remove(literal)
+                other = self.find(literal, self.without(literal, term.name))
+                self.enter(f"if {other} is not None:")
+                narrowed = f"both{len(self.lines)}"
+                self.line(f"{narrowed} = {found} & {other}")
+                found = narrowed
+        return found
+
+    def row(self, atom: Atom, key: str, leaf: str, bulk: str | None) -> None:
+        """Bind an atom's variables from one entry of its primary index."""
+        if len(atom.terms) > 1:
+            self.unpack(atom.terms[:-1], f"{{}} = {key}", loop=False)
+        last = atom.terms[-1] if atom.terms else None
+        if bulk is None or last != Variable(bulk):
+            self.mark(bulk)
+        self.last(last, leaf, bulk)
+
+    def others(self, atom: Atom, free: list[int], found: str, bulk: str | None) -> None:
+        """Bind an atom's free variables from what a lookup found."""
+        if len(free) == 1:
+            self.last(atom.terms[free[0]], found, bulk)
+        elif any(self.named(atom.terms[i]) for i in free):
+            self.unpack([atom.terms[i] for i in free], f"for {{}} in {found}:", loop=True)
+
+    def named(self, term: Simple) -> bool:
+        return isinstance(term, Variable) and term.name in self.used
+
+    def unpack(self, terms: Sequence[Simple], pattern: str, *, loop: bool) -> None:
+        """Take a key apart: new variables are named, the others compared."""
+        names, tests = [], []
+        for position, term in enumerate(terms):
+            if isinstance(term, Variable) and term.name not in self.bound:
+                names.append(self.local(term.name))
+                self.bound.add(term.name)
+            else:
+                names.append(f"part{len(self.lines)}_{position}")
+                tests.append(f"{names[-1]} == {self.slot(term)}")
+        self.line(pattern.format(self.key(names)))
+        self.depth += loop
+        self.loops += loop
+        if loop:
+            self.ask_watch()
+        if tests:
+            self.enter(f"if {' and '.join(tests)}:")
+
+    def last(self, term: Simple | None, leaf: str, bulk: str | None) -> None:
+        """Bind the one column whose values a bitmap holds."""
+        match term:
+            case None:
+                pass
+            case Variable(name) if name == bulk:
+                self.leaf, self.fresh = leaf, False
+                self.bound.add(name)
+            case Variable(name) if name not in self.bound:
+                if name in self.used:
+                    self.enter(f"for {self.local(name)} in {leaf}:")
+                self.bound.add(name)
+            case _:
+                self.enter(f"if {self.slot(term)} in {leaf}:")
+
+    def narrow(self, literal: Literal, bulk: str | None) -> None:
+        """Restrict the bulk variable's bitmap by one more literal."""
+        assert bulk is not None
+        match literal:
+            case Comparison(_, left, right):
+                other = left if right == Variable(bulk) else right
+                assert not isinstance(other, Call)
+                slot = self.slot(other)
+                self.leave_test()
+                self.narrowed(f"{self.leaf} - BitMap(({slot},)) if {slot} in {self.leaf} else {self.leaf}")
+            case Negation(atom):
+                found = self.find(atom, self.without(atom, bulk))
+                self.narrowed(f"{self.leaf} - {found} if {found} is not None else {self.leaf}")
+            case Atom() if self.leaf and self.probed(literal, bulk):
+                probe, slots = self.name("probe", self.resolve(literal).probe()), self.slots(literal)
+                key = self.key(slots[:-1]) if len(slots) > 1 else "()"
+                self.narrowed(f"{probe}({key}, {self.leaf})", fresh=True)
+            case Atom():
+                found = self.find(literal, self.without(literal, bulk))
+                self.enter(f"if {found} is not None:")
+                if not self.leaf:
+                    self.leaf = found
+                else:
+                    self.narrowed(f"{self.leaf} & {found}", fresh=True)
+
+    def probed(self, atom: Atom, bulk: str) -> bool:
+        """Whether to ask an atom for the wanted values alone, rather than for all values."""
+        return self.resolve(atom).lazy and atom.terms[-1] == Variable(bulk)
+
+    def narrowed(self, expression: str, *, fresh: bool = False) -> None:
+        """Write the narrowed bitmap under a name of its own: the wider one serves the next turn of a loop around this."""
+        self.leaf, self.fresh = f"leaf{len(self.lines)}", fresh or self.fresh
+        self.line(f"{self.leaf} = {expression}")
+        self.enter(f"if {self.leaf}:")
+
+    def leave_test(self) -> None:
+        """Before a test of the bitmap that is narrowed next: it is tested then. Python nests a hundred blocks, and no more."""
+        test = "    " * (self.depth - 1) + f"if {self.leaf}:"
+        if self.lines[-1] == test and (self.gather is None or self.gather[0] < len(self.lines)):
+            self.lines.pop()
+            self.depth -= 1
+
+    @staticmethod
+    def without(atom: Atom, variable: str) -> tuple[int, ...]:
+        return tuple(i for i, term in enumerate(atom.terms) if term != Variable(variable))
+
+    def comparison(self, comparison: Comparison) -> None:
+        left, right = comparison.left, comparison.right
+        if isinstance(left, Variable) and left.name not in self.bound:
+            self.assign(left, right)
+        elif isinstance(right, Variable) and right.name not in self.bound:
+            self.assign(right, left)
+        elif self.lenient is not None:
+            holds = f"holds{len(self.lines)}"
+            self.attempt(f"{holds} = {self.test(comparison.operator, left, right)}", f"{holds} = False")
+            self.enter(f"if {holds}:")
+        else:
+            self.enter(f"if {self.test(comparison.operator, left, right)}:")
+
+    @property
+    def lenient(self) -> list[FunctorError] | None:
+        return self.into.failures if isinstance(self.into, Counts | Pending) else None
+
+    def attempt(self, statement: str, otherwise: str) -> None:
+        """Write a statement that may fail for a binding that holds in no state."""
+        self.line(f"try: {statement}")
+        self.line(f"except FunctorError as error: {self.name('failures', self.lenient)}.append(error); {otherwise}")
+
+    def assign(self, variable: Variable, term: Term) -> None:
+        if isinstance(term, Call):
+            encode = self.name("encode", self.codes.codec(self.types[variable.name]).encode)
+            statement = f"{self.local(variable.name)} = {encode}({self.value(term)})"
+            if self.lenient is None:
+                self.line(statement)
+            else:
+                self.attempt(statement, f"{self.local(variable.name)} = None")
+                self.enter(f"if {self.local(variable.name)} is not None:")
+        else:
+            self.line(f"{self.local(variable.name)} = {self.slot(term)}")
+        self.bound.add(variable.name)
+
+    def test(self, operator: Operator, left: Term, right: Term) -> str:
+        match operator:
+            case Operator.EQ | Operator.NE if not isinstance(left, Call) and not isinstance(right, Call):
+                sign = "==" if operator is Operator.EQ else "!="
+                return f"{self.slot(left)} {sign} {self.slot(right)}"
+            case Operator.EQ | Operator.NE:
+                sign = "==" if operator is Operator.EQ else "!="
+                return f"{self.value(left)} {sign} {self.value(right)}"
+        (one, first), (two, second) = self.not_null(left), self.not_null(right)
+        match operator:
+            case Operator.MATCH | Operator.NOT_MATCH:
+                holds = f"{self.name('matches', matches)}({one}, {two})"
+            case Operator.CONTAINS | Operator.NOT_CONTAINS:
+                holds = f"{self.name('contains', contains)}({one}, {two})"
+            case _:
+                holds = f"{one} {operator.value} {two}"
+        negated = operator in (Operator.NOT_MATCH, Operator.NOT_CONTAINS)
+        return " and ".join(part for part in (first, second, f"not {holds}" if negated else holds) if part)
+
+    def not_null(self, term: Term) -> tuple[str, str]:
+        """An expression for a term's value, and the test that it is not NULL: NULL is not more or less than anything.
+
+        What else would rule NULL out, a column that has none or a test, may come later in the join.
+        """
+        match term:
+            case Constant(None):
+                return "None", "False"
+            case Call(gives=Type()):
+                local = self.expressions.local()
+                return local, f"({local} := {self.value(term)}) is not None"
+            case _:
+                return self.expressions.value(term), self.present(term)
+
+    def meet(self, one: Atom, two: Atom) -> None:
+        """The one variable that is left joins two atoms: some value of it must be in both."""
+        (variable,) = (v for v in literal_variables(one) if v.name not in self.bound)
+        if self.resolve(two).lazy and not self.resolve(one).lazy:
+            one, two = two, one
+        if self.resolve(one).lazy and not self.resolve(two).lazy and one.terms[-1] == variable:
+            found, key = self.find(two, self.without(two, variable.name)), self.key(self.slots(one)[:-1])
+            self.enter(f"if {found} is not None and {self.name('probe', self.resolve(one).probe())}({key}, {found}):")
+            return
+        first = self.find(one, self.without(one, variable.name))
+        self.enter(f"if {first} is not None:")
+        second = self.find(two, self.without(two, variable.name))
+        self.enter(f"if {second} is not None and not {first}.isdisjoint({second}):")
+
+    # The head
+
+    def emit(self, bulk: str | None) -> None:
+        slots = self.slots(self.rule.head)
+        key = self.key(slots[:-1]) if len(slots) > 1 else "()"
+        match self.into:
+            case Counts(rows):
+                row = f"({', '.join(slots)},)" if self.rule.head.terms else "()"
+                self.line(f"{self.name('counts', rows)}[{row}] = {self.name('count', rows.get)}({row}, 0) + times")
+            case Keys(found):
+                self.line(f"{self.name('reach', found.append)}({key})")
+            case Pending(rows):
+                if self.gather is None or not self.loops:
+                    if bulk is None:
+                        self.hand_over_one(rows, key, slots[-1])
+                    else:
+                        self.hand_over(rows, key, self.leaf, owned=self.fresh)
+                elif self.rest:
+                    self.strike_off(rows, key)
+                else:
+                    self.gather_up(rows, key, f"|= {self.leaf}" if bulk else f".add({slots[-1]})")
+
+    def hand_over(self, rows: dict[Key, Leaf], key: str, leaf: str, *, owned: bool) -> None:
+        pending, get = self.name("pending", rows), self.name("get", rows.get)
+        self.line(f"into = {get}({key})")
+        self.line(f"if into is None: {pending}[{key}] = {leaf if owned else f'{leaf}.copy()'}")
+        self.line(f"else: into |= {leaf}")
+
+    def hand_over_one(self, rows: dict[Key, Leaf], key: str, slot: str) -> None:
+        self.line(f"into = {self.name('get', rows.get)}({key})")
+        self.line(f"if into is None: {self.name('pending', rows)}[{key}] = BitMap(({slot},))")
+        self.line(f"else: into.add({slot})")
+
+    def gather_up(self, rows: dict[Key, Leaf], key: str, operation: str) -> None:
+        """Findings for one key go into one bitmap, handed over when the loops are done."""
+        assert self.gather is not None
+        position, depth = self.gather
+        self.line(f"gathered {operation}" if operation.startswith("|") else f"gathered{operation}")
+        self.lines.insert(position, "    " * depth + "gathered = BitMap()")
+        self.depth = depth
+        self.enter("if gathered:")
+        self.hand_over(rows, key, "gathered", owned=True)
+
+    def strike_off(self, rows: dict[Key, Leaf], key: str) -> None:
+        """What the driver asked for is struck off as it is found, and the loops end when nothing is left."""
+        assert self.gather is not None
+        _, depth = self.gather
+        self.line(f"rest = rest - {self.leaf}")
+        self.line("if not rest: break")
+        self.depth = depth
+        self.line(f"hit = {self.rest} - rest")
+        self.enter("if hit:")
+        self.hand_over(rows, key, "hit", owned=True)

@@ -1,0 +1,1 @@
+"""Runs compiled maintenance programs: fixpoints, phases, aggregates, demand."""

@@ -1,0 +1,253 @@
+"""Aggregates, group by group: counts and sums move by the changed rows, extremes look again only when theirs leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, NamedTuple
+
+from pyroaring import BitMap
+
+from rederive.engines.resident.compile.rule_compiler import Source
+from rederive.engines.resident.run.fixpoint import Meter
+from rederive.engines.resident.storage.codes import NULL, CodedRow, Codes
+from rederive.engines.resident.storage.table import Key, Leaf, Table, rows_of
+from rederive.errors import EvaluationError
+from rederive.ir.rules import Aggregate, Function, Relation
+from rederive.ir.terms import Kind, Type, Value
+from rederive.scalar.datalog_evaluation import RANGES
+
+FLOAT_UNIT = 2**1074  # every finite float is a whole number of these parts of one
+
+
+class Total(NamedTuple):
+    """The state of a group. Sums are exact, and so do not depend on the order of changes: whole numbers of a small unit.
+
+    `values`: how many of the rows have a value that is not NULL; the others neither count nor add.
+    """
+
+    rows: int = 0
+    sum: int = 0
+    values: int = 0
+
+    def moved(self, times: int, units: int) -> Total:
+        return Total(self.rows + times, self.sum + units * times, self.values + times)
+
+    def without_value(self, times: int) -> Total:
+        return Total(self.rows + times, self.sum, self.values)
+
+
+class Outcome(NamedTuple):
+    """What a group that has rows comes to; it may be NULL."""
+
+    value: Value
+
+
+EMPTY = Total()
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
+
+
+class Groups:
+    """One aggregate over one source. The state of the groups changes when a transaction commits."""
+
+    def __init__(self, aggregate: Aggregate, source: Relation, result: Type, codes: Codes) -> None:
+        self.aggregate = aggregate
+        self.function = aggregate.function
+        self.columns = aggregate.group
+        self.value_type = source.columns[aggregate.value].type if aggregate.value is not None else None
+        self.values = codes.codec(self.value_type).values if self.value_type else []
+        self.result_type = result
+        self.encode = codes.codec(result).encode
+        self.results = codes.codec(result).values
+        self.source = source
+        self.totals: dict[CodedRow, Total] = {}
+        self.moved: dict[CodedRow, Total] = {}
+
+    @property
+    def extreme(self) -> bool:
+        return self.function in (Function.MIN, Function.MAX)
+
+    def change(
+        self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
+    ) -> None:
+        """From the source's change to the view's: the old result of each affected group leaves, the new one enters."""
+        results = self._extremes(gone, came, new, view, meter) if self.extreme else self._totals(gone, came, meter)
+        for group, result in results:
+            key = _key(group)
+            old = view.primary.get(key)
+            leaf = BitMap((self.encode(result.value),)) if result is not None else None
+            if old != leaf:
+                if old is not None:
+                    view_gone.add(key, old.copy())
+                if leaf is not None:
+                    view_came.add(key, leaf)
+
+    def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
+        """The results of whole groups, given all their rows, as entries of the view; keeps no state."""
+        if self.extreme:
+            found = self._by_group(rows)
+            results: Iterable[tuple[CodedRow, Value]] = ((group, self._best(values).value) for group, values in found.items())
+        else:
+            totals: dict[CodedRow, Total] = {}
+            self._move(rows, 1, totals)
+            results = ((group, self._result(total)) for group, total in totals.items())
+        for group, result in results:
+            yield _key(group), BitMap((self.encode(result),))
+
+    def commit(self) -> None:
+        for group, total in self.moved.items():
+            if total.rows:
+                self.totals[group] = total
+            else:
+                self.totals.pop(group, None)
+        self.moved.clear()
+
+    def rollback(self) -> None:
+        self.moved.clear()
+
+    def _rows(self, table: Table, meter: Meter) -> Iterable[CodedRow]:
+        for row in rows_of(table.primary, self.source.arity):
+            meter.touched += 1
+            yield row
+
+    # Counts, sums and means
+
+    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Outcome | None]]:
+        self._move(self._rows(gone, meter), -1, self.moved)
+        self._move(self._rows(came, meter), 1, self.moved)
+        for group, total in self.moved.items():
+            yield group, Outcome(self._result(total)) if total.rows else None
+
+    def _move(self, rows: Iterable[CodedRow], times: int, moved: dict[CodedRow, Total]) -> None:
+        totals, columns = self.totals, self.columns
+        value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
+        counts = self.function is Function.COUNT
+        for row in rows:
+            group = tuple([row[i] for i in columns])
+            total = moved.get(group) or totals.get(group, EMPTY)
+            if value_column is None:
+                moved[group] = total.moved(times, 0)
+            elif row[value_column] == NULL:
+                moved[group] = total.without_value(times)
+            else:
+                moved[group] = total.moved(times, 0 if counts else units(values[row[value_column]]))
+
+    def _result(self, total: Total) -> Value:
+        match self.function:
+            case Function.COUNT:
+                return total.values
+            case _ if not total.values:
+                return None
+            case Function.MEAN if self.result_type.kind is Kind.DECIMAL:
+                return self._decimal_mean(total)
+            case Function.MEAN:
+                return self._float(total.sum, _unit(self.value_type) * total.values)
+            case _:
+                return self._sum(total.sum)
+
+    def _decimal_mean(self, total: Total) -> Decimal:
+        """Rounded half up to the result's scale."""
+        quotient = _EXACT.divide(Decimal(total.sum), Decimal(total.values * _unit(self.value_type)))
+        return _EXACT.quantize(quotient, Decimal(1).scaleb(-self.result_type.scale))
+
+    def _sum(self, units: int) -> Value:
+        assert self.value_type is not None
+        match self.value_type.kind:
+            case Kind.FLOAT:
+                return self._float(units, FLOAT_UNIT)
+            case Kind.DECIMAL if abs(units) < 10**self.result_type.precision:
+                return Decimal(units).scaleb(-self.value_type.scale)
+            case Kind.NUMBER | Kind.UNSIGNED as kind if RANGES[kind][0] <= units <= RANGES[kind][1]:
+                return units
+        raise self._too_large()
+
+    def _float(self, units: int, unit: int) -> float:
+        """A quotient of whole numbers, correctly rounded."""
+        try:
+            return units / unit
+        except OverflowError:
+            raise self._too_large() from None
+
+    def _too_large(self) -> EvaluationError:
+        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.result_type}").of(
+            (self.aggregate.source,)
+        )
+
+    # Minima and maxima
+
+    def _extremes(
+        self, gone: Table, came: Table, new: Source, view: Table, meter: Meter
+    ) -> Iterable[tuple[CodedRow, Outcome | None]]:
+        left = self._by_group(self._rows(gone, meter))
+        entered = self._by_group(self._rows(came, meter))
+        lookup = new.lookup(tuple(sorted(self.columns)))
+        for group in left.keys() | entered.keys():
+            old = view.primary.get(_key(group))
+            held = self.results[old[0]] if old is not None else None
+            if old is None or held not in left.get(group, ()):
+                candidates = entered.get(group, []) + ([held] if old is not None else [])
+            else:
+                candidates = self._group_values(lookup, group, meter)
+            yield group, self._best(candidates) if candidates else None
+
+    def _by_group(self, rows: Iterable[CodedRow]) -> dict[CodedRow, list[Value]]:
+        found: dict[CodedRow, list[Value]] = {}
+        column = self.aggregate.value
+        assert column is not None
+        for row in rows:
+            found.setdefault(tuple([row[i] for i in self.columns]), []).append(self.values[row[column]])
+        return found
+
+    def _group_values(self, lookup: Callable[[Any], Any], group: CodedRow, meter: Meter) -> list[Value]:
+        """The values of all rows that the group has now."""
+        column = self.aggregate.value
+        assert column is not None
+        if column in self.columns:
+            return [self.values[group[self.columns.index(column)]]]
+        bound = sorted(self.columns)
+        entry = lookup(_key(tuple(group[self.columns.index(i)] for i in bound)))
+        if entry is None:
+            return []
+        meter.touched += len(entry)
+        free = [i for i in range(self.source.arity) if i not in bound]
+        if len(free) == 1:
+            return [self.values[code] for code in entry]
+        position = free.index(column)
+        return [self.values[rest[position]] for rest in entry]
+
+    def _best(self, values: Iterable[Value]) -> Outcome:
+        """NULLs do not compete; among nothing else, NULL is the outcome."""
+        known = (value for value in values if value is not None)
+        return Outcome((min if self.function is Function.MIN else max)(known, default=None))
+
+
+def _unit(type_: Type | None) -> int:
+    """How many parts of one the exact sums of this type count in."""
+    match type_:
+        case Type(Kind.FLOAT):
+            return FLOAT_UNIT
+        case Type(Kind.DECIMAL, _, scale):
+            return int(10**scale)
+        case _:
+            return 1
+
+
+def _units(type_: Type | None) -> Callable[[Any], int]:
+    """A value in those parts."""
+    match type_:
+        case Type(Kind.FLOAT):
+            return _float_units
+        case Type(Kind.DECIMAL, _, scale):
+            return lambda value: int(value.scaleb(scale))
+        case _:
+            return lambda value: int(value)
+
+
+def _float_units(value: float) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * (FLOAT_UNIT // denominator)
+
+
+def _key(group: CodedRow) -> Key:
+    """A group as a key of the view's primary index, whose last column is the result."""
+    return group[0] if len(group) == 1 else group

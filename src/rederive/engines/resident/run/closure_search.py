@@ -1,0 +1,200 @@
+"""A transitive closure that is not stored, answered by walking the steps: forwards from x, backwards from y.
+
+    p(x, y) :- p(x, z), step(z, y).        x is given: the left-linear form, and nothing is derived that x does not reach
+    p(x, y) :- step(x, z), p(z, y).        y is given: the right-linear form, backwards
+
+The ends of a walk that is done are complete: a later walk that meets its start takes them in whole and goes no further there.
+A question with both ends given walks from both until the two meet, a step at a time where fewer places wait. The next one for the
+same x walks to all its ends; but where other x asked for the same y before, it walks back from y, no further than the walks from
+those x went: whichever side there are fewer of is soon complete, at no more than twice its cost. Without any end given, the rules
+are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+from pyroaring import BitMap
+
+from rederive.engines.resident.run.demand import Demand, RuleAnswers, guessed_fanout
+from rederive.engines.resident.run.fixpoint import Meter
+from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Readable, Table
+
+FEW = 8  # ends, so that a walk back from each may be worth it
+NOWHERE = BitMap()
+HOLDS = frozenset({()})  # what is left of a row all of whose columns are given
+
+
+@dataclass(slots=True)
+class Front:
+    """A walk on its way: what it has reached, how much of that by its first step, and the places to go on from."""
+
+    reached: Leaf
+    near: int
+    waiting: Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The ends of all walks from a start, in one direction. `follow` gives those of a single step.
+
+    `ahead` is told from which places steps will be wanted next, where these are derived too.
+    """
+
+    follow: Lookup
+    meter: Meter
+    ahead: Callable[[Leaf], None] | None = None
+    complete: dict[int, Leaf] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
+
+    def ends(self, start: int) -> Leaf:
+        found = self.within(start, inf)
+        assert found is not None
+        return found
+
+    def within(self, start: int, most: float) -> Leaf | None:
+        """The ends, or None where there are more than that, unless they are known."""
+        if start not in self.complete and most:
+            front = self.begin(start)
+            while front.waiting and len(front.reached) <= most:
+                self.advance(front)
+            self.leave(start, front)
+        return self.complete.get(start)
+
+    def begin(self, start: int) -> Front:
+        first = self.follow(start) or NOWHERE
+        return Front(first.copy(), len(first), first)
+
+    def advance(self, front: Front) -> None:
+        """One step from all places, but for those whose ends are known."""
+        places = [place for place in front.waiting if place not in self.complete]
+        for place in front.waiting if len(places) < len(front.waiting) else ():
+            front.reached |= self.complete.get(place, NOWHERE)
+        front.waiting = self._following(places) - front.reached
+        front.reached |= front.waiting
+
+    def leave(self, start: int, front: Front) -> None:
+        """What a walk that has come to its end reached is kept; of one that is given up, the first step was only read."""
+        if front.waiting:
+            self.meter.count(len(front.reached) - front.near)
+        else:
+            self.meter.count(len(front.reached))
+            self.complete[start] = front.reached
+
+    def _following(self, places: list[int]) -> Leaf:
+        """One step from each of the places."""
+        if self.ahead is not None:
+            self.ahead(BitMap(places))
+        found = BitMap()
+        for place in places:
+            found |= self.follow(place) or NOWHERE
+        return found
+
+
+class ClosureAnswers:
+    """A view that is the transitive closure of `step`, a relation of two columns, in one state of the database."""
+
+    lazy = True
+    arity = 2
+    primary_columns = (0,)
+
+    def __init__(self, relation: str, step: Readable, rules: RuleAnswers, meter: Meter) -> None:
+        self.relation = relation
+        self.step = step
+        self.rules = rules
+        self.meter = meter
+        self.walks: dict[int, Walk] = {}
+        self.asked: dict[int, int] = {}  # how far walks went to settle whether they have this end
+
+    def __bool__(self) -> bool:
+        return bool(self.step)
+
+    def fanout(self, bound: tuple[int, ...]) -> float:
+        """A closure reaches further than other views."""
+        return guessed_fanout(bound, self.arity) ** 2
+
+    def lookup(self, bound: tuple[int, ...]) -> Lookup:
+        if len(bound) == self.arity:
+            ends = self._walk(0).ends
+            return lambda key: HOLDS if key[1] in ends(key[0]) else None
+        (column,) = bound
+        ends = self._walk(column).ends
+        return lambda key: ends(key) or None
+
+    def probe(self) -> Probe:
+        forwards, backwards = self._walk(0), self._walk(1)
+
+        def probe(key: int, leaf: Leaf) -> Leaf | None:
+            if key in forwards.complete or len(leaf) > FEW:
+                return forwards.ends(key) & leaf or None
+            starts = [backwards.within(end, self.asked.get(end, 0)) for end in leaf]
+            if None not in starts:
+                return BitMap([end for end, found in zip(leaf, starts, strict=True) if found and key in found]) or None
+            return self._towards(key, leaf) or None
+
+        return probe
+
+    def _towards(self, start: int, leaf: Leaf) -> Leaf:
+        """Which of a few ends can be reached: from both sides, until they meet. Whoever starts here again walks to all ends."""
+        forwards = self._walk(0)
+        if start in forwards.begun:
+            ends = forwards.ends(start)
+            self._note(leaf, len(ends))
+            return ends & leaf
+        forwards.begun.add(start)
+        front = forwards.begin(start)
+        held = BitMap([end for end in leaf if self._connected(start, front, end)])
+        forwards.leave(start, front)
+        self._note(leaf, len(front.reached))
+        return held
+
+    def _connected(self, start: int, front: Front, end: int) -> bool:
+        forwards, backwards = self._walk(0), self._walk(1)
+        back = backwards.begin(end)
+        while not (met := start in back.reached or not front.reached.isdisjoint(back.reached)) and front.waiting and back.waiting:
+            if len(front.waiting) <= len(back.waiting):
+                forwards.advance(front)
+            else:
+                backwards.advance(back)
+        backwards.leave(end, back)
+        return met
+
+    def _note(self, ends: Leaf, walked: int) -> None:
+        for end in ends:
+            self.asked[end] = self.asked.get(end, 0) + walked
+
+    def items(self) -> Iterable[tuple[Key, Leaf]]:
+        self.rules.ask(self.relation, ())(())
+        return self.rules.table(self.relation).items()
+
+    def _walk(self, column: int) -> Walk:
+        """The walk from this column to the other."""
+        if column not in self.walks:
+            ahead = self.step.ahead(column) if isinstance(self.step, Demand) else None
+            self.walks[column] = Walk(self.step.lookup((column,)), self.meter, ahead)
+        return self.walks[column]
+
+    def table(self, relation: str) -> Table:
+        """The rows derived so far."""
+        table = Table(relation, self.arity)
+        table.add_all(self.rules.table(relation))
+        for column, walk in self.walks.items():
+            pairs = ((start, end) for start, ends in walk.complete.items() for end in ends)
+            table.load(pairs if column == 0 else ((end, start) for start, end in pairs))
+        return table
+
+    def size(self, relation: str) -> int:
+        forwards, backwards = (self.walks[i].complete if i in self.walks else {} for i in (0, 1))
+        starts = BitMap(forwards)
+        twice = sum(end in forwards[start] for end, found in backwards.items() for start in found & starts)
+        walked = sum(map(len, forwards.values())) + sum(map(len, backwards.values())) - twice
+        return self.rules.size(relation) or walked  # whoever asked for all rows has them all
+
+    def clear(self) -> None:
+        self.rules.clear()
+        for walk in self.walks.values():
+            walk.complete.clear()
+            walk.begun.clear()
+        self.asked.clear()

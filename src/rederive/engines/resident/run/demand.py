@@ -1,0 +1,292 @@
+"""Views that are not stored: rows derived when a rule asks for them, and only for the bindings that it asks with.
+
+A lookup by bound columns is the magic rule: it adds its key to the magic table of that pattern and runs the query rules of the
+component (`maintain.magic`) to their fixpoint, unless the key was asked before. Answers are kept until `clear`, at the end of a
+transaction. A component asks lower ones in the same way, from within, so whatever it negates or aggregates is complete for the
+binding at hand.
+
+The compiled functions are the supplementary relations: what a rule has joined so far lives in its loops and is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pyroaring import BitMap
+
+from rederive.analysis.closure import closure_of
+from rederive.analysis.graph import Component, inventing_rule
+from rederive.analysis.types import variable_types
+from rederive.engines.resident.compile.rule_compiler import Pending, compile_rule
+from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.run.fixpoint import Fixpoint, Meter, Target
+from rederive.engines.resident.storage.codes import Codes
+from rederive.engines.resident.storage.table import PRESENT, Key, Leaf, Lookup, Probe, Readable, Table, rows_of, whole_rows
+from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation
+from rederive.limits import Limits
+from rederive.maintain.passes.linearize import form_for, in_form
+from rederive.maintain.passes.magic_sets import ASKING, Bound, Question, magic_relation, query_rules
+from rederive.scalar.datalog_evaluation import FunctorError
+
+Lower = Callable[[str], Readable]
+
+
+class Demand:
+    """One view, answered by its component."""
+
+    lazy = True
+
+    def __init__(self, answers: Answers, relation: Relation) -> None:
+        self.answers = answers
+        self.relation = relation
+        self.arity = max(relation.arity, 1)
+        self.primary_columns = tuple(range(self.arity - 1))
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.items())
+
+    def fanout(self, bound: Bound) -> float:
+        return guessed_fanout(bound, self.arity)
+
+    def lookup(self, bound: Bound) -> Lookup:
+        asked = self.answers.ask(self.relation.name, bound)
+        find = self.answers.table(self.relation.name).lookup(bound)
+
+        def lookup(key: Key) -> Any:
+            asked(key)
+            return find(key)
+
+        return lookup
+
+    def probe(self) -> Probe:
+        asked = self.answers.ask_leaf(self.relation.name, tuple(range(self.relation.arity)))
+        find = self.answers.table(self.relation.name).probe()
+
+        def probe(key: Key, leaf: Leaf) -> Leaf | None:
+            asked(key, leaf)
+            return find(key, leaf)
+
+        return probe
+
+    def ahead(self, column: int) -> Callable[[Leaf], None]:
+        """A function that makes the answers complete for many values of one column, in fewer rounds than one by one."""
+        asked = self.answers.ask_leaf(self.relation.name, (column,))
+        return lambda leaf: asked((), leaf)
+
+    def items(self) -> Iterable[tuple[Key, Leaf]]:
+        self.answers.ask(self.relation.name, ())(())
+        return self.answers.table(self.relation.name).items()
+
+
+def guessed_fanout(bound: Bound, arity: int) -> float:
+    """Nothing is known of the size of a view that is not stored; more bound columns match fewer rows."""
+    return float(64 ** (1 - len(bound) / arity))
+
+
+class Answers(Protocol):
+    """What is known so far about the views of one component, in one state of the database."""
+
+    def table(self, relation: str) -> Table: ...
+
+    def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+        """A function that makes the answers complete for a key of the bound columns."""
+
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The same for many keys at once: those that a leaf's values complete."""
+
+    def size(self, relation: str) -> int:
+        """How many rows have been derived so far."""
+
+    def clear(self) -> None: ...
+
+
+class RuleAnswers:
+    """Answers by rules: one fixpoint over magic tables and views, which goes on where it stopped when more is asked."""
+
+    def __init__(self, component: Component, program: Program, lower: Lower, codes: Codes, meter: Meter, limits: Limits) -> None:
+        self.component = component
+        self.closure = closure_of(component)
+        self.program = program
+        self.lower = lower
+        self.codes = codes
+        self.meter = meter
+        self.limits = limits
+        self.relations = dict(program.relations)
+        self.targets: dict[str, Target] = {}
+        self.questions: set[Question] = set()
+        self.failures: list[FunctorError] = []  # of questions that are not asked, as no row can answer them
+        self.fixpoint = Fixpoint((), (), codes, inventing_rule(component))
+        for name in component.relations:
+            self._target(name)
+
+    def table(self, relation: str) -> Table:
+        return self.targets[relation].table
+
+    def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+        target = self._question(Question(relation, bound))
+        known, split = target.table.primary, _split(len(bound))
+
+        def ask(key: Key) -> None:
+            first, last = split(key)
+            have = known.get(first)
+            if have is None or last not in have:
+                target.pending[first] = BitMap((last,))
+                self.fixpoint.run(self.meter, self.limits)
+
+        return ask
+
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        if not bound:
+            asked = self.ask(relation, ())
+            return lambda key, leaf: asked(())
+        target = self._question(Question(relation, bound))
+        known = target.table.primary
+
+        def ask_leaf(key: Key, leaf: Leaf) -> None:
+            have = known.get(key)
+            new = leaf.copy() if have is None else leaf - have
+            if new:
+                target.pending[key] = new
+                self.fixpoint.run(self.meter, self.limits)
+
+        return ask_leaf
+
+    def size(self, relation: str) -> int:
+        return len(self.targets[relation].table)
+
+    def clear(self) -> None:
+        for target in self.targets.values():
+            target.table.clear()
+            target.pending.clear()
+        self.failures.clear()
+
+    def _target(self, name: str) -> Target:
+        if name not in self.targets:
+            table = Table(name, self.relations[name].arity)
+            self.targets[name] = Target(table, table.lookup(table.primary_columns))
+            self.fixpoint = replace(self.fixpoint, targets=tuple(self.targets.values()))
+        return self.targets[name]
+
+    def _question(self, question: Question) -> Target:
+        """The magic table of a question; its rules, and those of the questions it raises, are compiled when first asked."""
+        magic = magic_relation(question, self.relations[question.relation])
+        self.relations[magic.name] = magic
+        target = self._target(magic.name)
+        if question not in self.questions:
+            self.questions.add(question)
+            self._compile(question)
+        return target
+
+    def _compile(self, question: Question) -> None:
+        given, inside = self.program.relations, self.component.relations
+        found = query_rules(question, self._definitions(question), given, inside, supplementary=False)
+        for asked in found.asks:
+            magic = magic_relation(asked, self.relations[asked.relation])
+            self.relations[magic.name] = magic
+            self._target(magic.name)
+        for m in found.rules:
+            types = variable_types(m.rule, self.relations)
+            into = Pending(self._target(m.rule.head.relation).pending, self.failures if m.label == ASKING else None)
+            for driver in m.drivers:
+                assert driver is not None
+                atom = m.rule.body[driver]
+                assert isinstance(atom, Atom)
+                function = compile_rule(m.rule, driver, into, self._resolve, self.codes, types)
+                self._target(atom.relation).variants.append(function)
+        for asked in found.asks:
+            self._question(asked)
+
+    def _definitions(self, question: Question) -> Sequence[Definition]:
+        """The view's own; of a transitive closure, in the form that carries the half along that is given."""
+        if self.closure is None or len(question.bound) != self.closure.width:
+            return self.program.definitions_of(question.relation)
+        return in_form(self.closure, form_for(self.closure, question.bound))
+
+    def _resolve(self, atom: Atom) -> Readable:
+        return self.targets[atom.relation].table if atom.relation in self.targets else self.lower(atom.relation)
+
+
+class GroupAnswers:
+    """Answers of an aggregate: the groups asked for are folded from their source rows."""
+
+    def __init__(self, aggregate: Aggregate, groups: Groups, view: Relation, source: Readable, meter: Meter) -> None:
+        self.aggregate = aggregate
+        self.groups = groups
+        self.source = source
+        self.meter = meter
+        self.view = Table(view.name, view.arity)
+        self.asked: set[tuple[Bound, Key]] = set()
+
+    def table(self, relation: str) -> Table:
+        return self.view
+
+    def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+        """Ask the source for the bound group columns; a bound result only picks among the answers."""
+        positions = sorted((i for i in bound if i < len(self.aggregate.group)), key=lambda i: self.aggregate.group[i])
+        columns = tuple(self.aggregate.group[i] for i in positions)
+        within = [bound.index(i) for i in positions]
+        arity = self.groups.source.arity
+        lookup = self.source.lookup(columns) if columns else None
+
+        def rows(key: Key) -> Iterator[tuple[int, ...]]:
+            if lookup is None:
+                return rows_of(dict(self.source.items()), arity)
+            return whole_rows(columns, key, lookup(key) or (), arity)
+
+        def ask(key: Key) -> None:
+            given = _columns(key)
+            chosen = tuple(given[i] for i in within)
+            group: Key = chosen[0] if len(chosen) == 1 else chosen
+            if (columns, group) not in self.asked:
+                self.asked.add((columns, group))
+                self._fold(rows(group))
+
+        return ask
+
+    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The group is asked for, whether it comes as a key or its last column as the values of a leaf.
+
+        What stands behind the group, a result or the other columns of a numbered row, only picks among the answers.
+        """
+        if bound[-1] >= len(self.aggregate.group):
+            asked = self.ask(relation, bound[:-1])
+            return lambda key, leaf: asked(key)
+        asked = self.ask(relation, bound)
+
+        def ask_leaf(key: Key, leaf: Leaf) -> None:
+            for last in leaf:
+                asked(last if len(bound) == 1 else (*_columns(key), last))
+
+        return ask_leaf
+
+    def _fold(self, rows: Iterable[tuple[int, ...]]) -> None:
+        for key, leaf in self.groups.fold(rows):
+            self.meter.touched += 1
+            if key not in self.view.primary:
+                self.view.add(key, leaf)
+
+    def size(self, relation: str) -> int:
+        return len(self.view)
+
+    def clear(self) -> None:
+        self.view.clear()
+        self.asked.clear()
+
+
+def _columns(key: Key) -> tuple[int, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _split(columns: int) -> Callable[[Key], tuple[Key, int]]:
+    """A key of this many columns as an entry of a magic table: the key of its primary index, and its last column."""
+    match columns:
+        case 0:
+            return lambda key: ((), PRESENT)
+        case 1:
+            return lambda key: ((), key)  # type: ignore[return-value]
+        case 2:
+            return lambda key: key  # type: ignore[return-value]
+        case _:
+            return lambda key: (key[:-1], key[-1])  # type: ignore[index]

@@ -1,0 +1,203 @@
+"""Semi-naive evaluation, leaf by leaf.
+
+A sweep takes the pending leaves in order. What is new of a leaf goes into the table at once and to the rules that start from it,
+whose findings join the pending leaves of the same sweep: a leaf that comes later in the sweep has already gathered them.
+
+When many leaves are pending, and where a leaf's rows flow depends on its key alone, a sweep goes along that flow (in reverse
+postorder of a depth-first search): outside of cycles every leaf is then complete before it is passed on, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+
+from rederive.engines.resident.compile.rule_compiler import Function
+from rederive.engines.resident.storage.codes import Codes, TooManyValues
+from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Readable, Table
+from rederive.errors import Endless, LimitExceeded
+from rederive.ir.printing import show_rule
+from rederive.ir.rules import Rule, read_by
+from rederive.limits import HINT, Limits, Watch
+
+ORDERED_FROM = 256
+
+
+class OverBudget(Exception):
+    """A view takes more room than it may."""
+
+
+class TooManyRounds(Exception):
+    """A recursion has not come to an end in the rounds that it may take."""
+
+
+def endless(rule: Rule, after: str) -> Endless:
+    return (
+        Endless(
+            f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
+            hint="bound it by a comparison in the rule, or raise the limit",
+        )
+        .of(read_by(rule))
+        .at(str(rule.span or "<rule>"))
+    )
+
+
+@contextmanager
+def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[float]:
+    """Gives the rounds that a recursion may take, and stops the rule that makes new values without end."""
+    if inventing is None:
+        yield inf
+        return
+    try:
+        with codes.at_most(limits.tuples):
+            yield limits.rounds
+    except TooManyValues:
+        raise endless(inventing, f"{limits.tuples:,} new values") from None
+    except TooManyRounds:
+        raise endless(inventing, f"{limits.rounds:,} rounds") from None
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts the tuples that a transaction looked at as possible changes or answers.
+
+    When there are more than `most`, `check` is asked: it gives a new bound, or raises `OverBudget`.
+    """
+
+    touched: int = 0
+    most: float = inf
+    check: Callable[[], float] = lambda: inf
+    rows: float = inf
+    watch: Watch = field(default_factory=Watch)
+
+    def count(self, tuples: int) -> None:
+        self.touched += tuples
+        if self.touched > self.most:
+            self.most = self.check()
+        if self.touched > self.rows:
+            raise LimitExceeded(f"the work was stopped after {self.rows:,.0f} rows", hint=HINT).of(())
+        if self.watch.late:
+            self.watch.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A function to start from: called for each leaf of `driver`, or once where there is none."""
+
+    function: Function
+    driver: Readable | None
+
+    def run(self, meter: Meter) -> None:
+        match self.driver:
+            case None:
+                self.function()
+            case driver:
+                for key, leaf in driver.items():
+                    self.function(key, leaf)
+
+
+@dataclass(slots=True)
+class Target:
+    """A table that a phase fills. `known`: what must not be taken in again, by primary key.
+
+    `disqualify` asks a state that is derived on demand whether rows are known there.
+    """
+
+    table: Table
+    known: Lookup
+    pending: dict[Key, Leaf] = field(default_factory=dict)
+    variants: list[Function] = field(default_factory=list)
+    flow: Callable[[Key], list[Key]] | None = None
+    disqualify: Probe | None = None
+
+    def order(self) -> list[Key] | None:
+        """Along the flow from what is pending, where that is much and the flow is known."""
+        if self.flow is None or len(self.pending) < ORDERED_FROM:
+            return None
+        return reverse_postorder(self.pending, self.flow)
+
+    def sweep(self, meter: Meter, order: list[Key] | None = None) -> None:
+        """Take in the leaves pending now."""
+        pending, known, add, variants = self.pending, self.known, self.table.add, self.variants
+        disqualify = self.disqualify
+        for key in order or list(pending):
+            leaf = pending.pop(key, None)
+            if leaf is None:
+                continue
+            meter.count(len(leaf))
+            have = known(key)
+            if have is not None:
+                leaf -= have
+                if not leaf:
+                    continue
+            if disqualify is not None and (idle := disqualify(key, leaf)):
+                leaf -= idle
+                if not leaf:
+                    continue
+            add(key, leaf)
+            for variant in variants:
+                variant(key, leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixpoint:
+    """One phase: seeds, then sweeps over its targets until nothing is pending.
+
+    `inventing` is the rule that may make new values without end, where there is one.
+    """
+
+    seeds: Sequence[Seed]
+    targets: Sequence[Target]
+    codes: Codes
+    inventing: Rule | None = None
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        with limited(self.inventing, self.codes, limits) as most:
+            self._run(meter, most)
+
+    def _run(self, meter: Meter, most: float) -> None:
+        for seed in self.seeds:
+            seed.run(meter)
+        rounds = 0
+        order: list[Key] | None = None
+        while waiting := [target for target in self.targets if target.pending]:
+            for target in waiting:
+                order = order or target.order()
+                target.sweep(meter, order)
+            rounds += 1
+            if rounds > most:
+                raise TooManyRounds
+
+    def clear(self) -> None:
+        """Forget what is pending, after a failure."""
+        for target in self.targets:
+            target.pending.clear()
+
+
+def reverse_postorder(starts: Iterable[Key], flow: Callable[[Key], list[Key]]) -> list[Key]:
+    """Every key that the starts flow to, each before those it flows to itself, cycles aside.
+
+    >>> reverse_postorder([1, 3], {1: [2], 2: [], 3: [1]}.__getitem__)
+    [3, 1, 2]
+    """
+    seen: set[Key] = set()
+    finished: list[Key] = []
+    for start in starts:
+        if start in seen:
+            continue
+        seen.add(start)
+        path = [(start, iter(flow(start)))]
+        while path:
+            key, following = path[-1]
+            for other in following:
+                if other not in seen:
+                    seen.add(other)
+                    path.append((other, iter(flow(other))))
+                    break
+            else:
+                finished.append(key)
+                path.pop()
+    finished.reverse()
+    return finished

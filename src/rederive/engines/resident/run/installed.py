@@ -1,0 +1,306 @@
+"""A program as an engine runs it: tables, compiled sections, and what is kept of the program before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from pyroaring import BitMap
+
+from rederive.analysis.graph import edges
+from rederive.analysis.relevance import Pattern, base_patterns
+from rederive.engines.machine_memory import USABLE, available_memory
+from rederive.engines.protocol import DoesNotFit, Question, ViewDelta
+from rederive.engines.resident.run.filtration import Watch
+from rederive.engines.resident.run.fixpoint import Meter, OverBudget
+from rederive.engines.resident.run.linker import LinkedSection, Linker
+from rederive.engines.resident.run.net_effect import check_keys
+from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.engines.resident.storage.memory import Memory, memory_of
+from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table, rows_of, whole_rows
+from rederive.ir.rules import Program, Relation, Variant
+from rederive.ir.terms import Row
+from rederive.limits import Limits
+from rederive.maintain.program import DERIVED, MaintenanceProgram, Section, Strategy
+
+Leaves = Mapping[Key, Leaf]
+MANY = 100_000  # tuples between two measurements of a first evaluation, at least
+LEAST = 16  # bytes of a row in a view that is kept, at least
+
+
+@dataclass(frozen=True, slots=True)
+class CodedRows:
+    """Rows of a view at one version; decoded when asked for."""
+
+    relation: Relation
+    leaves: Leaves
+    codes: Codes
+
+    def __len__(self) -> int:
+        return sum(map(len, self.leaves.values()))
+
+    def decoded(self) -> list[Row]:
+        return self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity))
+
+    def given(self) -> tuple[Row, ...]:
+        return tuple(self.decoded())
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A relation's rows, and what a transaction takes out of and puts into them."""
+
+    old: Table
+    gone: Table
+    came: Table
+
+    @classmethod
+    def of(cls, tables: Tables, name: str) -> Versions:
+        return cls(tables.table(name), tables.table(name, Variant.DEL), tables.table(name, Variant.INS))
+
+    def drop(self) -> None:
+        """Forget the change."""
+        self.gone.clear()
+        self.came.clear()
+
+    def settle(self) -> None:
+        """The new state becomes the old one."""
+        if self.gone:
+            self.old.remove_all(self.gone)
+        if self.came:
+            self.old.add_all(self.came)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all programs of one engine share."""
+
+    codes: Codes
+    meter: Meter
+    limits: Limits
+    watch: Watch
+
+
+class Budget:
+    """Watches a first evaluation: the tables are measured when they may have come half the way to the limit."""
+
+    def __init__(self, memory: int, measure: Callable[[], Memory], meter: Meter) -> None:
+        self._memory: float = memory
+        self._usable: float | None = None
+        self._measure = measure
+        self._meter = meter
+        self._start = meter.touched
+
+    def check(self) -> float:
+        """How many tuples there may be before the next check."""
+        used = self._measure().total
+        self._usable = self._usable or used + USABLE * available_memory()
+        most = min(self._memory, self._usable)
+        if used > most:
+            raise OverBudget
+        done = self._meter.touched - self._start
+        return self._meter.touched + done * max((most - used) / (2 * used), 0.01)
+
+
+class BoundView:
+    """A part of a view that somebody follows, and what of the base relations can matter to it."""
+
+    def __init__(self, question: Question, program: Program) -> None:
+        self.question = question
+        self.patterns = base_patterns(program, question.view, question.bindings)
+
+    def change(self, tables: Tables, program: Program, codes: Codes) -> ViewDelta:
+        """Ask for it in both states."""
+        old, new = (self._rows_in(tables, state, codes) for state in (Variant.OLD, Variant.NEW))
+        return self.difference(old, new, program, codes)
+
+    def rows(self, installed: Installed) -> set[CodedRow]:
+        """Its rows in a program, where that has the view at all."""
+        if self.question.view not in installed.program.relations:
+            return set()
+        try:
+            return self._rows_in(installed.queries, Variant.OLD, installed.around.codes)
+        finally:
+            installed.queries.forget()
+
+    def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> ViewDelta:
+        relation = program.relations[self.question.view]
+        return ViewDelta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
+
+    def _rows_in(self, tables: Tables, state: Variant, codes: Codes) -> set[CodedRow]:
+        relation = tables.program.relations[self.question.view]
+        wanted = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.question.bindings]
+        bound, key = tuple(i for i, _ in wanted), tuple(code for _, code in wanted)
+        return self._rows(tables.source(relation.name, state), bound, key[0] if len(key) == 1 else key)
+
+    @staticmethod
+    def _rows(source: Readable, bound: tuple[int, ...], key: Key) -> set[CodedRow]:
+        if len(bound) == source.arity:
+            first, last = (key[:-1], key[-1]) if isinstance(key, tuple) else ((), key)
+            holds = source.probe()(first[0] if len(first) == 1 else first, BitMap((last,)))
+            return {key if isinstance(key, tuple) else (key,)} if holds else set()
+        return set(whole_rows(bound, key, source.lookup(bound)(key) or (), source.arity))
+
+
+@dataclass(frozen=True, slots=True)
+class Decodable:
+    """Coded rows of a part of a view."""
+
+    relation: Relation
+    rows: tuple[CodedRow, ...]
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def decoded(self) -> list[Row]:
+        return self.codes.decode_rows(self.relation.types, self.rows)
+
+    def given(self) -> tuple[Row, ...]:
+        return tuple(self.decoded())
+
+
+class Installed:
+    """One program. Built beside its predecessor, from which it takes base relations and the views that did not change."""
+
+    def __init__(
+        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Question], around: Surroundings
+    ) -> None:
+        self.maintenance = maintenance
+        self.program = maintenance.program
+        self.monitored = tuple(monitored)
+        self.bound = tuple(BoundView(question, self.program) for question in bound)
+        self.around = around
+        sections = maintenance.sections
+        planned = {name: section.strategy for section in sections for name in section.component.relations}
+        derived = [name for name in self.program.views if planned.get(name, DERIVED[0]) in DERIVED]
+        self.kept = [name for section in sections if section.strategy.stored for name in section.component.relations]
+        read = [base_patterns(self.program, name) for name in (*self.monitored, *self.kept)]
+        self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
+        self.tables = self._new_tables(derived)
+        self.queries = self._new_tables(set(self.program.views).difference(self.kept))
+        self.linker = Linker(maintenance, self.tables, around.codes, around.watch)
+        self.sections: tuple[LinkedSection, ...] = ()
+        self.versions: dict[str, Versions] = {}
+        self.stored: tuple[Versions, ...] = ()
+        self.encoders = {name: around.codes.encoder(self.program.relations[name].types) for name in self.program.bases}
+        self.skipped = sum(section.skipped_paths for section in sections)
+        self.touched = 0
+        self._passed: dict[int, list[Versions]] = {}
+        self._added: dict[str, dict[Key, list[Code]]] = {}
+
+    def _new_tables(self, on_demand: Collection[str]) -> Tables:
+        around = self.around
+        return Tables(self.program, self.maintenance.states, on_demand, around.codes, around.meter, around.limits)
+
+    def build(self, before: Installed | None, affected: Collection[str], initial: Mapping[str, Iterable[Row]]) -> None:
+        """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
+        reused = self._reuse(before, affected) if before is not None else frozenset[str]()
+        for name, rows in initial.items():
+            self._added[name] = self.tables.table(name).load(self.encoders[name](rows))
+        check_keys(self.program.relations, self.tables, initial, self.around.codes)
+        self._evaluate(reused)
+        self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
+        self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.kept))
+        self._passed = self._last_readers()
+        for name in (*self.program.bases, *self.kept):
+            self.queries.adopt(name, self.tables.table(name))
+
+    def accept(self) -> None:
+        """The program stands: what could be undone need not be remembered."""
+        self._added.clear()
+
+    def undo(self) -> None:
+        """Take the initial rows out of the base relations again, which the predecessor has too."""
+        for name, rows in self._added.items():
+            self.tables.table(name).unload(rows)
+
+    def entered(self) -> dict[str, CodedRows]:
+        """The initial rows that were not there before."""
+        leaves = {name: {key: BitMap(lasts) for key, lasts in rows.items() if lasts} for name, rows in self._added.items()}
+        return {name: CodedRows(self.program.relations[name], rows, self.around.codes) for name, rows in leaves.items() if rows}
+
+    def _reuse(self, before: Installed, affected: Collection[str]) -> frozenset[str]:
+        for name in set(self.program.bases).intersection(before.program.bases):
+            self.tables.adopt(name, before.tables.table(name))
+        strategies = {n: s.strategy for s in before.maintenance.sections for n in s.component.relations}
+        same = {n for s in self.maintenance.sections for n in s.component.relations if strategies.get(n) is s.strategy}
+        reused = same.intersection(self.kept).difference(affected)
+        for name in reused:
+            self.tables.adopt(name, before.tables.table(name))
+        self.linker.inherit(before.linker, reused)
+        return frozenset(reused)
+
+    def _evaluate(self, reused: Collection[str]) -> None:
+        meter = self.around.meter
+        meter.touched = 0
+        sections = []
+        for section in self.maintenance.sections:
+            if not reused or not all(name in reused for name in section.component.relations):
+                self._fill(section)
+            sections.append(self.linker.link(section))
+        self.tables.forget()
+        self.sections, self.touched = tuple(sections), meter.touched
+
+    def _fill(self, section: Section) -> None:
+        """The first evaluation of a section's views; under strategy auto, within what memory is left."""
+        meter, limits = self.around.meter, self.around.limits
+        if section.adaptive:
+            budget = Budget(limits.memory, self.memory, meter)
+            meter.most, meter.check = meter.touched + min(MANY, limits.memory // LEAST), budget.check
+        try:
+            for phase in self.linker.initial(section):
+                phase.run(meter, limits)
+                phase.commit()
+        except OverBudget:
+            raise DoesNotFit(section.component.relations) from None
+        finally:
+            meter.most = inf
+
+    def memory(self) -> Memory:
+        """What the tables take, and what views keep beside their rows."""
+        return memory_of(self.tables.stored(), *self.linker.state(), self.around.codes.codecs())
+
+    def passed(self, position: int) -> Iterable[Versions]:
+        """The change sets that nothing reads after this section: under differencing they are dropped as the wave passes."""
+        return self._passed.get(position, ())
+
+    def _last_readers(self) -> dict[int, list[Versions]]:
+        last: dict[str, int] = {}
+        for i, section in enumerate(self.maintenance.sections):
+            last.update({edge.source: i for definition in section.component.definitions for edge in edges(definition)})
+        waves = (s for s in self.maintenance.sections if s.strategy is Strategy.DIFFERENCING)
+        names = (name for s in waves for name in s.component.relations if name not in self.monitored and name in last)
+        found: dict[int, list[Versions]] = {}
+        for name in names:
+            found.setdefault(last[name], []).append(self.versions[name])
+        return found
+
+    def extent(self, name: str) -> dict[Key, Leaf]:
+        """All rows of a relation, derived for this question alone where they are not kept."""
+        try:
+            return dict(self.queries.source(name, Variant.OLD).items())
+        finally:
+            self.queries.forget()
+
+
+def redefined(relations: tuple[Relation | None, Relation | None], old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
+    """Both sides of a change of definition. Rows of other types are other rows: the old ones leave, and the new ones enter."""
+    before, after = relations
+    if before is not None and after is not None and before.types != after.types:
+        return ViewDelta(CodedRows(after, new, codes), CodedRows(before, old, codes))
+    relation = after or before
+    assert relation is not None
+    return difference(relation, old, new, codes)
+
+
+def difference(relation: Relation, old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
+    """Both sides of a change, from two whole answers."""
+
+    def without(one: Leaves, other: Leaves) -> CodedRows:
+        left = {key: leaf - other[key] if key in other else leaf.copy() for key, leaf in one.items()}
+        return CodedRows(relation, {key: leaf for key, leaf in left.items() if leaf}, codes)
+
+    return ViewDelta(without(new, old), without(old, new))

@@ -1,0 +1,105 @@
+"""The net effect of a transaction on base relations: what is left when opposite and idle changes cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from rederive.engines.protocol import Action, Delta, Operation
+from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.storage.codes import CodedRow, Codes, Encode
+from rederive.engines.resident.storage.table import Table, rows_of, whole_rows
+from rederive.errors import DuplicateKey
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+
+
+def net_effect(
+    operations: Sequence[Operation],
+    relations: Mapping[str, Relation],
+    table: Callable[[str], Table],
+    encoders: Mapping[str, Encode],
+    codes: Codes,
+) -> dict[str, Delta]:
+    """Apply the operations in order on top of the tables, without touching them; the difference is the net effect."""
+    drafts: dict[str, Draft] = {}
+    for operation in operations:
+        name = operation.relation
+        if name not in drafts:
+            drafts[name] = Draft(relations[name], table(name), encoders[name], codes)
+        drafts[name].apply(operation.action, operation.rows)
+    deltas = {name: draft.delta() for name, draft in drafts.items()}
+    return {name: delta for name, delta in deltas.items() if delta.plus or delta.minus}
+
+
+def check_keys(relations: Mapping[str, Relation], tables: Tables, changed: Iterable[str], codes: Codes) -> None:
+    """Refuse base relations in which two rows share a key, after a bulk load."""
+    for relation in (relations[name] for name in changed if relations[name].key):
+        table = tables.table(relation.name)
+        seen: dict[CodedRow, CodedRow] = {}
+        for row in rows_of(table.primary, relation.arity):
+            other = seen.setdefault(tuple(row[i] for i in relation.key), row)
+            if other != row:
+                raise _duplicate(relation, codes, row, other)
+
+
+class Draft:
+    """A base relation with a transaction's changes on top; keys are checked when it is done, so that order is free within it."""
+
+    def __init__(self, relation: Relation, table: Table, encode: Encode, codes: Codes) -> None:
+        self.relation = relation
+        self.table = table
+        self.encode = encode
+        self.codes = codes
+        self.present: dict[CodedRow, tuple[Row, bool]] = {}
+        self.by_key: dict[CodedRow, set[CodedRow]] = {}
+
+    def apply(self, action: Action, rows: Collection[Row]) -> None:
+        for coded, row in zip(self.encode(rows), rows, strict=True):
+            if action is Action.UPSERT:
+                for other in self._same_key(coded):
+                    self._set(other, False)
+            self.present[coded] = (row, action is not Action.DELETE)
+            if self.relation.key:
+                self.by_key.setdefault(self._key(coded), set()).add(coded)
+
+    def _set(self, coded: CodedRow, present: bool) -> None:
+        (row,) = self.codes.decode_rows(self.relation.types, [coded])
+        self.present[coded] = (row, present)
+
+    def _key(self, coded: CodedRow) -> CodedRow:
+        return tuple(coded[i] for i in self.relation.key)
+
+    def _same_key(self, coded: CodedRow) -> list[CodedRow]:
+        """The rows that share this row's key, stored or drafted; none where the key is the whole row."""
+        if not self.relation.key:
+            return []
+        key = self._key(coded)
+        drafted = [row for row in self.by_key.get(key, ()) if self.present[row][1]]
+        return drafted + [row for row in self._stored(key) if row not in self.present]
+
+    def _stored(self, key: CodedRow) -> list[CodedRow]:
+        bound = self.relation.key
+        entry = self.table.lookup(bound)(key[0] if len(key) == 1 else key)
+        return list(whole_rows(bound, key[0] if len(key) == 1 else key, entry or (), self.relation.arity))
+
+    def delta(self) -> Delta:
+        plus = [coded for coded, (_, there) in self.present.items() if there and coded not in self.table]
+        minus = [coded for coded, (_, there) in self.present.items() if not there and coded in self.table]
+        if self.relation.key:
+            self._check_keys(plus)
+        return Delta(tuple(self.present[c][0] for c in plus), tuple(self.present[c][0] for c in minus))
+
+    def _check_keys(self, plus: list[CodedRow]) -> None:
+        taken: dict[CodedRow, CodedRow] = {}
+        for coded in plus:
+            key = self._key(coded)
+            rivals = [row for row in self._stored(key) if self.present.get(row, (None, True))[1]]
+            if rivals or key in taken:
+                other = rivals[0] if rivals else taken[key]
+                raise _duplicate(self.relation, self.codes, coded, other)
+            taken[key] = coded
+
+
+def _duplicate(relation: Relation, codes: Codes, coded: CodedRow, other: CodedRow) -> DuplicateKey:
+    one, two = codes.decode_rows(relation.types, [coded, other])
+    return DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], one, two)

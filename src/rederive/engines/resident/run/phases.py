@@ -1,0 +1,289 @@
+"""The phases of a section, ready to run. Each is told afterwards whether the transaction was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from rederive.engines.resident.compile.rule_compiler import Function, Source
+from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.run.fixpoint import Fixpoint, Meter
+from rederive.engines.resident.run.row_numbers import change_rows
+from rederive.engines.resident.storage.codes import CodedRow
+from rederive.engines.resident.storage.table import Readable, Table, rows_of, whole_rows
+from rederive.limits import Limits
+from rederive.scalar.datalog_evaluation import FunctorError
+
+
+class Runnable(Protocol):
+    """A phase, ready to run."""
+
+    def run(self, meter: Meter, limits: Limits) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SetPhase:
+    """Rules to a fixpoint."""
+
+    fixpoint: Fixpoint
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        self.fixpoint.run(meter, limits)
+
+    def try_out(self, limits: Limits) -> None:
+        """Run for the failures alone."""
+        try:
+            self.run(Meter(), limits)
+        finally:
+            self.fixpoint.clear()
+            for target in self.fixpoint.targets:
+                target.table.clear()
+
+    def commit(self) -> None:
+        pass
+
+    def rollback(self) -> None:
+        self.fixpoint.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class NetPhase:
+    """minus = del - red - ins, plus = ins - old, in place: from here on p^del and p^ins are the exact change.
+
+    An insertion that was in the old state must have been deleted, as idle ones were dropped when found; so plus = ins - del.
+    """
+
+    gone: Table
+    red: Table
+    came: Table
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        for key, leaf in self.red.primary.items():
+            self.gone.remove(key, leaf)
+        for key in [key for key in self.came.primary if key in self.gone.primary]:
+            phantom = self.came.primary[key] & self.gone.primary[key]
+            if phantom:
+                self.gone.remove(key, phantom)
+                self.came.remove(key, phantom)
+        self.red.clear()
+
+    def commit(self) -> None:
+        pass
+
+    def rollback(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class DiffPhase:
+    """plus = new - old, minus = old - new, where both states are at hand; the old one is dropped unless it is kept."""
+
+    old: Table
+    new: Table
+    gone: Table
+    came: Table
+    kept: bool = False
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        for one, other, into in ((self.old, self.new, self.gone), (self.new, self.old, self.came)):
+            for key, leaf in one.primary.items():
+                missing = leaf - other.primary[key] if key in other.primary else leaf.copy()
+                if missing:
+                    into.add(key, missing)
+
+    def commit(self) -> None:
+        if not self.kept:
+            self.old.clear()
+
+    def rollback(self) -> None:
+        self.commit()
+
+
+@dataclass(frozen=True, slots=True)
+class CountPhase:
+    """Derivation counts: rows whose count leaves zero enter, rows whose count comes back to zero leave."""
+
+    rules: tuple[tuple[Function, Table, int], ...]
+    moved: dict[CodedRow, int]
+    counts: dict[CodedRow, int]
+    gone: Table
+    came: Table
+    failures: list[FunctorError]
+    strict: Callable[[], SetPhase]
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        for function, driver, times in self.rules:
+            for key, leaf in driver.primary.items():
+                function(key, leaf, times)
+        if self.failures:
+            self._check(limits)
+        self._net(meter)
+
+    def _check(self, limits: Limits) -> None:
+        """A functor failed for some binding. If it holds in the new state, its insertion rule fails too, and says so."""
+        self.failures.clear()
+        self.strict().try_out(limits)
+
+    def _net(self, meter: Meter) -> None:
+        entered, left = [], []
+        for row, change in self.moved.items():
+            meter.touched += 1
+            before = self.counts.get(row, 0)
+            if not before and change:
+                entered.append(row)
+            elif before and not before + change:
+                left.append(row)
+        self.came.load(entered)
+        self.gone.load(left)
+
+    def commit(self) -> None:
+        for row, change in self.moved.items():
+            count = self.counts.get(row, 0) + change
+            if count:
+                self.counts[row] = count
+            else:
+                self.counts.pop(row, None)
+        self.moved.clear()
+
+    def rollback(self) -> None:
+        self.moved.clear()
+        self.failures.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPhase:
+    """An aggregate by affected group."""
+
+    groups: Groups
+    source: tuple[Table, Table, Source]
+    view: tuple[Table, Table, Table]
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        self.groups.change(*self.source, *self.view, meter)
+
+    def commit(self) -> None:
+        self.groups.commit()
+
+    def rollback(self) -> None:
+        self.groups.rollback()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePhase:
+    """An aggregate that is not kept: the affected groups in both states."""
+
+    group: tuple[int, ...]
+    arity: int
+    changed: tuple[Table, Table]
+    states: tuple[Readable, Readable]
+    view: tuple[Table, Table]
+    ranks: bool = False
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        affected = {tuple([row[i] for i in self.group]) for table in self.changed for row in rows_of(table.primary, self.arity)}
+        columns = tuple(range(len(self.group)))
+        before, after = (state.lookup(columns) for state in self.states)
+        gone, came = self.view
+        for group in affected:
+            key = group[0] if len(group) == 1 else group
+            old, new = before(key), after(key)
+            if self.ranks:
+                change_rows(
+                    set(whole_rows(columns, key, old or (), gone.arity)),
+                    set(whole_rows(columns, key, new or (), gone.arity)),
+                    gone,
+                    came,
+                )
+            elif old != new:
+                if old is not None:
+                    gone.add(key, old.copy())
+                if new is not None:
+                    came.add(key, new.copy())
+
+    def commit(self) -> None:
+        pass
+
+    def rollback(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPhase:
+    """An aggregate from scratch, in one state."""
+
+    groups: Groups
+    source: Source
+    view: Table
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        rows = rows_of(dict(self.source.items()), self.groups.source.arity)
+        for key, leaf in self.groups.fold(rows):
+            meter.touched += 1
+            self.view.add(key, leaf)
+
+    def commit(self) -> None:
+        pass
+
+    def rollback(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class CountInitial:
+    """The first evaluation of a counted view: every derivation once. What fails by itself fails in `strict` too."""
+
+    functions: tuple[Function, ...]
+    moved: dict[CodedRow, int]
+    counts: dict[CodedRow, int]
+    view: Table
+    failures: list[FunctorError]
+    strict: Callable[[], SetPhase]
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        for function in self.functions:
+            function(1)
+        if self.failures:
+            self.failures.clear()
+            self.strict().try_out(limits)
+        meter.touched += len(self.moved)
+        self.view.load(self.moved)
+
+    def commit(self) -> None:
+        self.counts.update(self.moved)
+        self.moved.clear()
+
+    def rollback(self) -> None:
+        self.moved.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInitial:
+    """The first evaluation of an aggregate: its whole source enters, derived for this alone where it is not kept."""
+
+    groups: Groups
+    source: Readable
+    view: Table
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        nothing, source = Table("nothing", self.source.arity), self._whole()
+        self.groups.change(nothing, source, source, self.view, nothing, self.view, meter)
+
+    def _whole(self) -> Table:
+        """The source's rows; those that are not kept are derived for this once."""
+        if isinstance(self.source, Table):
+            return self.source
+        whole = Table("whole", self.source.arity)
+        for key, leaf in self.source.items():
+            whole.add(key, leaf.copy())
+        return whole
+
+    def commit(self) -> None:
+        self.groups.commit()
+
+    def rollback(self) -> None:
+        self.groups.rollback()

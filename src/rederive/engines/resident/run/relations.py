@@ -1,0 +1,130 @@
+"""Where an atom of a maintenance rule finds its rows: stored, transient, through an overlay, or derived on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from rederive.analysis.closure import closure_of
+from rederive.analysis.graph import Component, components
+from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.run.closure_search import ClosureAnswers
+from rederive.engines.resident.run.demand import Answers, Demand, GroupAnswers, RuleAnswers
+from rederive.engines.resident.run.fixpoint import Meter
+from rederive.engines.resident.run.row_numbers import Ranks
+from rederive.engines.resident.storage.codes import Codes
+from rederive.engines.resident.storage.table import Overlay, Readable, Table
+from rederive.ir.rules import Aggregate, Atom, Function, Program, Variant
+from rederive.limits import Limits
+from rederive.maintain.program import State
+
+
+class Tables:
+    """The tables of all relations and variants, made when first named.
+
+    `states` say which new states are overlays; the views `on_demand` are not stored in any state.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        states: Mapping[str, State],
+        on_demand: Collection[str],
+        codes: Codes,
+        meter: Meter,
+        limits: Limits,
+    ) -> None:
+        self.program = program
+        self.states = states
+        self.on_demand = frozenset(on_demand)
+        self.codes = codes
+        self.meter = meter
+        self.limits = limits
+        self.transient: list[Table] = []  # what a transaction fills and its end empties
+        self._tables: dict[tuple[str, Variant], Table] = {}
+        self._answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
+        self._components = {name: component for component in components(program) for name in component.relations}
+
+    def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
+        key = (relation, variant)
+        if key not in self._tables:
+            name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
+            self._tables[key] = Table(name, self.program.relations[relation].arity)
+            if variant is not Variant.OLD:
+                self.transient.append(self._tables[key])
+        return self._tables[key]
+
+    def stored(self) -> Iterable[Table]:
+        """All tables, those of a transaction included."""
+        return self._tables.values()
+
+    def adopt(self, relation: str, table: Table) -> None:
+        """Use a table that already holds rows."""
+        self._tables[relation, Variant.OLD] = table
+
+    def resolve(self, atom: Atom) -> Readable:
+        return self.source(atom.relation, atom.variant)
+
+    def source(self, relation: str, variant: Variant) -> Readable:
+        state = self.states.get(relation)
+        if variant is Variant.NEW and state is not None:
+            came = tuple(self.table(relation, v) for v in state.came)
+            return Overlay(self.source(relation, Variant.OLD), self.table(relation, state.gone), came)
+        if variant in (Variant.OLD, Variant.NEW) and relation in self.on_demand:
+            return self.demand(relation, variant)
+        return self.table(relation, variant)
+
+    def demand(self, relation: str, state: Variant) -> Readable:
+        """A view derived on demand in one state of the database."""
+        component = self._components[relation]
+        if (component, state) not in self._answers:
+            self._answers[component, state] = self._answers_of(component, state)
+        answers = self._answers[component, state]
+        return answers if isinstance(answers, ClosureAnswers) else Demand(answers, self.program.relations[relation])
+
+    def _answers_of(self, component: Component, state: Variant) -> Answers | ClosureAnswers:
+        for definition in component.definitions:
+            if isinstance(definition, Aggregate):
+                source = self.source(definition.source, state)
+                view = self.program.relations[definition.relation]
+                return GroupAnswers(definition, self.groups(definition), view, source, self.meter)
+        rules = RuleAnswers(component, self.program, lambda name: self.source(name, state), self.codes, self.meter, self.limits)
+        closure = closure_of(component)
+        if closure is not None and closure.step is not None and closure.width == 1:
+            return ClosureAnswers(closure.relation, self.source(closure.step, state), rules, self.meter)
+        return rules
+
+    def groups(self, aggregate: Aggregate) -> Groups:
+        source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
+        kind = Ranks if aggregate.function is Function.ROW_NUMBER else Groups
+        return kind(aggregate, source, view.columns[-1].type, self.codes)
+
+    def rows(self, relation: str) -> float:
+        """For `analysis.cost`: the rows of a relation, a guess where it is not stored."""
+        return float(len(self.table(relation))) if relation not in self.on_demand else 1000.0
+
+    def fanout(self, relation: str, bound: tuple[int, ...]) -> float:
+        """For `analysis.cost`: about how many rows match a key of these columns."""
+        return self.source(relation, Variant.OLD).fanout(bound) if self.rows(relation) else 0.0
+
+    def derived(self, relation: str, state: Variant = Variant.OLD) -> Table | None:
+        """What has been derived on demand of a view so far."""
+        answers = self._answers.get((self._components[relation], state))
+        return answers.table(relation) if answers is not None else None
+
+    def derived_sizes(self) -> dict[str, int]:
+        """How many rows of each view were derived, in both states together."""
+        sizes: dict[str, int] = {}
+        for (component, _), answers in self._answers.items():
+            for name in component.relations:
+                if size := answers.size(name):
+                    sizes[name] = sizes.get(name, 0) + size
+        return sizes
+
+    def answers(self) -> Iterable[Answers | ClosureAnswers]:
+        """Whatever has been asked for rows that are not stored."""
+        return self._answers.values()
+
+    def forget(self) -> None:
+        """Drop all that was derived on demand."""
+        for answers in self._answers.values():
+            answers.clear()

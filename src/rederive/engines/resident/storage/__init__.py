@@ -1,0 +1,1 @@
+"""Where the resident engine holds rows: values as codes, relations as indexes of bitmaps."""

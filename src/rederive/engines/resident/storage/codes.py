@@ -1,0 +1,116 @@
+"""Values as small integers: coded once when they come in, decoded when they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.limits import Watch
+
+Code = int
+CodedRow = tuple[Code, ...]
+Encode = Callable[[Iterable[Row]], list[CodedRow]]
+NULL: Code = 0
+
+
+class TooManyValues(Exception):
+    """A recursion has made more new values than it may."""
+
+
+class _Codes(dict[Value, Code]):
+    """A value's code, made when it is first asked for."""
+
+    __slots__ = ("ceiling", "values_in_order")
+
+    def __init__(self, values: list[Value]) -> None:
+        super().__init__({None: NULL})
+        self.values_in_order = values
+        self.ceiling = 2**32
+
+    def __missing__(self, value: Value) -> Code:
+        code = len(self.values_in_order)
+        if code >= self.ceiling:
+            raise TooManyValues
+        self[value] = code
+        self.values_in_order.append(value)
+        return code
+
+
+class Codec:
+    """The codes of one type, numbered by arrival; 0 is NULL. Identical values, and only they, share a code.
+
+    >>> codec = Codec()
+    >>> codec.encode("a"), codec.encode("b"), codec.encode("a"), codec.values[2]
+    (1, 2, 1, 'b')
+    """
+
+    __slots__ = ("codes", "encode", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Value] = [None]
+        self.codes = _Codes(self.values)
+        self.encode: Callable[[Value], Code] = self.codes.__getitem__
+
+    def find(self, value: Value) -> Code | None:
+        """The code of a value that has been seen, without making one."""
+        return self.codes.get(value)
+
+
+class FloatCodec(Codec):
+    """-0.0 is identical to 0.0 here, as in SQL's grouping."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = lambda value: self.codes[value + 0.0 if isinstance(value, float) else value]
+
+
+class Codes:
+    """One codec for each type, and the watch over whoever works with them."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self._codecs: dict[Type, Codec] = {}
+
+    def codec(self, type_: Type) -> Codec:
+        if type_ not in self._codecs:
+            self._codecs[type_] = FloatCodec() if type_.kind is Kind.FLOAT else Codec()
+        return self._codecs[type_]
+
+    def codecs(self) -> Collection[Codec]:
+        return self._codecs.values()
+
+    @contextmanager
+    def at_most(self, more: int) -> Iterator[None]:
+        """While this lasts, no type may gain more than this many values. An inner limit ends no later than the one around it."""
+        codecs = tuple(self._codecs.values())
+        before = [codec.codes.ceiling for codec in codecs]
+        for codec in codecs:
+            codec.codes.ceiling = min(codec.codes.ceiling, len(codec.values) + more)
+        try:
+            yield
+        finally:
+            for codec, ceiling in zip(codecs, before, strict=True):
+                codec.codes.ceiling = ceiling
+
+    def encode_rows(self, types: Sequence[Type], rows: Iterable[Row]) -> list[CodedRow]:
+        return self.encoder(types)(rows)
+
+    def encoder(self, types: Sequence[Type]) -> Encode:
+        """What codes rows of these types, for whoever does it again and again."""
+        encoders = [self.codec(type_).encode for type_ in types]
+
+        def encode(rows: Iterable[Row]) -> list[CodedRow]:
+            coded = [map(code, column) for code, column in zip(encoders, zip(*rows, strict=True), strict=False)]
+            return list(zip(*coded, strict=True)) if encoders else [() for _ in rows]
+
+        return encode
+
+    def decode_rows(self, types: Sequence[Type], rows: Iterable[CodedRow]) -> list[Row]:
+        columns = [self.codec(type_).values for type_ in types]
+        if len(columns) == 2:
+            first, second = columns
+            return [(first[a], second[b]) for a, b in rows]
+        return [tuple([values[code] for values, code in zip(columns, row, strict=True)]) for row in rows]

@@ -1,0 +1,124 @@
+"""How much memory an engine's tables take: every container is measured, its entries by a sample.
+
+An object counts in each container that refers to it by its share, its size divided by its references: the codes in keys are
+counted once for all indexes together, and what the interpreter holds for itself counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from sys import getrefcount, getsizeof
+from typing import Any, Final
+
+from pyroaring import BitMap
+
+from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.storage.codes import Codec
+from rederive.engines.resident.storage.table import Table
+
+_SAMPLE: Final = 100  # entries of a container
+_FEW: Final = 10  # entries of a container within a container
+_UNIT: Final = 16  # bytes: what the allocator rounds up to
+# Of a bitmap, fitted to the growth of a process by bitmaps of 1 to 6,000 codes (pyroaring 1.0): within a tenth of it.
+_BITMAP: Final = 120
+_CONTAINER: Final = 75
+_CONTENT: Final = 1.25
+_SLACK: Final = 1.35  # what allocators hold beyond that, measured over the shapes of tests/engines/test_memory.py
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes, about. `tables`: rows and indexes of each relation; `state`: what views keep beside their rows; `values`: the coded
+    values, which all relations share. `rows`: of all tables."""
+
+    tables: Mapping[str, int] = field(default_factory=dict)
+    state: Mapping[str, int] = field(default_factory=dict)
+    values: int = 0
+    rows: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.tables.values()) + sum(self.state.values()) + self.values
+
+
+def memory_of(
+    tables: Iterable[Table], counts: Mapping[str, dict[Any, int]], groups: Mapping[str, Groups], codecs: Iterable[Codec]
+) -> Memory:
+    """What an engine holds, measured in time proportional to the number of its keys."""
+    found: dict[str, int] = {}
+    rows = 0
+    for table in tables:
+        found[table.name] = found.get(table.name, 0) + table_bytes(table)
+        rows += len(table)
+    state = {name: _scaled(_mapping(held)) for name, held in counts.items()}
+    for name, held in groups.items():
+        state[name] = state.get(name, 0) + _scaled(_mapping(held.totals))
+    return Memory(found, state, sum(_scaled(_mapping(codec.codes) + _sequence(codec.values)) for codec in codecs), rows)
+
+
+def table_bytes(table: Table) -> int:
+    """A table's rows and indexes, without the values that their codes stand for.
+
+    >>> table = Table("e", 2)
+    >>> _ = table.load([(x, x + 1) for x in range(1000)])
+    >>> alone = table_bytes(table)
+    >>> _ = table.entries((1,))  # another index
+    >>> 200_000 < alone < 500_000, 1.5 < table_bytes(table) / alone < 2.5
+    (True, True)
+    """
+    return _scaled(sum(map(_mapping, (table.primary, *table.indexes()))))
+
+
+def _scaled(size: float) -> int:
+    return round(_SLACK * size)
+
+
+def _mapping(entries: Mapping[Any, Any]) -> float:
+    return getsizeof(entries) + _sampled(entries, len(entries)) + _sampled(entries.values(), len(entries))
+
+
+def _sequence(values: list[Any]) -> float:
+    return getsizeof(values) + _sampled(values, len(values))
+
+
+def _sampled(objects: Iterable[Any], number: int, sample: int = _SAMPLE) -> float:
+    """The bytes of so many objects, from a sample over all of them."""
+    step = max(number // sample, 1)
+    chosen = list(islice(objects, step // 2, None, step))
+    return sum(map(_share, chosen)) * number / len(chosen) if chosen else 0.0
+
+
+def _share(found: Any) -> float:
+    references = max(_references(found), 1)
+    match found:
+        case BitMap():
+            size = _bitmap(found)
+        case tuple():
+            size = _rounded(getsizeof(found)) + sum(map(_share, list(found)))
+        case set():
+            size = getsizeof(found) + _sampled(found, len(found), _FEW)
+        case _:
+            size = _rounded(getsizeof(found))
+    return size / references
+
+
+def _rounded(size: int) -> float:
+    return float(-(-size // _UNIT) * _UNIT)
+
+
+def _bitmap(leaf: BitMap) -> float:
+    about = leaf.get_statistics()
+    content = about["n_bytes_array_containers"] + about["n_bytes_run_containers"] + about["n_bytes_bitset_containers"]
+    return _BITMAP + _CONTAINER * about["n_containers"] + _CONTENT * content
+
+
+def _references(found: Any) -> int:
+    """How many references there are to an object, but for those that come from looking at it as `_share` does."""
+    return getrefcount(found) - _LOOKING
+
+
+_LOOKING = 0
+_KEPT: Final = {object(): None}
+(_LOOKING,) = (count - 1 for count in map(lambda found: _references(found), list(_KEPT)))  # noqa: C417

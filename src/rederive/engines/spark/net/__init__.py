@@ -1,0 +1,1 @@
+"""The net effect of a transaction on relations that Spark holds."""

@@ -1,0 +1,1 @@
+"""Rules become relational plans, printed as Spark SQL."""

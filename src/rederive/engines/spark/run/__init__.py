@@ -1,0 +1,1 @@
+"""Runs plans as Spark jobs, or in the driver where the rows are few."""

@@ -1,0 +1,1 @@
+"""Aggregates on Spark: counts, groups, folds, sums."""

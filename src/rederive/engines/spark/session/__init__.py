@@ -1,0 +1,1 @@
+"""Spark sessions, and values in Spark's types."""

@@ -1,0 +1,41 @@
+"""Micro-batches of a Delta table's change data feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from rederive.engines.protocol import Action
+from rederive.ingest.arrow_values import from_arrow
+from rederive.ingest.file_batches import row_text
+from rederive.ingest.items import Item, Origin, typed_operations
+from rederive.ir.rules import Relation
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TYPE: Final = "_change_type"
+COMMIT: Final = "_commit_version"
+TIME: Final = "_commit_timestamp"
+_ACTIONS: Final = {
+    "delete": Action.DELETE,
+    "update_preimage": Action.DELETE,
+    "insert": Action.INSERT,
+    "update_postimage": Action.INSERT,
+}
+
+
+def feed_items(table: pyarrow.Table, relation: Relation, name: str) -> Iterator[Item]:
+    """Commit by commit; in each, what leaves before what enters, so that a row that does both is there afterwards.
+
+    Spark may hand out the rows of a commit in another order the next time: they are put in order here.
+    """
+    names = [column.name for column in relation.columns]
+    kinds: list[Any] = table.column(TYPE).to_pylist()
+    ranked = table.append_column("_rank", [[_ACTIONS[kind] is Action.INSERT for kind in kinds]])
+    ordered = ranked.sort_by([(column, "ascending") for column in (COMMIT, "_rank", *names, TYPE)])
+    columns = [ordered.column(column).to_pylist() for column in names]
+    kept = ordered.drop_columns(["_rank", TIME])
+    commits = ordered.column(COMMIT)
+    origin = Origin(lambda row: f"{name}@{commits[row].as_py()}", lambda row: row_text(kept, row))
+    yield from typed_operations(ordered.column(TYPE).to_pylist(), columns, relation, from_arrow, origin, _ACTIONS)

@@ -1,0 +1,211 @@
+"""Debezium's envelopes: what happened to one row of a table, as JSON, with or without its schema.
+
+    {"op": "u", "before": {"id": 7, "n": 1}, "after": {"id": 7, "n": 2}, "source": {...}}
+
+`c` and `r` put a row in, `u` replaces one, `d` takes one out; a message without a value (a tombstone) says nothing more than the
+`d` before it. A relation with a key is changed by key, so a source that logs only the key of an old row will do.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from rederive.engines.protocol import Action, Operation
+from rederive.errors import DataError, IllTypedRow, MalformedInput, nearest
+from rederive.ingest.jsonl import Json, parse_line
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.rows import typed_json_rows, typed_rows, wrong_names
+from rederive.values import from_python
+
+_OPERATIONS: Final = ("c", "d", "r", "u")
+_UNAVAILABLE: Final = "__debezium_unavailable_value"
+_EPOCH: Final = datetime(1970, 1, 1)
+_FULL: Final = "declare a key for the relation, or have the source log whole rows (REPLICA IDENTITY FULL)"
+
+Fields = Mapping[str, Mapping[str, Any]]
+"""What the envelope's schema says about each column; empty where it carries none."""
+
+
+def envelope_operations(message: str | None, relation: Relation, place: str) -> tuple[Operation, ...]:
+    """What a message does to `relation`, in the order in which it applies.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import NUMBER
+    >>> stock = Relation("stock", (Column("item", NUMBER), Column("n", NUMBER)), key=(0,))
+    >>> for step in envelope_operations('{"op": "u", "before": null, "after": {"item": 7, "n": 2}}', stock, "stock[0]@1"):
+    ...     print(step.action.value, step.rows)
+    upsert ((7, 2),)
+    """
+    if message is None:
+        return ()
+    envelope, fields = _opened(message, place)
+    before, after = (_image(envelope, name, place) for name in ("before", "after"))
+    match envelope.get("op"):
+        case "c" | "r":
+            return _put(after, relation, fields, place)
+        case "d":
+            return _taken(before, relation, fields, place)
+        case "u":
+            return _replaced(before, after, relation, fields, place)
+        case other:
+            hint = nearest(str(other), _OPERATIONS)
+            raise MalformedInput(f"{other!r} is no operation of a row", hint=hint).at(place)
+
+
+def _opened(message: str, place: str) -> tuple[Mapping[str, Json], Fields]:
+    """The envelope, and the schema of its row images where the converter was told to send one."""
+    value = parse_line(message, place, 1)
+    if not isinstance(value, dict):
+        raise MalformedInput("an envelope must be a JSON object").at(place)
+    if "payload" not in value:
+        return value, {}
+    payload, schema = value["payload"], value.get("schema")
+    if not isinstance(payload, dict):
+        raise MalformedInput("the payload must be a JSON object").at(place)
+    return payload, _fields(schema)
+
+
+def _fields(schema: Any) -> Fields:
+    """Both images have the same columns: those of `after` speak for both."""
+    try:
+        images = {field["field"]: field["fields"] for field in schema["fields"] if field.get("field") in ("before", "after")}
+        return {field["field"]: field for field in images.get("after") or images["before"]}
+    except (KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _image(envelope: Mapping[str, Json], name: str, place: str) -> Mapping[str, Json] | None:
+    image = envelope.get(name)
+    if image is not None and not isinstance(image, dict):
+        raise MalformedInput(f"'{name}' must be an object by column name, or null").at(place)
+    return image
+
+
+# What is done
+
+
+def _put(after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
+    action = Action.UPSERT if relation.key else Action.INSERT
+    return (Operation(action, relation.name, (_row(after, "after", relation, fields, place),)),)
+
+
+def _taken(before: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
+    if not relation.key:
+        try:
+            return (Operation(Action.DELETE, relation.name, (_row(before, "before", relation, fields, place),)),)
+        except DataError as error:
+            error.hint = error.hint or _FULL
+            raise
+    # Whatever row has the key: put another in its place, then take that one out. No state is looked at, so a repetition is equal.
+    row = _keyed(before, relation, fields, place)
+    return tuple(Operation(action, relation.name, (row,)) for action in (Action.UPSERT, Action.DELETE))
+
+
+def _replaced(
+    before: Mapping[str, Json] | None, after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str
+) -> tuple[Operation, ...]:
+    put = _put(after, relation, fields, place)
+    if relation.key and (before is None or _keyed(before, relation, fields, place) == _keyed(after, relation, fields, place)):
+        return put
+    return (*_taken(before, relation, fields, place), *put)
+
+
+# Rows
+
+
+def _row(image: Mapping[str, Json] | None, name: str, relation: Relation, fields: Fields, place: str) -> Row:
+    if image is None:
+        raise MalformedInput(f"the envelope has no '{name}'", hint=_FULL if name == "before" else None).at(place)
+    if _UNAVAILABLE in image.values():
+        column = next(column for column, value in image.items() if value == _UNAVAILABLE)
+        raise IllTypedRow(f"the source did not send the value of column '{column}'", hint=_FULL).at(place)
+    if not fields:
+        return typed_json_rows([dict(image)], relation, lambda _: place)[0]
+    names = [column.name for column in relation.columns]
+    if image.keys() != set(names):
+        raise wrong_names(list(image), relation).at(place)
+    columns = [[_logical(image[name], fields.get(name, {}), relation, name, place)] for name in names]
+    return typed_rows(columns, relation, from_python, lambda _: place)[0] if names else ()
+
+
+def _keyed(image: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> Row:
+    """A row with the image's key. The other columns say nothing."""
+    if image is None:
+        raise MalformedInput("the envelope has no 'before'", hint=_FULL).at(place)
+    columns = tuple(relation.columns[i] for i in relation.key)
+    names = [column.name for column in columns]
+    if missing := [name for name in names if name not in image]:
+        raise wrong_names([name for name in names if name not in missing], Relation(relation.name, columns)).at(place)
+    key = Relation(relation.name, columns)
+    values = dict(zip(names, _row({name: image[name] for name in names}, "before", key, fields, place), strict=True))
+    return tuple(values.get(column.name, _any(column.type)) for column in relation.columns)
+
+
+def _any(type: Type) -> Value:
+    """Some value of a type."""
+    match type.kind:
+        case Kind.SYMBOL:
+            return ""
+        case Kind.NUMBER | Kind.UNSIGNED:
+            return 0
+        case Kind.FLOAT:
+            return 0.0
+        case Kind.BOOLEAN:
+            return False
+        case Kind.DATE:
+            return _EPOCH.date()
+        case Kind.TIMESTAMP:
+            return _EPOCH
+        case Kind.DECIMAL:
+            return Decimal(0).scaleb(-type.scale)
+
+
+# Values whose meaning the schema tells
+
+
+def _logical(value: Json, field: Mapping[str, Any], relation: Relation, name: str, place: str) -> object:
+    read = _LOGICAL.get(str(field.get("name")))
+    if read is None or value is None:
+        return value
+    try:
+        return read(value, field)
+    except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
+        message = f"column '{name}' of relation '{relation.name}': {value!r} is no {field['name']} ({error})"
+        raise IllTypedRow(message).at(place) from None
+
+
+def _since_epoch(**unit: int) -> Callable[[Any, Mapping[str, Any]], datetime]:
+    return lambda value, _: _EPOCH + timedelta(**{name: _exactly(value, parts) for name, parts in unit.items()})
+
+
+def _exactly(value: int, parts: int) -> int:
+    """Our timestamps end at microseconds."""
+    if value % parts:
+        raise ValueError("finer than a microsecond")
+    return value // parts
+
+
+def _day(value: Any, _: Mapping[str, Any]) -> date:
+    return _EPOCH.date() + timedelta(days=value)
+
+
+def _unscaled(value: Any, field: Mapping[str, Any]) -> Decimal:
+    number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+    return Decimal(number).scaleb(-int(field["parameters"]["scale"]))
+
+
+_LOGICAL: Final[dict[str, Callable[[Any, Mapping[str, Any]], object]]] = {
+    "io.debezium.time.Date": _day,
+    "org.apache.kafka.connect.data.Date": _day,
+    "io.debezium.time.Timestamp": _since_epoch(milliseconds=1),
+    "org.apache.kafka.connect.data.Timestamp": _since_epoch(milliseconds=1),
+    "io.debezium.time.MicroTimestamp": _since_epoch(microseconds=1),
+    "io.debezium.time.NanoTimestamp": _since_epoch(microseconds=1000),
+    "org.apache.kafka.connect.data.Decimal": _unscaled,
+}

@@ -1,0 +1,176 @@
+"""Micro-batches of whole files: changes as JSON lines, rows with an operation column as CSV and Parquet; each also as `.gz`.
+
+A batch is read file by file, the oldest first, and each file from its beginning to its end: reading it again gives the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from rederive.engines.protocol import Operation
+from rederive.errors import DataError, MalformedInput
+from rederive.ingest.arrow_values import from_arrow
+from rederive.ingest.changes import decoded, parse, typed
+from rederive.ingest.items import Item, Origin, Rejected, attempted, typed_operations
+from rederive.ir.rules import Program, Relation
+from rederive.rows import columns_of, wrong_names, wrong_width
+from rederive.values import from_text
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file's name, as errors call it, and its content."""
+
+    name: str
+    data: bytes
+
+
+Read = Callable[[File], Iterable[Item]]
+
+
+def file_items(table: pyarrow.Table, read: Read) -> Iterator[Item]:
+    """What is in the files of a batch. A file that cannot be read at all is one item."""
+    for file in _files(table):
+        try:
+            yield from read(_unpacked(file))
+        except DataError as error:
+            yield Rejected(error, None)
+
+
+def _files(table: pyarrow.Table) -> list[File]:
+    ordered = table.sort_by([("modificationTime", "ascending"), ("path", "ascending")])
+    columns: list[list[Any]] = [ordered.column(name).to_pylist() for name in ("path", "content")]
+    return [File(_name(path), content) for path, content in zip(*columns, strict=True)]
+
+
+def _name(uri: str) -> str:
+    return unquote(uri.removeprefix("file:")) if uri.startswith("file:/") else uri
+
+
+def _unpacked(file: File) -> File:
+    if not file.name.endswith(".gz"):
+        return file
+    try:
+        return File(file.name, gzip.decompress(file.data))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise MalformedInput(f"not a whole gzip file: {error}").at(file.name) from None
+
+
+# JSON lines
+
+
+def change_items(file: File, program: Program) -> Iterator[Item]:
+    """The changes of a file in the contract's format; a line that is refused is refused as a whole.
+
+    >>> [item.error.message for item in change_items(File("c.jsonl", b"{}\\n{\\n"), Program({}, ()))]
+    ['not JSON: Expecting property name enclosed in double quotes']
+    """
+    for number, line in enumerate(io.BytesIO(file.data), 1):
+        if line.strip():
+            yield from attempted(_reader(line, file.name, number, program), line.decode(errors="replace").rstrip("\r\n"))
+
+
+def _reader(line: bytes, name: str, number: int, program: Program) -> Callable[[], tuple[Operation, ...]]:
+    return lambda: typed(parse(decoded(line, name, number), name, number), program).operations
+
+
+# CSV
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    fields: tuple[str, ...]
+    line: int
+    raw: str
+
+
+def csv_items(file: File, relation: Relation, operation: str) -> Iterator[Item]:
+    """The rows of a CSV file whose header names the relation's columns and the operation column, in any order."""
+    header, *records = _records(file) or [_Record((), 1, "")]
+    order, word = _order(header.fields, relation, operation, f"{file.name}:{header.line}")
+    whole = [record for record in records if len(record.fields) == relation.arity + 1]
+    for record in records:
+        if len(record.fields) != relation.arity + 1:
+            error = wrong_width(len(record.fields) - 1, relation).at(f"{file.name}:{record.line}")
+            yield Rejected(error, record.raw)
+    origin = Origin(lambda row: f"{file.name}:{whole[row].line}", lambda row: whole[row].raw)
+    fields = [record.fields for record in whole]
+    yield from typed_operations(columns_of(fields, [word])[0], columns_of(fields, order), relation, from_text, origin)
+
+
+def _records(file: File) -> list[_Record]:
+    """A quoted field may hold line ends; a blank line is no record. After text that is not CSV, no record can be told."""
+    lines = list(io.StringIO(_text(file), newline=""))
+    reader, start, found = csv.reader(lines, strict=True), 0, []
+    try:
+        for fields in reader:
+            if fields:
+                raw = "".join(lines[start : reader.line_num]).rstrip("\r\n")
+                found.append(_Record(tuple(fields), start + 1, raw))
+            start = reader.line_num
+    except csv.Error as error:
+        raise MalformedInput(f"not CSV: {error}").at(f"{file.name}:{start + 1}") from None
+    return found
+
+
+def _text(file: File) -> str:
+    try:
+        return file.data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = file.data.count(b"\n", 0, error.start) + 1
+        raise MalformedInput(f"not UTF-8: byte 0x{file.data[error.start]:02x}").at(f"{file.name}:{line}") from None
+
+
+def _order(names: Sequence[str], relation: Relation, operation: str, place: str) -> tuple[list[int], int]:
+    """The positions of the relation's columns, and that of the operation column."""
+    if operation not in names:
+        hint = "a row needs insert, delete or upsert (I, D, U) there"
+        raise MalformedInput(f"there is no operation column '{operation}'", hint=hint).at(place)
+    columns = [name for name in names if name != operation]
+    declared = [column.name for column in relation.columns]
+    if sorted(columns) != sorted(declared):
+        raise _wrong_columns(columns, relation).at(place)
+    return [names.index(name) for name in declared], names.index(operation)
+
+
+def _wrong_columns(names: Sequence[str], relation: Relation) -> DataError:
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    return MalformedInput(f"column '{twice[0]}' occurs twice") if twice else wrong_names(names, relation)
+
+
+# Parquet
+
+
+def parquet_items(file: File, relation: Relation, operation: str) -> Iterator[Item]:
+    """The rows of a Parquet file with the relation's columns and the operation column, in any order."""
+    table = _parquet(file)
+    order, word = _order(table.column_names, relation, operation, file.name)
+    columns = [table.column(i).to_pylist() for i in order]
+    origin = Origin(lambda row: f"{file.name}: row {row + 1}", lambda row: row_text(table, row))
+    yield from typed_operations(table.column(word).to_pylist(), columns, relation, from_arrow, origin)
+
+
+def _parquet(file: File) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_table(pyarrow.BufferReader(file.data))
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
+        raise MalformedInput(f"not Parquet that can be read: {error}").at(file.name) from None
+
+
+def row_text(table: pyarrow.Table, row: int) -> str:
+    """One row of an Arrow table as JSON, for somebody to look at."""
+    return json.dumps(table.slice(row, 1).to_pylist()[0], default=str, ensure_ascii=False)

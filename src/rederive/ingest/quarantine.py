@@ -1,0 +1,43 @@
+"""The quarantine: a Delta table of what streams brought and nobody could read, each thing once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import pyarrow
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from rederive.ingest.items import Rejected
+from rederive.lake.delta import retried
+from rederive.lake.types import frame_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA: Final = StructType(
+    [
+        StructField("stream", StringType()),
+        StructField("batch", LongType()),
+        StructField("source", StringType()),
+        StructField("raw", StringType()),
+        StructField("code", StringType()),
+        StructField("message", StringType()),
+        StructField("at", TimestampType()),
+    ]
+)
+"""Which batch of which stream, where in the source, the text as it came, the error's code and message, and when."""
+
+
+_TEXT, _INSTANT = pyarrow.string(), pyarrow.timestamp("us", "UTC")
+_ARROW: Final = pyarrow.schema(zip(SCHEMA.names, (_TEXT, pyarrow.int64(), _TEXT, _TEXT, _TEXT, _TEXT, _INSTANT), strict=True))
+
+
+def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected: Sequence[Rejected]) -> None:
+    """Add what a batch brought. The table remembers the last batch of each stream: a repetition adds nothing."""
+    rows = [(stream, batch, r.error.place, r.raw, r.error.code, r.error.message, datetime.now(UTC)) for r in rejected]
+    columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
+    frame = frame_of(spark, pyarrow.table(columns, _ARROW), SCHEMA)
+    once = {"txnAppId": stream, "txnVersion": str(batch)}
+    retried(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)

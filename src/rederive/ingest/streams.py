@@ -1,0 +1,203 @@
+"""What a stream can come from, how Spark reads it, and how a micro-batch of it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rederive.errors import MalformedInput, MissingDependency, MissingFile, NotATable, SchemaMismatch
+from rederive.ingest.change_feed import feed_items
+from rederive.ingest.changes import base_relation
+from rederive.ingest.file_batches import Read, change_items, csv_items, file_items, parquet_items
+from rederive.ingest.items import Item
+from rederive.ingest.messages import message_items
+from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import Kind
+from rederive.lake.delta import names_in, snapshot, spark_path
+from rederive.lake.jars import COMMAND, KAFKA
+from rederive.lake.register import check_times
+from rederive.lake.session import has_class
+from rederive.lake.types import column_type
+from rederive.locations import place_of
+from rederive.rows import wrong_names
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+    from pyspark.sql.types import StructType
+
+OPERATION: Final = "_op"
+_FILES: Final = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
+# Spark would leave out files that are older than the newest one by this much, without a word.
+_ANY_AGE: Final = {"maxFileAge": "36500d"}
+_PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_FEED_PROPERTY: Final = "delta.enableChangeDataFeed"
+# Kinds of columns whose values may be read as another kind: each is checked.
+_FITTING: Final = {
+    Kind.NUMBER: (Kind.NUMBER, Kind.UNSIGNED),
+    Kind.UNSIGNED: (Kind.UNSIGNED, Kind.NUMBER, Kind.DECIMAL),
+    Kind.FLOAT: (Kind.FLOAT, Kind.NUMBER),
+}
+
+Items: TypeAlias = Callable[["pyarrow.Table"], Iterable[Item]]
+"""What is in a micro-batch, in the order in which it applies."""
+Options: TypeAlias = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFiles:
+    """A folder of JSON lines in the format of `rederive run --changes`. `options` go to Spark's reader, here and below."""
+
+    path: str
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFiles:
+    """A folder of CSV files with a header, for one relation; the column `operation` says what to do with a row."""
+
+    path: str
+    operation: str = OPERATION
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """A folder of Parquet files, for one relation; the column `operation` says what to do with a row."""
+
+    path: str
+    operation: str = OPERATION
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFeed:
+    """The change data feed of a Delta table, for one relation: its rows as they are, then its changes.
+
+    With the option `startingVersion`, only the changes from that commit on.
+    """
+
+    path: str
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Kafka topics of Debezium envelopes, each for the relation that it is mapped to; from their beginning."""
+
+    servers: str
+    relations: Mapping[str, str]
+    options: Options = field(default_factory=dict)
+
+
+Source: TypeAlias = ChangeFiles | CsvFiles | ParquetFiles | ChangeFeed | Topics
+
+
+def identity(source: Source, relation: str | None) -> str:
+    """What a checkpoint is good for: the same place, read for the same relation.
+
+    >>> identity(CsvFiles("/data/edges"), "edge")
+    'CsvFiles /data/edges edge'
+    """
+    match source:
+        case Topics(_, relations):
+            return " ".join(("Topics", *(f"{topic}={name}" for topic, name in sorted(relations.items()))))
+        case _:
+            return " ".join((type(source).__name__, str(place_of(source.path)), *([relation] if relation else ())))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A source, ready to be read: `frame` is a streaming DataFrame, `items` reads its batches."""
+
+    frame: DataFrame
+    items: Items
+
+
+def opened(source: Source, relation: str | None, program: Program, spark: SparkSession) -> Stream:
+    """What is missing for a source, or does not fit, is refused here, before anything starts."""
+    match source:
+        case ChangeFiles(path, options):
+            _check_unbound(relation)
+            return Stream(_files(spark, path, options), _by_file(partial(change_items, program=program)))
+        case CsvFiles(path, operation, options):
+            read = partial(csv_items, relation=_bound(relation, program), operation=operation)
+            return Stream(_files(spark, path, options), _by_file(read))
+        case ParquetFiles(path, operation, options):
+            read = partial(parquet_items, relation=_bound(relation, program), operation=operation)
+            return Stream(_files(spark, path, options), _by_file(read))
+        case ChangeFeed(path, options):
+            target = _bound(relation, program)
+            return Stream(_feed(spark, path, options, target, program.zone), partial(feed_items, relation=target, name=path))
+        case Topics(servers, names, options):
+            _check_unbound(relation)
+            relations = {topic: base_relation(name, program, f"topic '{topic}'") for topic, name in names.items()}
+            return Stream(_topics(spark, servers, list(names), options), partial(message_items, relations=relations))
+
+
+def _bound(relation: str | None, program: Program) -> Relation:
+    if relation is None:
+        raise MalformedInput("rows of one relation need its name", hint="name it: relation=..., or --relation")
+    return base_relation(relation, program, "relation")
+
+
+def _check_unbound(relation: str | None) -> None:
+    if relation is not None:
+        raise MalformedInput(f"this source names its relations itself; '{relation}' is one too many", hint="leave it out")
+
+
+def _by_file(read: Read) -> Items:
+    return partial(file_items, read=read)
+
+
+# How Spark reads them
+
+
+def _reader(spark: SparkSession, form: str, options: Options) -> DataStreamReader:
+    return spark.readStream.format(form).options(**options)
+
+
+def _files(spark: SparkSession, path: str, options: Options) -> DataFrame:
+    """Whole files: only they have a line's number, its text and its order."""
+    path = spark_path(spark, place_of(path))
+    if names_in(spark, path) is None:
+        raise MissingFile("no such folder").at(path)
+    return _reader(spark, "binaryFile", {**_ANY_AGE, **options}).schema(_FILES).load(path)
+
+
+def _feed(spark: SparkSession, path: str, options: Options, relation: Relation, zone: str) -> DataFrame:
+    path = spark_path(spark, place_of(path))
+    table = snapshot(spark, path)
+    if table is None:
+        raise NotATable("there is no Delta table").at(path)
+    if table.properties.get(_FEED_PROPERTY) != "true":
+        hint = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({_FEED_PROPERTY} = true)"
+        raise NotATable("the table keeps no change data feed", hint=hint).at(path)
+    _check_columns(table.schema, relation, path)
+    check_times(table.schema, zone)
+    return _reader(spark, "delta", {**options, "readChangeFeed": "true"}).load(path)
+
+
+def _check_columns(schema: StructType, relation: Relation, path: str) -> None:
+    declared = {column.name: column.type for column in relation.columns}
+    if set(schema.names) != set(declared):
+        raise wrong_names(schema.names, relation).at(path)
+    for found in schema.fields:
+        if (type := column_type(found)).kind not in _FITTING.get(declared[found.name].kind, (declared[found.name].kind,)):
+            raise SchemaMismatch(
+                f"column '{found.name}' of relation '{relation.name}' is {declared[found.name]}, that of the table is {type}",
+                hint="declare it as the table has it",
+            ).at(path)
+
+
+def _topics(spark: SparkSession, servers: str, topics: Sequence[str], options: Options) -> DataFrame:
+    if not has_class(spark, _PROVIDER):
+        raise MissingDependency(
+            f"the Spark session cannot read Kafka: it was started without {', '.join(KAFKA)}",
+            hint=f"fetch it once for sessions that rederive starts: {COMMAND} kafka; or start yours with spark.jars.packages",
+        )
+    fixed = {"kafka.bootstrap.servers": servers, "subscribe": ",".join(topics), "failOnDataLoss": "true"}
+    return _reader(spark, "kafka", {"startingOffsets": "earliest", **options, **fixed}).load()

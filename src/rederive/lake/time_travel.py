@@ -1,0 +1,49 @@
+"""A view at a version that the lake was settled to: its table as it was, by Delta's time travel, and what changed since then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
+from operator import and_
+from typing import Final
+
+from pyspark.sql import functions as F
+
+from rederive.engines.spark.session.types import literal
+from rederive.errors import VersionGone
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row, Value
+from rederive.lake.delta import FAILURES
+from rederive.lake.staging import changed_rows
+from rederive.lake.tables import MINUS, PLUS, Area, Lake
+from rederive.lake.types import collect
+
+_MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException")
+
+
+def rows_at(lake: Lake, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
+    """The rows of a view, as often as each was there; bindings fix columns, by position."""
+    names = ["`" + column.name.replace("`", "``") + "`" for column in relation.columns]
+    tests = (F.expr(f"{names[i]} <=> {literal(value, relation.types[i])}") for i, value in bindings.items())
+    where = reduce(and_, tests) if bindings else None
+    table, start = lake.read_before(Area.VIEWS, relation, version)
+    with _kept_still(version):
+        found = Counter(collect(table if where is None else table.where(where), relation))
+    if start < version and lake.has_table(Area.CHANGES, relation.name):
+        for sign, move in ((PLUS, found.update), (MINUS, found.subtract)):
+            for row, number in changed_rows(lake, relation, start, version, sign, where):
+                move({row: number})
+    return found.elements()
+
+
+@contextmanager
+def _kept_still(version: int) -> Iterator[None]:
+    """Whatever is read inside is of a version whose files may have been removed."""
+    try:
+        yield
+    except FAILURES as error:
+        if not any(sign in str(error) for sign in _MISSING):
+            raise
+        raise VersionGone(f"the files of version {version} were removed", hint="ask for a later version") from None

@@ -1,0 +1,1 @@
+"""Datalog: text to rules."""

@@ -1,0 +1,404 @@
+"""Clauses to rules: plain conjunctions over simple atoms, with projections for `_` under negation and views for aggregates.
+
+    r(x, n) :- node(x), n = count : { edge(x, _) }.
+
+becomes the aggregate `r.count1` over `edge` and, because an empty group counts 0, two rules:
+
+    r(x, n) :- node(x), r.count1(x, n).
+    r(x, 0) :- node(x), !r.count1.project_0(x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final, TypeAlias
+
+from rederive.analysis.safety import binders, check_safety
+from rederive.analysis.types import body_types, functor_of, relation_of, term_type
+from rederive.errors import Span, TypeClash, UnsafeVariable, Unsupported
+from rederive.ir.rules import (
+    Aggregate,
+    Atom,
+    Column,
+    Comparison,
+    Function,
+    Literal,
+    Negation,
+    Operator,
+    Relation,
+    Rule,
+    literal_variables,
+)
+from rederive.ir.terms import FLOAT, NUMBER, Call, Constant, Simple, Term, Type, Variable
+from rederive.lang.datalog import syntax
+from rederive.lang.datalog.dnf import Item, alternatives
+from rederive.lang.datalog.literals import finished, impossible
+from rederive.lang.program_builder import Draft
+from rederive.scalar.datalog_functors import NUMERIC
+from rederive.values import from_python
+
+_REFUSED_FUNCTORS: Final = {"autoinc": "autoinc()", "range": "range", "as": "type casts (as)"}
+
+Literals: TypeAlias = tuple[Literal, ...]
+
+
+def lower_clause(clause: syntax.Clause, draft: Draft) -> None:
+    """Add the clause's rules, and the views they need, to the draft."""
+    body: syntax.Formula = syntax.And((), clause.span) if clause.body is None else clause.body
+    for head in clause.heads:
+        rules = [rule for items in alternatives(body) for rule in _Lowering(draft, head, items).rules(clause.span)]
+        draft.definitions.extend(_possible(rules))
+
+
+def _possible(rules: Sequence[Rule]) -> list[Rule]:
+    """Without repetitions and without rules that can never fire, but at least one: the head stays a view."""
+    return [rule for rule in dict.fromkeys(rules) if not impossible(rule)] or list(rules[:1])
+
+
+def lower_constant(value: syntax.Value) -> Constant | None:
+    """The constant that a value stands for, sums, differences and products of integers included; None where it is none."""
+    match value:
+        case syntax.Literal():
+            return Constant(value.value, value.type, value.span)
+        case syntax.Apply("+" | "-" | "*" as functor, arguments):
+            numbers = [constant for a in arguments if (constant := lower_constant(a)) is not None]
+            if len(numbers) < len(arguments) or len({number.type for number in numbers}) > 1:
+                return None
+            return _folded(functor, numbers, value.span)
+        case _:
+            return None
+
+
+def _folded(functor: str, numbers: Sequence[Constant], span: Span) -> Constant | None:
+    type = numbers[0].type
+    match functor, [number.value for number in numbers]:
+        case "-", [int() as only]:
+            return Constant(-only, type, span)
+        case "+", [int() as left, int() as right]:
+            return Constant(left + right, type, span)
+        case "-", [int() as left, int() as right]:
+            return Constant(left - right, type, span)
+        case "*", [int() as left, int() as right]:
+            return Constant(left * right, type, span)
+        case _:
+            return None
+
+
+@dataclass(slots=True)
+class _Conjunction:
+    """Literals gathered from items, and the aggregates they use, each with the variable that takes its result."""
+
+    literals: list[Literal] = field(default_factory=list)
+    folds: list[tuple[Variable, syntax.Fold]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """What surrounds an aggregate: the names that mean the same inside and outside, and the literals that bind them,
+    nearest first."""
+
+    names: frozenset[str]
+    literals: Literals
+
+    def within(self, names: Iterable[str], literals: Iterable[Literal]) -> _Level:
+        return _Level(self.names | frozenset(names), (*literals, *self.literals))
+
+
+class _Lowering:
+    """One head with one alternative of its body."""
+
+    def __init__(self, draft: Draft, head: syntax.Atom, items: Sequence[Item]) -> None:
+        self._draft = draft
+        self._head = head
+        self._items = items
+        self._owner = head.relation
+        self._used = {variable.name for node in (head, *items) for variable in syntax.variables(node)}
+        self._fresh: set[str] = set()
+
+    def rules(self, span: Span) -> Iterator[Rule]:
+        conjunction = _Conjunction()
+        self._gather(self._items, conjunction)
+        head = self._atom(self._head, conjunction)
+        level = _Level(_names((self._head, *self._items)), ())
+        for literals in self._resolved(conjunction, level):
+            yield finished(Rule(head, literals, span), self._draft.relations)
+
+    # items to literals
+
+    def _gather(self, items: Sequence[Item], into: _Conjunction) -> None:
+        for item in items:
+            match item:
+                case syntax.Atom():
+                    into.literals.append(self._atom(item, into))
+                case syntax.Not(syntax.Atom() as atom):
+                    into.literals.append(self._negation(atom, into))
+                case syntax.Compare():
+                    self._test(item, into)
+                case _:
+                    never = Constant(0, NUMBER, item.span)
+                    into.literals.append(Comparison(Operator.NE, never, never, item.span))
+
+    def _atom(self, atom: syntax.Atom, into: _Conjunction) -> Atom:
+        relation_of(atom.relation, len(atom.arguments), self._draft.relations, atom.span)
+        return Atom(atom.relation, tuple(self._simple(a, into) for a in atom.arguments), span=atom.span)
+
+    def _negation(self, atom: syntax.Atom, into: _Conjunction) -> Negation:
+        """`!edge(x, _)`: no row at all, so the columns under `_` are projected away."""
+        plain = self._atom(atom, into)
+        kept = [i for i, term in enumerate(plain.terms) if not (isinstance(term, Variable) and term.anonymous)]
+        if len(kept) == len(plain.terms):
+            return Negation(plain)
+        name = self._draft.projection(self._draft.relations[atom.relation], kept, atom.span)
+        return Negation(Atom(name, tuple(plain.terms[i] for i in kept), span=atom.span))
+
+    def _test(self, test: syntax.Compare, into: _Conjunction) -> None:
+        match (test.left, test.right) if isinstance(test.left, syntax.Var) else (test.right, test.left):
+            case syntax.Var() as var, syntax.Fold() as fold if _takes(test, var, fold):
+                into.folds.append((Variable(var.name, var.span), fold))
+            case _:
+                left, right = self._term(test.left, into), self._term(test.right, into)
+                into.literals.append(Comparison(test.operator, left, right, test.span))
+
+    def _simple(self, value: syntax.Value, into: _Conjunction) -> Simple:
+        term = self._term(value, into)
+        if not isinstance(term, Call):
+            return term
+        variable = self._new(term.span)
+        into.literals.append(Comparison(Operator.EQ, variable, term, term.span))
+        return variable
+
+    def _term(self, value: syntax.Value, into: _Conjunction) -> Term:
+        match value:
+            case syntax.Var():
+                return Variable(value.name, value.span)
+            case syntax.Literal():
+                return Constant(value.value, value.type, value.span)
+            case syntax.Apply():
+                if value.functor in _REFUSED_FUNCTORS:
+                    raise Unsupported(f"not supported: {_REFUSED_FUNCTORS[value.functor]}", value.span)
+                call = Call(value.functor, tuple(self._term(a, into) for a in value.arguments), value.span)
+                functor_of(call)
+                return call
+            case syntax.Fold():
+                result = self._new(value.span)
+                into.folds.append((result, value))
+                return result
+
+    def _new(self, span: Span | None) -> Variable:
+        number = len(self._fresh) + 1
+        while (name := f"_{number}") in self._used:
+            number += 1
+        self._used.add(name)
+        self._fresh.add(name)
+        return Variable(name, span)
+
+    # aggregates
+
+    def _resolved(self, conjunction: _Conjunction, level: _Level) -> Iterator[Literals]:
+        """The conjunction with its aggregates joined in: one alternative for each choice of empty and other groups."""
+        literals, folds = tuple(conjunction.literals), conjunction.folds
+        if not folds:
+            yield literals
+            return
+        inside = level.within((), literals)
+        bound = binders(inside.literals)
+        ready = [pair for pair in folds if all(v.name in bound for v in _group(pair[1], inside.names))]
+        if not ready:
+            raise _unbound_group(folds[0][1], inside.names, bound)
+        waiting = [pair for pair in folds if pair not in ready]
+        for choice in product(*(self._aggregate(fold, result, inside) for result, fold in ready)):
+            joined = [*literals, *(literal for part in choice for literal in part)]
+            yield from self._resolved(_Conjunction(joined, waiting), level)
+
+    def _aggregate(self, fold: syntax.Fold, result: Variable, level: _Level) -> list[Literals]:
+        """The literals that give `result` its value: a join with the aggregate, and for empty groups its absence."""
+        group = _group(fold, level.names)
+        bodies = list(self._bodies(fold, level))
+        view = _AggregateView(self._draft, self._owner, fold, group, bodies, frozenset(self._fresh))
+        relation, keys = view.defined()
+        join: Literals = (Atom(relation.name, (*keys, result), span=fold.span),)
+        if fold.function not in (Function.COUNT, Function.SUM) or _never_empty(bodies, group, level.literals):
+            return [join]
+        kept = range(len(keys))
+        absent = Negation(Atom(self._draft.projection(relation, kept, fold.span), keys, span=fold.span))
+        type = relation.columns[-1].type
+        zero = Comparison(Operator.EQ, result, Constant(from_python(0, type), type, fold.span), fold.span)
+        return [join, (absent, zero)]
+
+    def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[_Body]:
+        """The alternatives of the aggregate's own body, each with the outer literals it needs to be safe."""
+        names = _names(syntax.children(fold))
+        for items in alternatives(fold.body):
+            conjunction = _Conjunction()
+            self._gather(items, conjunction)
+            value = None if fold.value is None else self._simple(fold.value, conjunction)
+            for literals in self._resolved(conjunction, level.within(names, ())):
+                yield _Body(literals, self._support(fold, literals, level), value)
+
+    def _support(self, fold: syntax.Fold, literals: Literals, level: _Level) -> Literals:
+        """The fewest outer literals that bind what the body uses but does not bind: `count : { p(y), y < x }`."""
+        # An atom of the rule's own relation comes last: taking it would put the aggregate into the recursion.
+        outer = sorted(level.literals, key=lambda literal: isinstance(literal, Atom) and literal.relation == self._owner)
+        binder, bound = binders(outer), binders(literals)
+        uses = [*_group(fold, level.names), *(v for literal in literals for v in literal_variables(literal))]
+        needed = [variable.name for variable in uses if variable.name not in bound]
+        chosen: list[Literal] = []
+        while needed:
+            literal = binder.get(needed.pop(0))
+            if literal is not None and literal not in chosen:
+                chosen.append(literal)
+                needed += [v.name for v in literal_variables(literal)] if isinstance(literal, Comparison) else []
+        return tuple(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """One alternative of an aggregate's body: its own literals, those that support it, and the value to fold."""
+
+    literals: Literals
+    support: Literals
+    value: Simple | None
+
+
+@dataclass(frozen=True, slots=True)
+class _AggregateView:
+    """The view of an aggregate's bindings, unless a relation already is that, and the aggregate over it."""
+
+    draft: Draft
+    owner: str
+    fold: syntax.Fold
+    group: tuple[Variable, ...]
+    bodies: Sequence[_Body]
+    fresh: frozenset[str]
+
+    def defined(self) -> tuple[Relation, tuple[Variable, ...]]:
+        """The aggregate's relation and the group's variables in the order of its columns."""
+        columns = self._columns()
+        number = self.draft.numbered(self.owner)
+        source = self._direct(columns) or self._body_view(f"{self.owner}.body{number}", columns)
+        positions = tuple(i for i, variable in enumerate(columns) if variable in self.group)
+        value = self._value_position(columns)
+        result = self._result(None if value is None else source.columns[value].type)
+        name = f"{self.owner}.{self.fold.function.value}{number}"
+        self.draft.aggregate(
+            Aggregate(name, self.fold.function, source.name, positions, value, self.fold.span),
+            (*(source.columns[i] for i in positions), Column("result", result)),
+        )
+        return self.draft.relations[name], tuple(columns[i] for i in positions)
+
+    def _columns(self) -> list[Variable]:
+        """All variables of the body: each distinct binding of them counts once. What is computed from them adds nothing."""
+        found = [v for body in self.bodies for literal in body.literals for v in literal_variables(literal)]
+        values = [body.value for body in self.bodies if isinstance(body.value, Variable)]
+        return [v for v in dict.fromkeys((*found, *values, *self.group)) if v.name not in self.fresh]
+
+    def _direct(self, columns: Sequence[Variable]) -> Relation | None:
+        match self.bodies:
+            case [_Body((Atom(relation, terms),), ())] if terms == tuple(columns) and self._plain_value():
+                return self.draft.relations[relation]
+            case _:
+                return None
+
+    def _plain_value(self) -> bool:
+        """Whether the value is a variable of the body, or there is none, so that it needs no column of its own."""
+        return self.fold.value is None or isinstance(self.fold.value, syntax.Var)
+
+    def _value_position(self, columns: Sequence[Variable]) -> int | None:
+        match self.fold.value:
+            case None:
+                return None
+            case syntax.Var(name):
+                return columns.index(Variable(name))
+            case _:
+                return len(columns)
+
+    def _body_view(self, name: str, columns: Sequence[Variable]) -> Relation:
+        rules = [self._body_rule(name, columns, body) for body in self.bodies]
+        for body, rule in zip(self.bodies, rules, strict=True):
+            self._check_alternative(body, columns)
+            check_safety(rule)
+        types = body_types(rules[0].body, self.draft.relations)
+        names = [f"_{i}" if variable.anonymous else variable.name for i, variable in enumerate(columns)]
+        names += [_unused("value", names)] * (not self._plain_value())
+        declared = (Column(n, term_type(t, types)) for n, t in zip(names, rules[0].head.terms, strict=True))
+        relation = self.draft.relations[name] = Relation(name, tuple(declared), span=self.fold.span)
+        self.draft.definitions.extend(_possible([finished(rule, self.draft.relations) for rule in rules]))
+        return relation
+
+    def _check_alternative(self, body: _Body, columns: Sequence[Variable]) -> None:
+        """Every alternative has all columns: a binding that lacks one could not be told from another."""
+        found = {v for literal in body.literals + body.support for v in literal_variables(literal)}
+        for variable in columns:
+            if variable not in found:
+                shown = "_" if variable.anonymous else variable.name
+                raise UnsafeVariable(
+                    f"'{shown}' occurs in some alternatives of an aggregate's body only",
+                    variable.span,
+                    hint="use the same variables in each, or give the disjunction a relation of its own",
+                )
+
+    def _body_rule(self, name: str, columns: Sequence[Variable], body: _Body) -> Rule:
+        value = () if self._plain_value() or body.value is None else (body.value,)
+        head = Atom(name, (*columns, *value), span=self.fold.span)
+        return Rule(head, body.literals + body.support, self.fold.span)
+
+    def _result(self, value: Type | None) -> Type:
+        """count gives a number, mean a float, the others what they fold."""
+        if value is None:
+            return NUMBER
+        if self.fold.function in (Function.SUM, Function.MEAN) and value.kind not in NUMERIC:
+            span = self.fold.span if self.fold.value is None else self.fold.value.span
+            raise TypeClash(f"{self.fold.function.value} needs numbers, but this is {value}", span)
+        return FLOAT if self.fold.function is Function.MEAN else value
+
+
+def _takes(test: syntax.Compare, var: syntax.Var, fold: syntax.Fold) -> bool:
+    """Whether `var = fold` hands the result over; a variable that the aggregate itself uses is compared with it instead."""
+    return test.operator is Operator.EQ and var not in syntax.variables(fold)
+
+
+def _names(nodes: Iterable[syntax.Node]) -> frozenset[str]:
+    """The names used directly, not inside an aggregate."""
+    return frozenset(variable.name for node in nodes for variable in syntax.variables(node, into_folds=False))
+
+
+def _group(fold: syntax.Fold, outside: frozenset[str]) -> tuple[Variable, ...]:
+    """The variables that an aggregate shares with what surrounds it."""
+    shared = (Variable(v.name, v.span) for v in syntax.variables(fold) if v.name in outside)
+    return tuple(dict.fromkeys(shared))
+
+
+def _unbound_group(fold: syntax.Fold, outside: frozenset[str], bound: Iterable[str]) -> UnsafeVariable:
+    known = set(bound)
+    variable = next(v for v in _group(fold, outside) if v.name not in known)
+    return UnsafeVariable(
+        f"'{variable.name}' occurs inside an aggregate and outside of it, but nothing outside binds it",
+        variable.span,
+        hint=f"use '{variable.name}' in an atom outside of the aggregate, or give the one inside another name",
+    )
+
+
+def _never_empty(bodies: Sequence[_Body], group: Sequence[Variable], outer: Literals) -> bool:
+    """Whether an outer atom is itself a row of every group: `r(x, n) :- edge(x, _), n = count : { edge(x, _) }`."""
+    match bodies:
+        case [_Body((Atom() as atom,))]:
+            return any(isinstance(other, Atom) and _covers(other, atom, group) for other in outer)
+        case _:
+            return False
+
+
+def _covers(outer: Atom, inner: Atom, group: Sequence[Variable]) -> bool:
+    def free(term: Simple) -> bool:
+        return isinstance(term, Variable) and term not in group and inner.terms.count(term) == 1
+
+    return outer.relation == inner.relation and all(
+        free(mine) or mine == theirs for mine, theirs in zip(inner.terms, outer.terms, strict=True)
+    )
+
+
+def _unused(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name

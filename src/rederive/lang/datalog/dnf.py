@@ -1,0 +1,80 @@
+"""Bodies in normal form: negation pushed down to atoms and tests, disjunction pulled out into alternatives."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Final, TypeAlias
+
+from rederive.errors import Unsupported
+from rederive.ir.rules import Operator
+from rederive.lang.datalog.syntax import And, Atom, Compare, Formula, Not, Or, Truth
+
+Item: TypeAlias = Atom | Not | Compare | Truth
+"""What stands in a conjunction: every `Not` holds an atom."""
+
+MOST_ALTERNATIVES: Final = 1024
+
+_OPPOSITES: Final = (
+    (Operator.EQ, Operator.NE),
+    (Operator.LT, Operator.GE),
+    (Operator.GT, Operator.LE),
+    (Operator.MATCH, Operator.NOT_MATCH),
+    (Operator.CONTAINS, Operator.NOT_CONTAINS),
+)
+INVERSE: Final = {a: b for pair in _OPPOSITES for a, b in (pair, pair[::-1])}
+
+
+def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
+    """The disjunctive normal form: `a, (b ; c)` has the alternatives `a, b` and `a, c`. What is true is left out."""
+    match formula:
+        case Truth(True):
+            return [()]
+        case Atom() | Compare() | Truth() | Not(Atom()):
+            return [(formula,)]
+        case Not():
+            return alternatives(_negated(formula.part))
+        case Or():
+            return _limited([items for part in formula.parts for items in alternatives(part)], formula)
+        case And():
+            return _conjoined(formula)
+
+
+def _conjoined(formula: And) -> list[tuple[Item, ...]]:
+    parts = [alternatives(part) for part in formula.parts]
+    size = 1
+    for part in parts:
+        size *= len(part)
+        if size > MOST_ALTERNATIVES:
+            raise _too_many(formula)
+    return [tuple(item for items in choice for item in items) for choice in product(*parts)]
+
+
+def _limited(found: list[tuple[Item, ...]], formula: Or) -> list[tuple[Item, ...]]:
+    if len(found) > MOST_ALTERNATIVES:
+        raise _too_many(formula)
+    return found
+
+
+def _too_many(formula: And | Or) -> Unsupported:
+    return Unsupported(
+        f"not supported: a body with more than {MOST_ALTERNATIVES} alternatives",
+        formula.span,
+        hint="give the disjunctions relations of their own",
+    )
+
+
+def _negated(formula: Formula) -> Formula:
+    """The complement, by De Morgan's laws."""
+    match formula:
+        case Atom():
+            return Not(formula, formula.span)
+        case Compare():
+            return Compare(INVERSE[formula.operator], formula.left, formula.right, formula.span)
+        case Truth():
+            return Truth(not formula.value, formula.span)
+        case Not():
+            return formula.part
+        case And():
+            return Or(tuple(map(_negated, formula.parts)), formula.span)
+        case Or():
+            return And(tuple(map(_negated, formula.parts)), formula.span)

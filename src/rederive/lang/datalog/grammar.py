@@ -1,0 +1,163 @@
+"""Text to parse tree: the Lark grammar `datalog.lark`, what it refuses by name, and what a syntax error says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NoReturn, cast
+
+from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
+
+from rederive.errors import Source, Span, SyntaxProblem, Unsupported
+from rederive.ir.rules import Operator
+
+_REFUSED: Final = {
+    "[": "records",
+    "$": "algebraic data types",
+    "@": "user-defined functors",
+    "choice-domain": "choice-domain",
+    ".comp": "components (.comp)",
+    ".component": "components (.component)",
+    ".init": "components (.init)",
+    ".override": "components (.override)",
+    ".functor": "user-defined functors (.functor)",
+}
+
+
+def parse_tree(source: Source, start: str) -> Tree[Token]:
+    """The tree of a text; `start` is the rule that covers all of it. Raises SyntaxProblem or Unsupported."""
+    try:
+        return _parser().parse(source.text, start=start)
+    except _Refusal as refusal:
+        raise refused(refusal.token, token_span(source, refusal.token)) from None
+    except UnexpectedToken as problem:
+        raise _unexpected_token(source, problem) from None
+    except UnexpectedCharacters as problem:
+        raise _unexpected_characters(source, problem) from None
+
+
+class _Refusal(Exception):
+    """A token that starts a construct outside the language; nothing after it needs to be read."""
+
+    def __init__(self, token: Token) -> None:
+        self.token = token
+
+
+def _refuse(token: Token) -> NoReturn:
+    raise _Refusal(token)
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(
+        files("rederive.lang.datalog").joinpath("datalog.lark").read_text(encoding="utf-8"),
+        parser="lalr",
+        lexer="contextual",
+        start=["program", "query"],
+        propagate_positions=True,
+        maybe_placeholders=True,
+        lexer_callbacks=dict.fromkeys(("REFUSED", "CHOICE", "RECORD", "ADT", "USER_FUNCTOR"), _refuse),
+    )
+
+
+def refused(construct: str, span: Span, hint: str | None = None) -> Unsupported:
+    return Unsupported(f"not supported: {_REFUSED.get(construct, construct)}", span, hint=hint)
+
+
+def token_span(source: Source, token: Token) -> Span:
+    return Span(source, token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
+
+
+# syntax errors
+
+_VALUE_STARTS: Final = frozenset(
+    [
+        "NAME",
+        "UNDERSCORE",
+        "NUMBER",
+        "UNSIGNED",
+        "FLOAT",
+        "STRING",
+        "TRUE",
+        "FALSE",
+        "COUNT",
+        "FOLD",
+        "EXTREME",
+        "MINUS",
+        "NOT",
+        "LPAR",
+        "BANG",
+    ]
+)
+_WORDS: Final = {
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "TRUE": "'true'",
+    "FALSE": "'false'",
+    "OPERATOR": "an operator",
+    "MINUS": "an operator",
+    "POWER": "an operator",
+    "IO": "a directive",
+    "LEGACY_TYPE": "a directive",
+    "$END": "the end of the text",
+}
+_SILENT: Final = frozenset(["REFUSED", "CHOICE", "RECORD", "ADT", "USER_FUNCTOR", "HINT", "KEY", "UNSIGNED"])
+_COMPARISONS: Final = frozenset(operator.value for operator in Operator)
+
+
+def _expectation(terminals: Iterable[str]) -> str:
+    """What could have come, in a few words: a value, a condition, or the signs and words by themselves."""
+    names = set(terminals) - _SILENT
+    words = set()
+    if "FLOAT" in names:
+        words.add("a condition" if "BANG" in names else "a value")
+        names -= _VALUE_STARTS
+    words |= {_word_for(name) for name in names}
+    if "':-'" in words:  # a head: comparing two of them would be subsumption
+        words.discard("a comparison")
+    *others, last = sorted(words, key=lambda word: (word.startswith("'"), word)) or ["nothing more"]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _word_for(terminal: str) -> str:
+    if terminal in _WORDS:
+        return _WORDS[terminal]
+    text = str(_parser().get_terminal(terminal).pattern.value)
+    if text in _COMPARISONS:
+        return "a comparison"
+    return "a directive" if text in (".decl", ".type") else f"'{text}'"
+
+
+def _accepted(problem: UnexpectedToken | UnexpectedCharacters) -> Iterable[str]:
+    """The terminals that the parser could go on with; the lexer's own list also holds those that only lead to an error."""
+    parser: Any = problem.interactive_parser
+    return cast("set[str]", parser.accepts())
+
+
+def _unexpected_token(source: Source, problem: UnexpectedToken) -> SyntaxProblem:
+    expected = _expectation(_accepted(problem))
+    if problem.token.type == "$END":
+        return SyntaxProblem(f"the text ends, but expected {expected}", _end(source))
+    span = token_span(source, problem.token)
+    return SyntaxProblem(f"unexpected '{span.text}', expected {expected}", span)
+
+
+def _unexpected_characters(source: Source, problem: UnexpectedCharacters) -> SyntaxProblem:
+    span = Span(source, problem.line, problem.column, problem.line, problem.column + 1)
+    rest = source.text[problem.pos_in_stream :]
+    expected = _expectation(_accepted(problem))
+    if rest.startswith('"'):
+        return SyntaxProblem(
+            "a string that does not end on its line", span, hint='close it with " and write \\n for a line break'
+        )
+    if rest.startswith("/*"):
+        return SyntaxProblem("a comment that does not end", span, hint="close it with */")
+    return SyntaxProblem(f"unexpected '{span.text}', expected {expected}", span)
+
+
+def _end(source: Source) -> Span:
+    """Just behind the last thing that was written."""
+    lines = source.text.rstrip().split("\n")
+    return Span(source, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)

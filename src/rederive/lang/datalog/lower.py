@@ -1,0 +1,414 @@
+"""Syntax to rules: declarations, facts, directives and clauses of one text become a `Program`, or its errors together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from rederive.analysis.nullable import nullable_columns
+from rederive.analysis.types import relation_of
+from rederive.errors import (
+    ProgramError,
+    ProgramRefused,
+    Redefined,
+    Span,
+    SyntaxProblem,
+    TypeClash,
+    UnknownName,
+    UnsafeVariable,
+    Unsupported,
+)
+from rederive.ir.rules import Atom, Column, Constraint, Fact, Input, Program, Relation, Remote
+from rederive.ir.terms import Constant, Kind, Simple, Type, Variable
+from rederive.lang.datalog.clauses import lower_clause, lower_constant
+from rederive.lang.datalog.literals import typed_constant
+from rederive.lang.datalog.parser import RESERVED
+from rederive.lang.datalog.rule_directives import active_rule, constraint_mode
+from rederive.lang.datalog.syntax import Atom as SyntaxAtom
+from rederive.lang.datalog.syntax import (
+    Clause,
+    ConstraintDirective,
+    Declaration,
+    Directive,
+    InputDirective,
+    Option,
+    OutputDirective,
+    RemoteDirective,
+    RuleDirective,
+    Statement,
+    StoredDirective,
+    TypeDefinition,
+    TypeName,
+    Value,
+    Var,
+    relations,
+)
+from rederive.lang.program_builder import Draft
+from rederive.lang.rules.definition import Whole
+from rederive.values import MAX_PRECISION
+
+INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
+FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
+# What `.remote` says of each kind of source: the options that it needs, then those that it may have.
+SOURCES: Final = {
+    "none": (frozenset[str](), frozenset[str]()),
+    "jdbc": (frozenset({"url", "table"}), frozenset({"driver", "version"})),
+    "parquet": (frozenset({"path"}), frozenset[str]()),
+    "python": (frozenset({"function"}), frozenset[str]()),
+}
+
+_S = TypeVar(
+    "_S",
+    Clause,
+    ConstraintDirective,
+    Declaration,
+    InputDirective,
+    OutputDirective,
+    RemoteDirective,
+    RuleDirective,
+    StoredDirective,
+    TypeDefinition,
+)
+
+
+def lower(statements: Sequence[Statement], known: Program) -> Program:
+    """`known` extended by these statements; raises the one error, or ProgramRefused with all of them."""
+    errors: list[ProgramError] = []
+    lowering = _Lowering(statements, known)
+
+    def each(kind: type[_S], step: Callable[[_S], None]) -> None:
+        for statement in statements:
+            if isinstance(statement, kind):
+                try:
+                    step(statement)
+                except ProgramError as error:
+                    errors.append(error)
+                except RecursionError:
+                    errors.append(_too_deep(statement.span))
+
+    each(TypeDefinition, lowering.type_definition)
+    each(Declaration, lowering.declaration)
+    each(Clause, lowering.clause)
+    each(InputDirective, lowering.input)
+    each(OutputDirective, lowering.output)
+    each(RemoteDirective, lowering.remote)
+    each(StoredDirective, lowering.stored)
+    each(ConstraintDirective, lowering.constraint)
+    each(RuleDirective, lowering.rule)
+    if errors:
+        raise _together(errors)
+    return _with_nullable(lowering.draft.program(), known)
+
+
+def _with_nullable(program: Program, known: Program) -> Program:
+    """The program with the columns marked that get NULL from tables of SQL; relations that were known stay as they are."""
+    relations = dict(program.relations)
+    for name, i in nullable_columns(program, [name for name in relations if name not in known.relations]):
+        columns = relations[name].columns
+        marked = (*columns[:i], replace(columns[i], nullable=True), *columns[i + 1 :])
+        relations[name] = replace(relations[name], columns=marked)
+    return replace(program, relations=relations) if relations != program.relations else program
+
+
+def lower_query(atom: SyntaxAtom, program: Program) -> Atom:
+    """The atom with its constants typed by their columns."""
+    relation = relation_of(atom.relation, len(atom.arguments), program.relations, atom.span)
+    pairs = zip(atom.arguments, relation.types, strict=True)
+    return Atom(atom.relation, tuple(_query_term(value, type) for value, type in pairs), span=atom.span)
+
+
+def _query_term(value: Value, type: Type) -> Simple:
+    if isinstance(value, Var):
+        return Variable(value.name, value.span)
+    constant = lower_constant(value)
+    if constant is None:
+        raise Unsupported("not supported: an expression in a query", value.span, hint="ask with constants, variables and '_'")
+    return typed_constant(constant, type)
+
+
+def _together(errors: Sequence[ProgramError]) -> ProgramError:
+    """The one error, or all of them in the order of the text."""
+    if len(errors) == 1:
+        return errors[0]
+    return ProgramRefused(sorted(errors, key=lambda error: (error.span.line, error.span.column) if error.span else (0, 0)))
+
+
+def _too_deep(span: Span) -> Unsupported:
+    return Unsupported("not supported: a statement nested this deeply", span, hint="give its parts relations of their own")
+
+
+class _Lowering:
+    """One step for each kind of statement. Types come before declarations, and these before what uses them."""
+
+    def __init__(self, statements: Sequence[Statement], known: Program) -> None:
+        self.draft = Draft.of(known)
+        self._known = known
+        self._known_views = frozenset(known.views)
+        self._types = _Types(s for s in statements if isinstance(s, TypeDefinition))
+        self._declared: dict[str, Declaration] = {}
+        self._ruled = frozenset(
+            head.relation for s in statements if isinstance(s, Clause) and not _is_fact(s) for head in s.heads
+        )
+
+    def type_definition(self, definition: TypeDefinition) -> None:
+        self._types.check(definition)
+
+    def declaration(self, declaration: Declaration) -> None:
+        for name in declaration.names:
+            if name.text in RESERVED:
+                raise SyntaxProblem(f"'{name.text}' is a reserved word, not a name for a relation", name.span)
+            if name.text in self._known.relations or name.text in self._declared:
+                raise Redefined(f"'{name.text}' is declared already", name.span, hint=self._earlier(name.text))
+            self._declared[name.text] = declaration
+        columns = _distinct_columns(declaration, self._types)
+        key = _key(declaration, columns)
+        for name in declaration.names:
+            if key and name.text in self._ruled:
+                raise Unsupported(f"not supported: a key on '{name.text}', which has rules", declaration.key[0].span)
+            self.draft.relations[name.text] = Relation(name.text, columns, key, name.span)
+
+    def clause(self, clause: Clause) -> None:
+        nodes = clause.heads if clause.body is None else (*clause.heads, clause.body)
+        if self._hopeless(name for node in nodes for name in relations(node)):
+            return
+        for head in clause.heads:
+            self._refuse_known(head, _is_fact(clause))
+        if _is_fact(clause) and clause.heads[0].relation not in self._ruled:
+            self.draft.facts.append(_fact(clause, self.draft.relations))
+        else:
+            lower_clause(clause, self.draft)
+
+    def input(self, directive: InputDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        relation = self._relation(directive)
+        if name in self._known_views:
+            raise Redefined(f"'{name}' is a view of an earlier text and takes no input", directive.relation.span)
+        options = _input_options(directive)
+        if name in self._ruled:
+            name = self.draft.input_base(relation, directive.span)
+            options.setdefault("filename", f"{relation.name}.facts")
+        self.draft.inputs.append(Input(name, tuple(options.items()), directive.span))
+
+    def output(self, directive: OutputDirective) -> None:
+        name = directive.relation.text
+        _check_output_options(directive)
+        if not self._hopeless([name]) and self._relation(directive).name not in self.draft.outputs:
+            self.draft.outputs.append(name)
+
+    def remote(self, directive: RemoteDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        relation = self._relation(directive)
+        if name in self._known_views or name in self._ruled:
+            hint = "only a base relation lives elsewhere; a view over it is .stored"
+            raise Unsupported(f"not supported: the view '{name}' as a remote relation", directive.relation.span, hint=hint)
+        if any(declared.relation == name for declared in self.draft.remotes):
+            raise Redefined(f"'{name}' is declared remote already", directive.relation.span)
+        self.draft.remotes.append(Remote(relation.name, _remote_options(directive), directive.span))
+
+    def stored(self, directive: StoredDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        self._relation(directive)
+        if name not in self._known_views and name not in self._ruled:
+            hint = "a relation without rules is a base relation; declare it .remote, or leave it as it is"
+            raise Unsupported(f"not supported: the base relation '{name}' as a stored view", directive.relation.span, hint=hint)
+        for option in directive.options:
+            raise UnknownName("option", option.name.text, (), option.name.span)
+        if name not in self.draft.stored:
+            self.draft.stored.append(name)
+
+    def constraint(self, directive: ConstraintDirective) -> None:
+        name = directive.relation.text
+        if self._hopeless([name]):
+            return
+        self._relation(directive)
+        if name not in self._known_views and name not in self._ruled:
+            hint = "a constraint is a view of what must not be"
+            raise Unsupported(f"not supported: the base relation '{name}' as a constraint", directive.relation.span, hint=hint)
+        if any(constraint.view == name for constraint in self.draft.constraints):
+            raise Redefined(f"'{name}' is a constraint already", directive.relation.span)
+        self.draft.constraints.append(Constraint(name, constraint_mode(directive), directive.span))
+
+    def rule(self, directive: RuleDirective) -> None:
+        """Only read here: what its action does is checked where functions and addresses are known."""
+        from rederive.lang.rules.lower import with_condition
+
+        rule = active_rule(directive)
+        if isinstance(rule.condition, Whole) and not self._hopeless([rule.condition.relation]):
+            from rederive.lang.rules.lower import with_condition
+
+            with_condition(self.draft.program(), rule)
+
+    def _hopeless(self, names: Iterable[str]) -> bool:
+        """Whether a declaration that these names need was refused: what follows from it is no error of its own."""
+        return any(name in self._declared and name not in self.draft.relations for name in names)
+
+    def _relation(self, directive: Directive) -> Relation:
+        name, known = directive.relation.text, self.draft.relations
+        if name not in known:
+            raise UnknownName("relation", name, (other for other in known if "." not in other), directive.relation.span)
+        return known[name]
+
+    def _refuse_known(self, head: SyntaxAtom, fact: bool) -> None:
+        """Relations of an earlier text take new facts where they are base relations, and no new rules."""
+        name = head.relation
+        if name in self._known.relations and (name in self._known_views or not fact):
+            kind = "view" if name in self._known_views else "base relation"
+            raise Redefined(
+                f"'{name}' is a {kind} of an earlier text and takes no new rules", head.span, hint="declare a view of its own"
+            )
+
+    def _earlier(self, name: str) -> str | None:
+        first = next((n.span for n in self._declared[name].names if n.text == name), None) if name in self._declared else None
+        span = first or self._known.relations[name].span
+        return f"the first declaration is at {span}" if span is not None else None
+
+
+def _is_fact(clause: Clause) -> bool:
+    """Whether a clause only states a row. A value that has to be computed makes it a rule; a variable, an error of the fact."""
+    return (
+        clause.body is None
+        and len(clause.heads) == 1
+        and all(isinstance(value, Var) or lower_constant(value) is not None for value in clause.heads[0].arguments)
+    )
+
+
+def _fact(clause: Clause, known: Mapping[str, Relation]) -> Fact:
+    head = clause.heads[0]
+    relation = relation_of(head.relation, len(head.arguments), known, head.span)
+    row = tuple(typed_constant(_stated(value), type).value for value, type in zip(head.arguments, relation.types, strict=True))
+    return Fact(relation.name, row, clause.span)
+
+
+def _stated(value: Value) -> Constant:
+    constant = lower_constant(value)
+    if constant is None:
+        hint = 'a fact states values; a symbol is written in quotes: "a"'
+        raise UnsafeVariable(f"a variable, '{value.span.text}', in a fact", value.span, hint=hint)
+    return constant
+
+
+def _distinct_columns(declaration: Declaration, types: _Types) -> tuple[Column, ...]:
+    columns: dict[str, Column] = {}
+    for column in declaration.columns:
+        if column.name.text in columns:
+            raise Redefined(f"column '{column.name.text}' is declared already", column.name.span)
+        columns[column.name.text] = Column(column.name.text, types.resolve(column.type))
+    return tuple(columns.values())
+
+
+def _key(declaration: Declaration, columns: Sequence[Column]) -> tuple[int, ...]:
+    names = [column.name for column in columns]
+    for name in declaration.key:
+        if name.text not in names:
+            raise UnknownName("column", name.text, names, name.span)
+    return tuple(sorted({names.index(name.text) for name in declaration.key}))
+
+
+def _input_options(directive: InputDirective) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for option in _distinct_options(directive):
+        if option.name.text not in INPUT_OPTIONS:
+            raise UnknownName("option", option.name.text, INPUT_OPTIONS, option.name.span)
+        if option.name.text in ("headers", "rfc4180") and option.value not in ("true", "false"):
+            raise UnknownName(option.name.text, option.value, ("true", "false"), option.span)
+        if option.name.text == "format" and option.value not in FORMATS:
+            raise UnknownName("format", option.value, FORMATS, option.span)
+        if option.name.text != "IO":
+            options[option.name.text] = option.value
+        elif option.value != "file":
+            raise Unsupported(f"not supported: IO={option.value}", option.span, hint="input comes from files")
+    return options
+
+
+def _distinct_options(directive: InputDirective | OutputDirective) -> tuple[Option, ...]:
+    for i, option in enumerate(directive.options):
+        if any(other.name.text == option.name.text for other in directive.options[:i]):
+            raise Redefined(f"the option '{option.name.text}' is given twice", option.span)
+    return directive.options
+
+
+def _check_output_options(directive: OutputDirective) -> None:
+    """The `.output` relations are monitored. Where their changes go is said elsewhere, so all options but one are refused."""
+    for option in _distinct_options(directive):
+        if (option.name.text, option.value) != ("IO", "stdout"):
+            what = f"'{option.name.text}={option.value}' of .output"
+            hint = "leave it out: `rederive run` prints changes on standard output; read them there, or subscribe to the view"
+            raise Unsupported(f"not supported: {what}", option.span, hint=hint)
+
+
+def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:
+    """The source and what it takes to read it; `rows` is an estimate of its size."""
+    options = {option.name.text: option for option in directive.options}
+    kind = options["source"].value if "source" in options else "none"
+    if kind not in SOURCES:
+        raise UnknownName("source", kind, SOURCES, options["source"].span)
+    needed, allowed = SOURCES[kind]
+    for name, option in options.items():
+        if name not in needed | allowed | {"source", "rows"}:
+            raise UnknownName("option", name, (*sorted(needed | allowed), "rows"), option.name.span)
+    if "rows" in options and not options["rows"].value.isdecimal():
+        raise TypeClash(f"'{options['rows'].value}' is not a number of rows", options["rows"].span)
+    if missing := sorted(needed - options.keys()):
+        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", directive.span, hint=f"it takes {', '.join(sorted(needed))}")
+    return tuple((name, option.value) for name, option in options.items())
+
+
+class _Types:
+    """The types that a text names: the language's own and those of `.type`, all of which stand for one of the former."""
+
+    def __init__(self, definitions: Iterable[TypeDefinition]) -> None:
+        self._definitions: dict[str, TypeDefinition] = {}
+        self._again: list[TypeDefinition] = []
+        for definition in definitions:
+            if self._definitions.setdefault(definition.name.text, definition) is not definition:
+                self._again.append(definition)
+
+    def check(self, definition: TypeDefinition) -> None:
+        name = definition.name
+        if any(definition is other for other in self._again) or name.text in _PRIMITIVES or name.text == Kind.DECIMAL.value:
+            raise Redefined(f"type '{name.text}' is defined already", name.span)
+        self._defined(definition, ())
+
+    def resolve(self, name: TypeName, path: tuple[str, ...] = ()) -> Type:
+        """The language's own type behind a name; `path` are the definitions that led here."""
+        if name.name == Kind.DECIMAL.value:
+            return _decimal(name)
+        if name.parameters:
+            raise TypeClash(f"type '{name.name}' takes no precision", name.span, hint="only decimal does: decimal(10,2)")
+        if name.name in _PRIMITIVES:
+            return _PRIMITIVES[name.name]
+        if name.name not in self._definitions:
+            raise UnknownName("type", name.name, (*_PRIMITIVES, "decimal", *self._definitions), name.span)
+        if name.name in path:
+            raise Redefined(f"type '{name.name}' is defined by itself: {' -> '.join((*path, name.name))}", name.span)
+        return self._defined(self._definitions[name.name], path)
+
+    def _defined(self, definition: TypeDefinition, path: tuple[str, ...]) -> Type:
+        first, *others = definition.members
+        type = self.resolve(first, (*path, definition.name.text))
+        for other in others:
+            if (found := self.resolve(other, (*path, definition.name.text))) != type:
+                raise TypeClash(f"'{other.name}' is {found}, but '{first.name}' is {type}: a union has one type", other.span)
+        return type
+
+
+_PRIMITIVES: Final = {kind.value: Type(kind) for kind in Kind if kind is not Kind.DECIMAL}
+
+
+def _decimal(name: TypeName) -> Type:
+    match name.parameters:
+        case (precision, scale) if 1 <= precision <= MAX_PRECISION and scale <= precision:
+            return Type(Kind.DECIMAL, precision, scale)
+        case _:
+            raise TypeClash(
+                f"'{name.span.text}' is not a decimal type",
+                name.span,
+                hint=f"write decimal(precision, scale), with a precision of 1 to {MAX_PRECISION} and a scale no greater",
+            )

@@ -1,0 +1,96 @@
+"""`.rule` and `.constraint` of Datalog: the same rules and constraints as in SQL, on views that the program has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rederive.delta import BOTH, Sign
+from rederive.errors import Span, SyntaxProblem, UnknownName
+from rederive.ir.rules import Mode
+from rederive.lang.datalog.syntax import ConstraintDirective, Option, RuleDirective
+from rederive.lang.rules.definition import Action, ActiveRule, Event, EventKind, Whole
+
+_Reader = Callable[[Option], dict[str, Any]]
+
+
+def constraint_mode(directive: ConstraintDirective) -> Mode:
+    """What a constraint does with a violation; it is refused where nothing else is said."""
+    mode = Mode.REJECT
+    for option in directive.options:
+        if option.name.text != "mode":
+            raise UnknownName("option", option.name.text, ["mode"], option.name.span)
+        mode = _choice(option, {one.value: one for one in Mode})
+    return mode
+
+
+def active_rule(directive: RuleDirective) -> ActiveRule:
+    """The rule that a directive states.
+
+    >>> from rederive.lang.datalog.compiler import parse_statements
+    >>> text = '.rule low(when=scarce, do="CALL order(i)", priority=10)'
+    >>> rule = active_rule(parse_statements(text)[0])
+    >>> rule.name, rule.condition.relation, rule.action.function, rule.priority
+    ('low', 'scarce', 'order', 10)
+    """
+    given = {option.name.text: option for option in directive.options}
+    for name, option in given.items():
+        if name not in _OPTIONS and name not in ("when", "do"):
+            raise UnknownName("option", name, ("when", "do", *_OPTIONS), option.name.span)
+    for name in ("when", "do"):
+        if name not in given:
+            hint = '.rule name(when=view, do="CALL function(columns)")'
+            raise SyntaxProblem(f"the rule '{directive.relation.text}' has no '{name}'", directive.span, hint=hint)
+    when = Whole(given["when"].value, given["when"].span)
+    settings: dict[str, Any] = {}
+    for name, read in _OPTIONS.items():
+        settings |= read(given[name]) if name in given else {}
+    return ActiveRule(directive.relation.text.lower(), when, _action(given["do"]), directive.span, **settings)
+
+
+def _action(option: Option) -> Action:
+    from rederive.lang.rules.statements import action_of
+
+    return action_of(option.value, option.span, _content(option.span))
+
+
+def _event(option: Option) -> Event:
+    """`INSERT OF quantity`."""
+    kind, of, relation, *more = [*option.value.split(), "", "", ""]
+    if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
+        hint = "write INSERT OF, DELETE OF or UPDATE OF a relation"
+        raise SyntaxProblem(f"'{option.value}' is no event", option.span, hint=hint)
+    return Event(EventKind(kind.lower()), relation, option.span)
+
+
+def _content(span: Span) -> int:
+    """Where the text inside an option's quotes begins."""
+    line = sum(len(line) + 1 for line in span.source.text.split("\n")[: span.line - 1])
+    start = line + span.column - 1
+    quote = span.source.text.find('"', start)
+    return quote + 1 if quote >= 0 else start
+
+
+def _choice(option: Option, choices: Mapping[str, Any]) -> Any:
+    if option.value not in choices:
+        raise UnknownName(option.name.text, option.value, choices, option.span)
+    return choices[option.value]
+
+
+def _number(option: Option) -> int:
+    try:
+        return int(option.value)
+    except ValueError:
+        raise SyntaxProblem(f"'{option.value}' is no number", option.span) from None
+
+
+_SIGNS: Final = {"plus": frozenset({Sign.PLUS}), "minus": frozenset({Sign.MINUS}), "both": BOTH}
+_TRUTH: Final = {"true": True, "false": False}
+_OPTIONS: Final[Mapping[str, _Reader]] = {
+    "precision": lambda o: {"strict": _choice(o, {"strict": True, "nervous": False})},
+    "mode": lambda o: {"immediate": _choice(o, {"immediate": True, "deferred": False})},
+    "on": lambda o: {"signs": _choice(o, _SIGNS)},
+    "priority": lambda o: {"priority": _number(o)},
+    "event": lambda o: {"event": _event(o)},
+    "recursive": lambda o: {"recursive": _choice(o, _TRUTH)},
+}

@@ -1,0 +1,90 @@
+"""Programs in both languages: Datalog statements and SQL definitions, each over what stands before it.
+
+What SQL needs is imported when there is some: its parser is large, and programs in Datalog do without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from rederive.errors import StillNeeded, UnknownName
+from rederive.ir.rules import Program
+from rederive.lang.datalog.compiler import extended
+from rederive.lang.datalog.edit import Statements
+from rederive.lang.datalog.syntax import Statement
+from rederive.lang.sql.definition import Definition
+
+SQL: Final = ".sql"
+_BLANK: Final = r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
+_CREATE: Final = re.compile(rf"{_BLANK}create\s+[a-z]", re.IGNORECASE | re.DOTALL)
+
+
+def defines_in_sql(text: str, name: str = "<text>") -> bool:
+    """Whether a text of definitions is SQL: its file is called so, or it begins with CREATE.
+
+    >>> defines_in_sql("-- stock\\nCREATE TABLE t (k INT)"), defines_in_sql("create(1).")
+    (True, False)
+    """
+    return name.endswith(SQL) or _CREATE.match(text) is not None
+
+
+def is_query(text: str) -> bool:
+    """Whether a question is one of SQL.
+
+    >>> is_query("SELECT 1"), is_query('edge("a", y)')
+    (True, False)
+    """
+    return _QUERY.match(text) is not None
+
+
+# comments and parentheses, then a word that begins a query; an atom is a name before a parenthesis
+_SPACE: Final = r"(?>\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)"
+_QUERY: Final = re.compile(
+    rf"(?:{_SPACE}|\()*+(?:(?:select|with)(?![\w(])|values(?!\w)|(?:table|from){_SPACE}++[\w`])", re.IGNORECASE | re.DOTALL
+)
+
+
+def compile_statements(statements: Sequence[Statement | Definition], known: Program) -> Program:
+    """A known program, which may be empty, with these statements; Datalog that stands together is one text."""
+    program = known
+    for is_sql, run in groupby(statements, lambda statement: isinstance(statement, Definition)):
+        if is_sql:
+            for definition in run:
+                assert isinstance(definition, Definition)
+                program = extended_by(program, definition)
+        else:
+            program = extended(program, [s for s in run if not isinstance(s, Definition)])
+    return program
+
+
+def extended_by(known: Program, added: Definition) -> Program:
+    """A program with one more table or view of SQL."""
+    from rederive.lang.sql import ddl as statements
+
+    return statements.extended_by(known, added)
+
+
+def replaced(statements: Statements, added: Definition, empty: Program) -> Statements:
+    """The statements with another definition of a view: in its place, or at the end where it reads what follows."""
+    at = next((i for i, s in enumerate(statements) if isinstance(s, Definition) and s.name == added.name and s.view), None)
+    if at is None:
+        return (*statements, added)
+    in_place = (*statements[:at], added, *statements[at + 1 :])
+    try:
+        compile_statements(in_place, empty)
+    except UnknownName:
+        return (*statements[:at], *statements[at + 1 :], added)
+    return in_place
+
+
+def without_sql_view(statements: Statements, view: str, empty: Program) -> Statements:
+    """The statements without a view of SQL; refused while another statement reads it."""
+    left = tuple(s for s in statements if not (isinstance(s, Definition) and s.view and s.name == view))
+    try:
+        compile_statements(left, empty)
+    except UnknownName as error:
+        raise StillNeeded(f"'{view}' is still needed here", error.span, hint="drop or replace what reads it first") from None
+    return left

@@ -1,0 +1,1 @@
+"""Active rules as they are written: definitions, statements, lowering."""

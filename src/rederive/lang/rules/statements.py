@@ -1,0 +1,269 @@
+"""CREATE RULE, ALTER RULE and DROP RULE. The clauses are read here; the query and a change of data inside them are SQL's own.
+
+CREATE [OR REPLACE] RULE name [ON INSERT|DELETE|UPDATE OF table] WHEN query | TABLE view
+DO CALL function[(columns)] | WEBHOOK 'url' | INSERT ... | UPDATE ... | DELETE ...
+[STRICT|NERVOUS] [IMMEDIATE|DEFERRED] [ON PLUS|MINUS|BOTH] [PRIORITY n] [RECURSIVE]
+
+ALTER RULE name ACTIVATE|DEACTIVATE [FOR (values)]        DROP RULE [IF EXISTS] name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from rederive.delta import BOTH, Sign
+from rederive.errors import Source, Span, SyntaxProblem, Unsupported
+from rederive.lang.datalog.syntax import Name
+from rederive.lang.rules.definition import (
+    Action,
+    ActiveRule,
+    AlterRule,
+    Call,
+    Condition,
+    CreateRule,
+    DropRule,
+    Event,
+    EventKind,
+    RuleStatement,
+    Webhook,
+    Whole,
+    Write,
+)
+from rederive.lang.sql.parser import Parsed, inner_statement, span_between, tokenized
+
+_SIGNS = {"PLUS": frozenset({Sign.PLUS}), "MINUS": frozenset({Sign.MINUS}), "BOTH": BOTH}
+_WORDS: dict[str, dict[str, Any]] = {
+    "STRICT": {"strict": True},
+    "NERVOUS": {"strict": False},
+    "IMMEDIATE": {"immediate": True},
+    "DEFERRED": {"immediate": False},
+    "RECURSIVE": {"recursive": True},
+}
+_CHANGES = ("INSERT", "UPDATE", "DELETE")
+_VALUES: dict[TokenType, Callable[[str], str | int | float | bool | None]] = {
+    TokenType.STRING: str,
+    TokenType.NUMBER: lambda text: int(text) if text.isdigit() else float(text),
+    TokenType.TRUE: lambda _: True,
+    TokenType.FALSE: lambda _: False,
+    TokenType.NULL: lambda _: None,
+}
+
+
+def rule_statement(parsed: Parsed) -> RuleStatement:
+    """What a statement about rules says.
+
+    >>> from rederive.lang.sql.parser import parse
+    >>> (parsed,) = parse("CREATE RULE low WHEN SELECT i FROM stock WHERE n < 3 DO CALL order(i) PRIORITY 10")
+    >>> rule = rule_statement(parsed).rule
+    >>> rule.name, rule.action.function, [name.text for name in rule.action.columns], rule.priority, rule.strict
+    ('low', 'order', ['i'], 10, True)
+    """
+    words = _Words(parsed.tokens, parsed.span.source)
+    match words.take("CREATE", "ALTER", "DROP"):
+        case "CREATE":
+            return _create(words, parsed)
+        case "ALTER":
+            return _alter(words, parsed.span)
+        case _:
+            words.take("RULE")
+            may_miss = words.maybe("IF") is not None and words.take("EXISTS") == "EXISTS"
+            dropped = DropRule(words.name(), may_miss, parsed.span)
+            words.end()
+            return dropped
+
+
+def action_of(text: str, span: Span, offset: int) -> Action:
+    """An action that stands in a string of another language; `offset` is where its first character is in the source's text."""
+    source = span.source
+    before = "".join(c if c == "\n" else " " for c in source.text[:offset])
+    words = _Words(tokenized(Source(source.name, f"{before[:-3]}DO {text}")), source)  # CALL, if first, would hide the rest
+    words.take("DO")
+    found = _action(words)
+    words.end()
+    return found
+
+
+@dataclass(slots=True)
+class _Words:
+    """The tokens that are left."""
+
+    tokens: Sequence[Token]
+    source: Source
+    at: int = 0
+
+    def peek(self, ahead: int = 0) -> str:
+        place = self.at + ahead
+        return self.tokens[place].text.upper() if place < len(self.tokens) else ""
+
+    def span(self, first: int | None = None, last: int | None = None) -> Span:
+        """From one token to another; by default of the next one, or of the last where none is left."""
+        start = min(self.at if first is None else first, len(self.tokens) - 1)
+        stop = start if last is None else last
+        return span_between(self.source, self.tokens[start].start, self.tokens[stop].end)
+
+    def maybe(self, *words: str) -> str | None:
+        if self.at < len(self.tokens) and (word := self.peek()) in words:
+            self.at += 1
+            return word
+        return None
+
+    def take(self, *words: str) -> str:
+        found = self.maybe(*words)
+        if found is None:
+            here = f"'{self.tokens[self.at].text}'" if self.at < len(self.tokens) else "the end of the statement"
+            raise SyntaxProblem(f"not SQL: {here} where {' or '.join(words)} is expected", self.span())
+        return found
+
+    def name(self) -> str:
+        """A name as written; it must be a plain one."""
+        text = self.tokens[self.at].text if self.at < len(self.tokens) else ""
+        if not text.replace("_", "a").isalnum() or not text.isascii() or text[0].isdigit():
+            raise SyntaxProblem("not SQL: a name is expected", self.span(), hint="use letters, digits and _")
+        self.at += 1
+        return text
+
+    def end(self) -> None:
+        if self.at < len(self.tokens):
+            raise SyntaxProblem(f"not SQL: '{self.tokens[self.at].text}' is not expected here", self.span())
+
+    def rest(self) -> Sequence[Token]:
+        left, self.at = self.tokens[self.at :], len(self.tokens)
+        return left
+
+
+# CREATE RULE
+
+
+def _create(words: _Words, parsed: Parsed) -> CreateRule:
+    replaces = words.maybe("OR") is not None and words.take("REPLACE") == "REPLACE"
+    words.take("RULE")
+    name = words.name()
+    event = _event(words) if words.maybe("ON") is not None else None
+    words.take("WHEN")
+    condition = _condition(words)
+    words.take("DO")
+    options = _options(words)
+    action = _action(words)
+    words.end()
+    text = parsed.span.source.text[words.tokens[0].start : parsed.tokens[-1].end + 1]
+    return CreateRule(ActiveRule(name.lower(), condition, action, parsed.span, event=event, text=text, **options), replaces)
+
+
+def _event(words: _Words) -> Event:
+    kind = EventKind(words.take(*_CHANGES).lower())
+    words.take("OF")
+    span = words.span()
+    return Event(kind, words.name(), span)
+
+
+def _condition(words: _Words) -> Condition:
+    """Everything up to the DO that an action follows."""
+    if words.maybe("TABLE") is not None:
+        span = words.span()
+        return Whole(words.name(), span)
+    start, depth = words.at, 0
+    while words.at < len(words.tokens):
+        depth += {"(": 1, ")": -1}.get(words.peek(), 0)
+        if depth == 0 and words.peek() == "DO" and words.peek(1) in ("CALL", "WEBHOOK", *_CHANGES):
+            break
+        words.at += 1
+    else:
+        raise SyntaxProblem("not SQL: a rule needs DO and an action", words.span(len(words.tokens) - 1))
+    if words.at == start:
+        raise SyntaxProblem("not SQL: a query is expected after WHEN", words.span(start - 1))
+    query = inner_statement(list(words.tokens[start : words.at]), words.source)
+    if query.kind != "query":
+        raise SyntaxProblem("not SQL: the condition of a rule is a query", query.span)
+    return query
+
+
+def _options(words: _Words) -> dict[str, Any]:
+    """The words at the end, read from the last one backwards; what is left of the tokens is the action."""
+    found: dict[str, Any] = {}
+    tokens = list(words.tokens)
+    while True:
+        last = [token.text.upper() for token in tokens[-3:]]
+        match last:
+            case [*_, word] if word in _WORDS and tokens[-1].token_type is not TokenType.STRING:
+                given, length = _WORDS[word], 1
+            case [*_, "ON", sign] if sign in _SIGNS:
+                given, length = {"signs": _SIGNS[sign]}, 2
+            case ["PRIORITY", "-", number] if number.isdigit():
+                given, length = {"priority": -int(number)}, 3
+            case [*_, "PRIORITY", number] if number.isdigit():
+                given, length = {"priority": int(number)}, 2
+            case _:
+                break
+        if double := next((key for key in given if key in found), None):
+            raise SyntaxProblem(f"not SQL: {double} is said twice", words.span(len(tokens) - length, len(tokens) - 1))
+        found |= given
+        del tokens[-length:]
+    words.tokens = tokens
+    return found
+
+
+def _action(words: _Words) -> Action:
+    match words.peek():
+        case "CALL":
+            return _call(words)
+        case "WEBHOOK":
+            words.at += 1
+            span = words.span()
+            if words.at >= len(words.tokens) or words.tokens[words.at].token_type is not TokenType.STRING:
+                raise SyntaxProblem("not SQL: an address in quotes is expected", span, hint="WEBHOOK 'https://host/path'")
+            words.at += 1
+            return Webhook(words.tokens[words.at - 1].text, span)
+        case change if change in _CHANGES:
+            return Write(inner_statement(list(words.rest()), words.source))
+        case _:
+            raise Unsupported("not supported: this action", words.span(), hint="CALL, WEBHOOK, INSERT, UPDATE or DELETE")
+
+
+def _call(words: _Words) -> Call:
+    words.at += 1
+    first = words.at
+    function = words.name()
+    if words.maybe("(") is None:
+        return Call(function, None, words.span(first))
+    columns: list[Name] = []
+    while words.peek() != ")":
+        if columns:
+            words.take(",")
+        span = words.span()
+        columns.append(Name(words.name().lower(), span))
+    words.take(")")
+    return Call(function, tuple(columns), words.span(first, words.at - 1))
+
+
+# ALTER RULE
+
+
+def _alter(words: _Words, span: Span) -> AlterRule:
+    words.take("RULE")
+    name = words.name()
+    active = words.take("ACTIVATE", "DEACTIVATE") == "ACTIVATE"
+    values = _values(words) if words.maybe("FOR") is not None else None
+    words.end()
+    return AlterRule(name.lower(), active, values, span)
+
+
+def _values(words: _Words) -> tuple[str | int | float | bool | None, ...]:
+    words.take("(")
+    found: list[str | int | float | bool | None] = []
+    while not found or words.maybe(",") is not None:
+        negative = words.maybe("-") is not None
+        if words.at >= len(words.tokens) or words.tokens[words.at].token_type not in _VALUES:
+            raise SyntaxProblem("not SQL: a value is expected", words.span(), hint="strings, numbers, TRUE, FALSE and NULL")
+        token = words.tokens[words.at]
+        try:
+            value = _VALUES[token.token_type](token.text)
+        except ValueError:
+            raise SyntaxProblem("not SQL: a number is expected", words.span()) from None
+        found.append(-value if negative and isinstance(value, int | float) else value)
+        words.at += 1
+    words.take(")")
+    return tuple(found)

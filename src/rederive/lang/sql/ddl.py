@@ -1,0 +1,232 @@
+"""CREATE TABLE and CREATE VIEW: what they add to a program.
+
+A table with a primary key is a base relation. One without is a bag: its base relation numbers the copies of each row, and the
+table's name is the set of its rows.
+
+    t.copies(columns, copy)                  t(columns) :- t.copies(columns, _).
+
+A view that is a bag is three relations: its rows with their identities, how many there are of each, and the set of them.
+
+    v.all(columns, identity) :- ...          v.bag(columns, count) :- count = count : { v.all(columns, identity) }.
+    v(columns) :- v.bag(columns, _).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from rederive.analysis.graph import check_stratified
+from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
+from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Constraint, Function, Mode, Program, Relation, Rule
+from rederive.ir.terms import NUMBER, Variable
+from rederive.lang.program_builder import Draft
+from rederive.lang.sql.context import Context, distinct_columns
+from rederive.lang.sql.definition import Definition
+from rederive.lang.sql.expressions import Expressions
+from rederive.lang.sql.parser import Parsed, parse
+from rederive.lang.sql.query import Queries
+from rederive.lang.sql.relation import Rel
+from rederive.lang.sql.scope import Scope, identifier, names
+
+
+def definition(parsed: Parsed) -> Definition:
+    """A CREATE TABLE or CREATE VIEW; other objects are refused."""
+    tree = parsed.tree
+    assert isinstance(tree, exp.Create)
+    kind = str(tree.args.get("kind")).upper()
+    if kind not in ("TABLE", "VIEW") or (kind == "TABLE" and tree.expression is not None):
+        what = f"CREATE {kind}" if kind != "TABLE" else "CREATE TABLE ... AS"
+        raise parsed.unsupported(what, None, "create the table, then INSERT INTO it" if kind == "TABLE" else None)
+    name = _name(tree, parsed)
+    replaces, unless_there = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
+    return Definition(parsed, name, kind == "VIEW", replaces, unless_there, f"{parsed.constraint or ''} {_form(tree)}".lstrip())
+
+
+def definition_at(text: str, name: str, line: int, column: int) -> Definition:
+    """The definition whose text stood at this place of a file: its errors name that place.
+
+    >>> str(definition_at("CREATE VIEW v AS SELECT 1 AS x", "views.sql", 7, 3).span)
+    'views.sql:7:3'
+    """
+    (parsed,) = parse(f"{chr(10) * (line - 1)}{' ' * (column - 1)}{text}", name)
+    return definition(parsed)
+
+
+def definitions(text: str, name: str = "<text>") -> tuple[Definition, ...]:
+    """A text that holds definitions and nothing else."""
+    found = []
+    for parsed in parse(text, name):
+        if not isinstance(parsed.tree, exp.Create):
+            raise SyntaxProblem("expected CREATE", parsed.span, hint="db.sql runs all kinds of statements")
+        found.append(definition(parsed))
+    return tuple(found)
+
+
+def _form(tree: exp.Create) -> str:
+    bare = tree.copy()
+    bare.set("replace", None)
+    bare.set("exists", None)
+    try:
+        return bare.sql("spark", comments=False, normalize=True)
+    except SqlglotError:  # it cannot write what it has read, such as a QUALIFY over some literals
+        return repr(bare)
+
+
+def _name(tree: exp.Expr, parsed: Parsed) -> str:
+    table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if not isinstance(table, exp.Table) or table.args.get("db"):
+        raise parsed.unsupported("a name with a schema", table)
+    name = identifier(table)
+    if not name.replace("_", "a").isalnum() or not name.isascii() or name[0].isdigit():
+        raise parsed.unsupported(f"the name '{name}'", table, "use letters, digits and _")
+    return name
+
+
+def dropped(parsed: Parsed) -> tuple[str, bool]:
+    """The view that a DROP VIEW names, and whether it may be missing."""
+    tree = parsed.tree
+    if str(tree.args.get("kind")).upper() != "VIEW":
+        raise parsed.unsupported(f"DROP {tree.args.get('kind')}", None, "only views can be dropped")
+    table, *more = tree.args["tables"]
+    if more:
+        raise parsed.unsupported("DROP VIEW of several views", more[0], "drop them one by one")
+    return identifier(table), bool(tree.args.get("exists"))
+
+
+def extended_by(known: Program, added: Definition) -> Program:
+    """A program with one more table or view."""
+    taken = next((name for name in known.relations if name.lower() == added.name), None)
+    if taken is not None:
+        hint = "CREATE OR REPLACE VIEW replaces a view" if added.view else None
+        raise Redefined(f"'{added.name}' is defined already", added.parsed.span, hint=hint)
+    draft = Draft.of(known)
+    if added.view:
+        _create_view(draft, added)
+    else:
+        _create_table(draft, added)
+    if added.parsed.constraint is not None:
+        draft.constraints.append(Constraint(added.name, Mode(added.parsed.constraint), added.span))
+    program = draft.program()
+    check_stratified(program)
+    return program
+
+
+# Tables
+
+
+def _create_table(draft: Draft, added: Definition) -> None:
+    parsed, tree = added.parsed, added.parsed.tree
+    context = Context(draft, added.name, parsed)
+    if not isinstance(tree.this, exp.Schema):
+        raise parsed.unsupported("a table without columns")
+    if _is_temporary(tree):
+        raise parsed.unsupported("a temporary table", None, "leave TEMPORARY out")
+    columns, key = _columns(tree.this, context)
+    relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False)
+    draft.relations[added.name] = relation
+    if not key:
+        copies = f"{added.name}.{COPIES}"
+        draft.relations[copies] = Relation(copies, (*columns, Column("copy", NUMBER)), span=parsed.span)
+        terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
+        rule = Rule(Atom(added.name, terms), (Atom(copies, (*terms, Variable("0"))),), parsed.span)
+        draft.definitions.append(rule)
+
+
+def _columns(schema: exp.Schema, context: Context) -> tuple[tuple[Column, ...], tuple[int, ...]]:
+    types = Expressions(context, Scope(context.body()), Queries(context).subqueries)
+    columns: list[Column] = []
+    keys: list[str] = []
+    for item in schema.expressions:
+        match item:
+            case exp.ColumnDef():
+                name, not_null, is_key = identifier(item), *_constraints(item, context)
+                if name in [column.name for column in columns]:
+                    raise Redefined(f"two columns are called '{name}'", context.span(item))
+                if not isinstance(item.args.get("kind"), exp.DataType):
+                    raise context.unsupported("a column without a type", item, "as in: name STRING")
+                type = types.type_of(item.args["kind"])
+                columns.append(Column(name, type.type, not not_null, type.bits if type.integer else 64))
+                keys += [name] if is_key else []
+            case exp.PrimaryKey():
+                keys += [identifier(part.this if isinstance(part, exp.Ordered) else part) for part in item.expressions]
+            case _:
+                raise context.unsupported(f"this part of a table: {item.sql('spark')}", item)
+    known = [column.name for column in columns]
+    if missing := [name for name in keys if name not in known]:
+        raise UnknownName("column", missing[0], known, context.span(schema))
+    key = tuple(known.index(name) for name in dict.fromkeys(keys))
+    return tuple(replace(c, nullable=c.nullable and i not in key) for i, c in enumerate(columns)), key
+
+
+def _constraints(item: exp.ColumnDef, context: Context) -> tuple[bool, bool]:
+    """Whether a column is NOT NULL, and whether it is the primary key."""
+    not_null = is_key = False
+    for constraint in item.args.get("constraints") or ():
+        match constraint.args["kind"]:
+            case exp.NotNullColumnConstraint() as kind:
+                not_null = not kind.args.get("allow_null")
+            case exp.PrimaryKeyColumnConstraint():
+                is_key = True
+            case exp.CommentColumnConstraint():
+                pass
+            case kind:
+                raise context.unsupported(f"the constraint {kind.sql('spark')}", item)
+    return not_null, is_key
+
+
+# Views
+
+
+def _create_view(draft: Draft, added: Definition) -> None:
+    tree = added.parsed.tree
+    context = Context(draft, added.name, added.parsed)
+    query = tree.expression
+    if query is None:
+        raise added.parsed.unsupported("a view without a query")
+    rel = Queries(context).query(query, None, added.name)
+    columns = _view_columns(tree.this, context) if isinstance(tree.this, exp.Schema) else []
+    called = columns or [field.name for field in rel.fields]
+    if double := next((name for i, name in enumerate(called) if name in called[:i]), None):
+        raise Redefined(f"the view '{added.name}' has two columns '{double}'", added.parsed.span, hint="give one an alias")
+    define_view(draft, added.name, rel, columns, added.parsed, monitored=not _is_temporary(tree))
+
+
+def _is_temporary(tree: exp.Expr) -> bool:
+    properties = tree.args["properties"].expressions if tree.args.get("properties") else ()
+    return any(isinstance(one, exp.TemporaryProperty) for one in properties)
+
+
+def _view_columns(schema: exp.Schema, context: Context) -> list[str]:
+    """The names that a view gives its columns; comments are allowed."""
+    for item in schema.expressions:
+        if isinstance(item, exp.ColumnDef) and (item.args.get("kind") is not None or any(_constraints(item, context))):
+            raise context.unsupported("a type or a constraint of a view's column", item, "cast it in the query")
+    return names(schema.expressions)
+
+
+def define_view(draft: Draft, name: str, rel: Rel, given: Sequence[str], parsed: Parsed, *, monitored: bool) -> None:
+    """The view under its name, with the columns' given names; counted where it is a bag."""
+    if given and len(given) != len(rel.fields):
+        raise WrongArity(f"{len(given)} names for {len(rel.fields)} columns", parsed.span)
+    fields = [field.column(given[i] if given else None) for i, field in enumerate(rel.fields)]
+    fields = list(distinct_columns(fields))
+    if rel.hidden:
+        _define_bag(draft, name, fields, parsed)
+    else:
+        draft.relations[name] = replace(draft.relations[name], columns=tuple(fields))
+    declared = draft.relations.pop(name)
+    draft.relations[name] = replace(declared, monitored=monitored)
+
+
+def _define_bag(draft: Draft, name: str, columns: Sequence[Column], parsed: Parsed) -> None:
+    context = Context(draft, name, parsed)
+    bag, width = f"{name}.{BAG}", len(columns)
+    context.declare(bag, (*columns, Column("count", NUMBER)), range(width))
+    context.aggregate(bag, Function.COUNT, f"{name}.{ALL}", range(width), None)
+    context.declare(name, columns)
+    terms = tuple(Variable(f"c{i}") for i in range(width))
+    context.define(name, terms, [Atom(bag, (*terms, Variable("count")))])

@@ -1,0 +1,245 @@
+"""INSERT, UPDATE and DELETE: what they do to a table, as terms and queries that are not evaluated here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from rederive.analysis.graph import check_stratified
+from rederive.errors import IllTypedRow, NotABase, Redefined, SyntaxProblem, UnknownName, WrongArity
+from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import Constant, Term, Value, Variable
+from rederive.lang.program_builder import Draft
+from rederive.lang.sql.accepted_parts import words
+from rederive.lang.sql.context import Context
+from rederive.lang.sql.ddl import define_view
+from rederive.lang.sql.expressions import Expressions
+from rederive.lang.sql.parser import Parsed
+from rederive.lang.sql.predicates import conjuncts
+from rederive.lang.sql.query import Prepared, Queries
+from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.scope import Scope, identifier, names
+from rederive.lang.sql.types import SqlType, of_column
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query to evaluate: the program that has it as a view of this name."""
+
+    program: Program
+    view: str
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows of constant terms to add."""
+
+    table: str
+    rows: tuple[tuple[Term, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertFrom:
+    """The answers of a query to add."""
+
+    table: str
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The rows to take out: those that have these values and fulfil the condition; and what to add for each, if anything.
+
+    The terms are over the table's columns, called `c0`, `c1` and so on.
+    """
+
+    table: str
+    bindings: tuple[tuple[int, Value], ...]
+    condition: Term | None
+    values: tuple[Term, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFrom:
+    """The same where queries are inside: the answers are the old row and, for an update, the new one behind it."""
+
+    table: str
+    question: Question
+    updates: bool
+
+
+DataChange: TypeAlias = Insert | InsertFrom | Change | ChangeFrom
+QUESTION = "?"
+
+
+def data_change(parsed: Parsed, program: Program) -> DataChange:
+    """What an INSERT, UPDATE or DELETE asks for."""
+    return _Lowering(parsed, program).lowered()
+
+
+def question(parsed: Parsed, program: Program) -> Question:
+    """A query by itself."""
+    draft = Draft.of(program)
+    context = Context(draft, QUESTION, parsed)
+    rel = Queries(context).query(parsed.tree, None, QUESTION)
+    define_view(draft, QUESTION, rel, (), parsed, monitored=False)
+    return _question(draft)
+
+
+def _question(draft: Draft) -> Question:
+    program = draft.program()
+    check_stratified(program)
+    return Question(program, QUESTION)
+
+
+class _Lowering:
+    def __init__(self, parsed: Parsed, program: Program) -> None:
+        self.parsed = parsed
+        self.program = program
+        self.context = Context(Draft.of(program), QUESTION, parsed)
+        self.queries = Queries(self.context)
+        self.lower = Expressions(self.context, Scope(self.context.body()), self.queries.subqueries)
+
+    def lowered(self) -> DataChange:
+        tree = self.parsed.tree
+        match tree:
+            case exp.Insert():
+                return self.insert(tree)
+            case exp.Update() if tree.expressions:
+                return self.changed(tree, tree.expressions)
+            case exp.Delete():
+                return self.changed(tree, ())
+        raise self.parsed.unsupported(f"the statement {words(tree)}", tree)
+
+    def table(self, node: exp.Expr) -> Relation:
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            hint = "write INSERT INTO t ..., UPDATE t SET ... or DELETE FROM t ..."
+            raise SyntaxProblem("not SQL: the name of a table is expected", self.parsed.span, hint=hint)
+        if unread := next((part for part, value in node.args.items() if value and part not in ("this", "alias")), None):
+            raise self.parsed.unsupported("a name with a schema" if unread in ("db", "catalog") else unread.upper(), node)
+        name = identifier(node)
+        found = [known for known in self.program.tables if known.lower() == name]
+        if not found:
+            if name in self.program.views:
+                raise NotABase(name)
+            raise UnknownName("table", name, self.program.tables, self.context.span(node))
+        return self.program.relations[found[0]]
+
+    # INSERT
+
+    def insert(self, tree: exp.Insert) -> Insert | InsertFrom:
+        target = tree.this
+        table = self.table(target.this if isinstance(target, exp.Schema) else target)
+        given = names(target.expressions) if isinstance(target, exp.Schema) else [c.name for c in table.columns]
+        positions = [self.position(table, name) for name in given]
+        self.check_once(given)
+        source = tree.expression
+        if not isinstance(source, exp.Query | exp.Values):
+            raise self.parsed.unsupported("an INSERT without rows or a query", tree)
+        if isinstance(source, exp.Values) and not source.find(exp.Query):
+            return Insert(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
+        prepared = self.placed(self.queries.prepare(source), table, positions)
+        return InsertFrom(table.name, self.asked(prepared))
+
+    def position(self, table: Relation, name: str) -> int:
+        known = [column.name for column in table.columns]
+        if name not in known:
+            raise UnknownName("column", name, known, self.parsed.span)
+        return known.index(name)
+
+    def check_once(self, columns: Sequence[str]) -> None:
+        if double := next((name for i, name in enumerate(columns) if name in columns[:i]), None):
+            raise Redefined(f"'{double}' is given twice", self.parsed.span)
+
+    def constants(self, row: exp.Expr, table: Relation, positions: Sequence[int]) -> tuple[Term, ...]:
+        nodes = row.expressions if isinstance(row, exp.Tuple) else [row]
+        typed = [self.lower.lower(node) for node in nodes]
+        return tuple(one.term for one in self.row(typed, table, positions))
+
+    def row(self, typed: Sequence[Typed], table: Relation, positions: Sequence[int]) -> list[Typed]:
+        """Values in the order and types of the table's columns; NULL where none is given."""
+        if len(typed) != len(positions):
+            raise WrongArity(f"{len(positions)} columns, but {len(typed)} values", self.parsed.span)
+        found = []
+        for i, column in enumerate(table.columns):
+            type = of_column(column)
+            value = typed[positions.index(i)] if i in positions else Typed(Constant(None, type.type), type, True)
+            if isinstance(value.term, Constant) and value.term.value is None and not column.nullable:
+                raise IllTypedRow(f"relation '{table.name}', column '{column.name}': NULL in a NOT NULL column").at(
+                    str(self.parsed.span)
+                )
+            found.append(self.lower.cast(value, type, self.parsed.tree) if value.type != type else value)
+        return found
+
+    def placed(self, prepared: Prepared, table: Relation, positions: Sequence[int]) -> Prepared:
+        row = self.row([typed for _, typed in prepared.outputs], table, positions)
+        return replace(prepared, outputs=tuple(zip((column.name for column in table.columns), row, strict=True)))
+
+    def asked(self, prepared: Prepared) -> Question:
+        named = tuple((f"c{i}", typed) for i, (_, typed) in enumerate(prepared.outputs))
+        rel = self.queries.project(replace(prepared, outputs=named), QUESTION)
+        define_view(self.context.draft, QUESTION, rel, (), self.parsed, monitored=False)
+        return _question(self.context.draft)
+
+    # UPDATE and DELETE
+
+    def changed(self, tree: exp.Expr, updates: Sequence[exp.Expr]) -> Change | ChangeFrom:
+        table = self.table(tree.this)
+        where = tree.args["where"].this if tree.args.get("where") is not None else None
+        parts = [*updates, *([where] if where is not None else [])]
+        if any(part.find(exp.Query) for part in parts):
+            return self.changed_by_query(tree, table, where, updates)
+        scope = self.scope(tree.this, table)
+        lower = replace(self.lower, scope=scope)
+        condition = lower.boolean(where).term if where is not None else None
+        values = tuple(typed.term for typed in self.updated(table, updates, lower)) if updates else None
+        return Change(table.name, tuple(self.bindings(where, lower)), condition, values)
+
+    def scope(self, node: exp.Expr, table: Relation) -> Scope:
+        columns = [(c.name, Typed(Variable(f"c{i}"), of_column(c), c.nullable)) for i, c in enumerate(table.columns)]
+        scope = Scope(self.context.body())
+        scope.bind(identifier(node.args.get("alias")) or table.name.lower(), columns)
+        return scope
+
+    def updated(self, table: Relation, updates: Sequence[exp.Expr], lower: Expressions) -> list[Typed]:
+        """All columns of the new row."""
+        columns = [column.typed for column in lower.scope.columns]
+        alias = lower.scope.columns[0].alias
+        for update in updates:
+            if not isinstance(update, exp.EQ) or not isinstance(update.this, exp.Column):
+                raise self.parsed.unsupported("this SET", update)
+            if identifier(update.this.args.get("table")) not in ("", alias):
+                raise UnknownName("table or alias", identifier(update.this.args["table"]), [alias], self.context.span(update))
+            i = self.position(table, identifier(update.this))
+            type: SqlType = of_column(table.columns[i])
+            value = lower.lower(update.expression)
+            columns[i] = lower.cast(value, type, update) if value.type != type else value
+        self.check_once([identifier(update.this) for update in updates])
+        return columns
+
+    def bindings(self, where: exp.Expr | None, lower: Expressions) -> list[tuple[int, Value]]:
+        """The columns that the condition equates with constants."""
+        found: dict[int, Value] = {}
+        for part in conjuncts(where) if where is not None else ():
+            if isinstance(part, exp.EQ):
+                sides = lower.alike([lower.lower(part.this), lower.lower(part.expression)], part)
+                for one, other in (sides, sides[::-1]):
+                    if isinstance(one.term, Variable) and isinstance(other.term, Constant):
+                        found[int(one.term.name[1:])] = other.term.value
+        return list(found.items())
+
+    def changed_by_query(
+        self, tree: exp.Expr, table: Relation, where: exp.Expr | None, updates: Sequence[exp.Expr]
+    ) -> ChangeFrom:
+        source = tree.this.copy()
+        select = exp.Select(expressions=[exp.Star()]).from_(source, copy=False)
+        if where is not None:
+            select = select.where(where, copy=False)
+        prepared = self.queries.prepare(select)
+        old = [typed for _, typed in prepared.outputs]
+        new = self.updated(table, updates, prepared.lower) if updates else []
+        outputs = tuple((f"c{i}", typed) for i, typed in enumerate((*old, *new)))
+        return ChangeFrom(table.name, self.asked(replace(prepared, outputs=outputs)), bool(updates))

@@ -1,0 +1,185 @@
+"""SQL text to sqlglot's trees, statement by statement, with positions for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from rederive.errors import Source, Span, SyntaxProblem, TooDeep, Unsupported
+from rederive.lang.sql.accepted_parts import PARTS, unread, words
+from rederive.lang.sql.depth import DEPTH, balanced, check_depth
+from rederive.lang.sql.dialect import Ansi, tokenize
+
+_OPENING = (TokenType.L_PAREN, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.FROM)
+_CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One statement: its tree, where it stands, and how to find the places of its parts."""
+
+    tree: exp.Expr = field(compare=False)
+    span: Span
+    tokens: tuple[Token, ...] = field(default=(), compare=False, repr=False)  # of a statement about rules, which has no tree
+    constraint: str | None = None  # the mode of a CREATE CONSTRAINT VIEW
+
+    def span_of(self, node: exp.Expr | None) -> Span:
+        """Where a part stands: from its first to its last word; the whole statement where no word of it is known."""
+        metas = [part.meta for part in (node.walk() if node is not None else ()) if "start" in part.meta]
+        if not metas:
+            return self.span
+        return span_between(self.span.source, min(m["start"] for m in metas), max(m["end"] for m in metas))
+
+    @property
+    def kind(self) -> str:
+        """What kind of statement it is: create, drop, rule, change, begin, commit, rollback or query."""
+        if self.tokens:
+            return "rule"
+        match self.tree:
+            case exp.Create() | exp.Drop() | exp.Commit() | exp.Rollback():
+                return self.tree.key
+            case exp.Transaction():
+                return "begin"
+            case exp.Insert() | exp.Update() | exp.Delete():
+                return "change"
+            case exp.Query() | exp.Values():
+                return "query"
+        raise self.unsupported(f"the statement {words(self.tree)}")
+
+    def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
+        return Unsupported(f"not supported: {what}", self.span_of(node), hint=hint)
+
+
+def parse(text: str, name: str = "<text>") -> tuple[Parsed, ...]:
+    """The statements of a text.
+
+    >>> [type(parsed.tree).__name__ for parsed in parse("DROP VIEW v; BEGIN; SELECT 1")]
+    ['Drop', 'Transaction', 'Select']
+    """
+    source = Source(name, text)
+    return tuple(_statement(chunk, source) for chunk in _chunks(tokenized(source)))
+
+
+def tokenized(source: Source) -> list[Token]:
+    """The words of a text, with their places in it."""
+    try:
+        return tokenize(source.text)
+    except TokenError as error:
+        raise SyntaxProblem(f"not SQL: {_first_line(error)}", span_between(source, 0, max(len(source.text) - 1, 0))) from None
+
+
+def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    chunk: list[Token] = []
+    for token in tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            chunk.append(token)
+        elif chunk:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _statement(tokens: list[Token], source: Source) -> Parsed:
+    if _about_rules(tokens):
+        return Parsed(exp.Command(this="RULE"), span_between(source, tokens[0].start, tokens[-1].end), tuple(tokens))
+    mode = _constraint(tokens, source)
+    return replace(inner_statement(tokens, source), constraint=mode) if mode is not None else inner_statement(tokens, source)
+
+
+def _about_rules(tokens: Sequence[Token]) -> bool:
+    match [token.text.upper() for token in tokens[:4]]:
+        case ["CREATE" | "ALTER" | "DROP", "RULE", *_] | ["CREATE", "OR", "REPLACE", "RULE"]:
+            return True
+        case _:
+            return False
+
+
+def _constraint(tokens: list[Token], source: Source) -> str | None:
+    """Take `CONSTRAINT [REJECT | MONITOR]` out of a CREATE VIEW; the mode that it says."""
+    words = [token.text.upper() for token in tokens[:6]]
+    if words[:1] != ["CREATE"] or "CONSTRAINT" not in words[1:4:2]:
+        return None
+    first = words.index("CONSTRAINT")
+    mode = words[first + 1] if words[first + 1 : first + 2] in (["REJECT"], ["MONITOR"]) else None
+    after = first + (2 if mode else 1)
+    if words[after : after + 1] != ["VIEW"]:
+        place = tokens[min(after, len(tokens) - 1)]
+        hint = "CREATE [OR REPLACE] CONSTRAINT [REJECT | MONITOR] VIEW name AS query"
+        raise SyntaxProblem("not SQL: VIEW is expected", span_between(source, place.start, place.end), hint=hint)
+    del tokens[first:after]
+    return (mode or "REJECT").lower()
+
+
+def inner_statement(tokens: list[Token], source: Source) -> Parsed:
+    """What these words of a text say by themselves."""
+    span = span_between(source, tokens[0].start, tokens[-1].end)
+    _check_punctuation(tokens, source)
+    if pipe := next((token for token in tokens if token.token_type is TokenType.PIPE_GT), None):
+        # the parser makes one query of all steps, in which a WHERE after a LIMIT comes before it
+        place = span_between(source, pipe.start, pipe.end)
+        raise Unsupported("not supported: the pipe operator |>", place, hint="write a subquery in FROM for each step")
+    try:
+        trees = Ansi().parser().parse(tokens, source.text)
+    except ParseError as error:
+        raise _refused(error, source, span) from None
+    except RecursionError:
+        raise TooDeep(DEPTH, span) from None
+    except (ValueError, TypeError, AttributeError, LookupError):  # sqlglot's own, on words that are not SQL
+        raise SyntaxProblem("not SQL: the words do not form a statement", span) from None
+    if len(trees) != 1:
+        raise SyntaxProblem("not SQL: the words do not form one statement", span)
+    (tree,) = trees
+    if tree is not None:
+        tree = balanced(tree)
+        check_depth(tree, span)
+    if tree is None or isinstance(tree, exp.Command):
+        raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
+    parsed = Parsed(tree, span)
+    if type(tree) in PARTS:
+        for found in unread(tree):
+            raise parsed.unsupported(found.what, found.node, found.hint)
+    return parsed
+
+
+def _check_punctuation(tokens: Sequence[Token], source: Source) -> None:
+    """The parser lets a missing parenthesis and a comma too many pass."""
+    depth = 0
+    for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        alone = before is None or after is None or before.token_type in _OPENING or after.token_type in _CLOSING
+        if depth < 0 or (depth > 0 and after is None) or (kind is TokenType.COMMA and alone):
+            what = "a parenthesis is missing" if kind is not TokenType.COMMA else "',' is not expected here"
+            raise SyntaxProblem(f"not SQL: {what}", span_between(source, token.start, token.end))
+
+
+def _refused(error: ParseError, source: Source, span: Span) -> SyntaxProblem:
+    details: dict[str, Any] = error.errors[0] if error.errors else {}
+    line, column, text = details.get("line"), details.get("col"), details.get("highlight") or ""
+    if line is None or column is None:
+        return SyntaxProblem(f"not SQL: {_first_line(error)}", span)
+    begin = max(column - len(text), 0) + 1
+    place = Span(source, line, begin, line, begin + max(len(text), 1))
+    return SyntaxProblem(f"not SQL: {details.get('description', 'unexpected text').rstrip('.')}", place)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def span_between(source: Source, start: int, end: int) -> Span:
+    """From offsets, the last included, to lines and columns."""
+    before, inside = source.text[:start], source.text[: end + 1]
+    return Span(
+        source,
+        before.count("\n") + 1,
+        start - (before.rfind("\n") + 1) + 1,
+        inside.count("\n") + 1,
+        end + 1 - (inside.rfind("\n") + 1) + 1,
+    )

@@ -1,0 +1,1 @@
+"""Rewritings of a program, each `Program -> Program`."""

@@ -1,0 +1,144 @@
+"""Transitive closures in the linear form that suits them best.
+
+A view written as  p(X, Y) :- p(X, Z), p(Z, Y)  over exit rules without p is the transitive closure of what these derive. As sets,
+
+    p(X, Y) :- p.step(X, Y).        p(X, Y) :- p.step(X, Z), p(Z, Y).
+
+is the same, with the exit rules for p.step; and it derives a pair once for each step that it can begin with, not once for each
+of its middles. Where the only exit rule is  p(X, Y) :- step(X, Y),  `step` serves as it is.
+
+The right-linear form is the one that is maintained: a change spreads from z to x with all its y at once. For a question, and for
+a constant that is pushed into the rules, the form is the one that carries the bound half along: left-linear where that is X,
+right-linear where it is Y. Only what is reachable from it is then derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from rederive.analysis.closure import Closure, Form, closure_of
+from rederive.analysis.graph import components
+from rederive.ir.rules import Atom, Definition, Program, Relation, Rule, Variant, defines, literal_variables
+from rederive.ir.substitute import substituted
+from rederive.ir.terms import Variable
+from rederive.maintain.program import MaintenanceRule
+
+
+def linearised(program: Program) -> Program:
+    """The program with every non-linear transitive closure in right-linear form.
+
+    >>> from rederive.ir.printing import show_definition
+    >>> from rederive.lang import compile_program
+    >>> program = linearised(compile_program('''
+    ...     .decl a(x: symbol, y: symbol)  .decl b(x: symbol, y: symbol)  .decl p(x: symbol, y: symbol)
+    ...     p(x, y) :- a(x, y).  p(x, y) :- b(y, x).  p(x, y) :- p(x, z), p(z, y).
+    ... '''))
+    >>> for definition in program.definitions:
+    ...     print(show_definition(definition, program))
+    p.step(x, y) :- a(x, y).
+    p.step(x, y) :- b(y, x).
+    p(x, y) :- p.step(x, y).
+    p(x, y) :- p.step(x, z), p(z, y).
+    """
+    for closure in closures(program).values():
+        if closure.form is Form.NONLINEAR:
+            program = _with_step(program, closure)
+    return program
+
+
+def closures(program: Program) -> dict[str, Closure]:
+    """The views that are transitive closures."""
+    found = map(closure_of, components(program))
+    return {closure.relation: closure for closure in found if closure is not None}
+
+
+def form_for(closure: Closure, bound: Collection[int]) -> Form:
+    """The form that carries the bound columns along, where one does; else the form as it is written."""
+    if all(i in bound for i in range(closure.width)):
+        return Form.LEFT
+    if all(i in bound for i in range(closure.width, 2 * closure.width)):
+        return Form.RIGHT
+    return closure.form
+
+
+def in_form(closure: Closure, form: Form) -> tuple[Rule, ...]:
+    """The rules of a linear closure in the other linear form, or as they are."""
+    if form is closure.form:
+        return (*closure.exits, *closure.recursive)
+    assert closure.form is not Form.NONLINEAR, "linearise the program first"
+    return (*closure.exits, *(_recursive(closure, rule, form) for rule in closure.exits))
+
+
+def behind_step(closure: Closure, m: MaintenanceRule) -> MaintenanceRule:
+    """An insertion rule of a closure that starts from a new step, started from that step's own pair instead, where it is new too.
+
+        p^ins(X, Y) :- step^ins(X, Z), p^new(Z, Y).      becomes      p^ins(X, Y) :- p^ins(X, Z), step^ins(X, Z), p^new(Z, Y).
+
+    If (X, Z) is no insertion, X reaches Z without the new steps; whatever Z reaches newly comes to X along those.
+    """
+    match m.rule.head.variant, closure.form, m.rule.body:
+        case Variant.INS, Form.RIGHT | Form.LEFT, (Atom() as one, Atom() as two) if closure.step is not None:
+            step, pair = (one, two) if closure.form is Form.RIGHT else (two, one)
+            if step.variant is Variant.INS and step.relation == closure.step and pair.relation == closure.relation:
+                found = replace(step, relation=closure.relation)
+                return replace(m, rule=replace(m.rule, body=(found, *m.rule.body)), drivers=(0,))
+    return m
+
+
+def _recursive(closure: Closure, exit_rule: Rule, form: Form) -> Rule:
+    """p(X, Y) :- p(X, Z), step(Z, Y)  or  p(X, Y) :- step(X, Z), p(Z, Y), for the step of an exit rule p(X, Y) :- step(X, Y)."""
+    first, last = exit_rule.head.terms[: closure.width], exit_rule.head.terms[closure.width :]
+    middle = _middle(closure, exit_rule)
+    replaced = first if form is Form.LEFT else last
+    names = {term.name: z for term, z in zip(replaced, middle, strict=True) if isinstance(term, Variable)}
+    step = substituted(exit_rule, names).body
+    before = (Atom(closure.relation, (*first, *middle)),) if form is Form.LEFT else ()
+    after = (Atom(closure.relation, (*middle, *last)),) if form is Form.RIGHT else ()
+    return replace(exit_rule, body=(*before, *step, *after))
+
+
+def _middle(closure: Closure, rule: Rule) -> tuple[Variable, ...]:
+    """The variables to join on: those of the closure's own rule, under another name where this rule has one like it."""
+    taken = {v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal)}
+    names = []
+    for variable in closure.middle:
+        name = variable.name if not variable.anonymous else "z"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(Variable(name))
+    return tuple(names)
+
+
+def _with_step(program: Program, closure: Closure) -> Program:
+    name = closure.relation
+    recursive = closure.recursive[0]  # whoever wrote it twice meant the same
+    steps, step = (closure.exits, closure.step) if closure.step is not None else _step_rules(closure)
+    first, last = recursive.head.terms[: closure.width], recursive.head.terms[closure.width :]
+    rules: list[Definition] = [*steps]
+    if closure.step is None:
+        rules.append(Rule(recursive.head, (Atom(step, recursive.head.terms),), recursive.span))
+    rules.append(replace(recursive, body=(Atom(step, (*first, *closure.middle)), Atom(name, (*closure.middle, *last)))))
+    relations = dict(program.relations)
+    if closure.step is None:
+        relations[step] = Relation(step, program.relations[name].columns)
+    return replace(program, relations=relations, definitions=_replaced(program, name, rules))
+
+
+def _step_rules(closure: Closure) -> tuple[tuple[Rule, ...], str]:
+    """The exit rules as those of a relation of their own."""
+    name = f"{closure.relation}.step"
+    return tuple(replace(rule, head=replace(rule.head, relation=name)) for rule in closure.exits), name
+
+
+def _replaced(program: Program, name: str, rules: list[Definition]) -> tuple[Definition, ...]:
+    """The definitions with these in the place of the relation's own."""
+    found: list[Definition] = []
+    for definition in program.definitions:
+        if defines(definition) != name:
+            found.append(definition)
+        elif rules:
+            found += rules
+            rules = []
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""One file per strategy: the rules of a component become maintenance rules."""

@@ -1,0 +1,46 @@
+"""HD94: extended propagation and filtration. Nothing is kept; no disqualified update is ever propagated.
+
+    (Di)  p^del :- r1, ..., ri^del, ..., rn, !p^new.                  propagated in the old state, filtered in the new one
+    (Ii)  p^ins :- r1^new, ..., ri^ins, ..., rn^new, !p.              propagated in the new state, filtered in the old one
+
+Each state is derived from the base relations alone, where a rule or a filter asks for it, and remembered for the length of the
+transaction; so is every disqualified update, which is therefore filtered once. Both chains are exact and independent of one
+another: whoever wants insertions only needs the (Ii) alone, and through a negation the (Di) of what is negated.
+"""
+
+from __future__ import annotations
+
+from rederive.analysis.graph import Component
+from rederive.ir.rules import Negation, Rule, Variant
+from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
+from rederive.maintain.strategies.materialized import deletion_rules, insertion_rules
+
+ALL = frozenset({Variant.DEL, Variant.INS})
+
+
+def filtration(component: Component, wanted: frozenset[Variant] = ALL) -> Section:
+    """Propagation with immediate filtration, for the signs that somebody wants."""
+    rules = tuple(d for d in component.definitions if isinstance(d, Rule))
+    deletions = tuple(m for rule in rules for m in deletion_rules(rule))
+    insertions = tuple(m for rule in rules for m in insertion_rules(rule))
+    phases = tuple(
+        Phase(name, Semantics.FILTERED, tuple(map(_filtered, found)))
+        for name, sign, found in (("deletions", Variant.DEL, deletions), ("insertions", Variant.INS, insertions))
+        if sign in wanted
+    )
+    skipped = sum(len(found) for sign, found in ((Variant.DEL, deletions), (Variant.INS, insertions)) if sign not in wanted)
+    return Section(
+        component,
+        Strategy.FILTRATION,
+        "nothing is kept: updates are filtered as they are found",
+        phases,
+        (),
+        skipped_paths=skipped,
+    )
+
+
+def _filtered(m: MaintenanceRule) -> MaintenanceRule:
+    """With the filter written out: not provable in the other state."""
+    other = Variant.NEW if m.rule.head.variant is Variant.DEL else Variant.OLD
+    body = (*m.rule.body, Negation(m.rule.head.as_variant(other)))
+    return MaintenanceRule(m.label, Rule(m.rule.head, body, m.rule.span), m.drivers, m.origin)

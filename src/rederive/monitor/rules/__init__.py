@@ -1,1 +1,0 @@
-"""Active rules: what stands, when it fires, and what becomes of it."""

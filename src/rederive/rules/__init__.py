@@ -1,0 +1,1 @@
+"""Active rules: what is defined, when it fires, and what its actions do."""

@@ -1,0 +1,37 @@
+"""Rules as written over a program: their conditions become views of it, their changes of data are checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rederive.analysis.graph import needed
+from rederive.errors import Redefined
+from rederive.ir.rules import Program
+from rederive.lang.rules.definition import ActiveRule, Write, condition_name, event_table
+from rederive.lang.rules.lower import with_condition, write_of
+from rederive.rules.activity import Activity
+from rederive.rules.cycles import check_cycles
+from rederive.rules.rule_set import Standing
+
+
+def compiled(
+    program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
+) -> tuple[Program, list[Standing]]:
+    """The program with the conditions of these rules, and the rules over it; refused where one does not fit."""
+    extended = program
+    for i, rule in enumerate(rules := (*stated, *kept)):
+        if any(other.name == rule.name for other in rules[:i]):
+            raise Redefined(f"there is a rule '{rule.name}' already", rule.span, hint="CREATE OR REPLACE RULE replaces it")
+        extended = with_condition(extended, rule)
+    active = [activity.get(rule.name, Activity()) for rule in rules]
+    standing = [_standing(rule, extended, active[i], i < len(stated)) for i, rule in enumerate(rules)]
+    check_cycles(extended, [(one.rule, one.write) for one in standing])
+    return extended, standing
+
+
+def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> Standing:
+    condition = program.relations[condition_name(rule.name)]
+    write = write_of(program, rule) if isinstance(rule.action, Write) else None
+    event = program.relations[event_table(rule.event, program)] if rule.event is not None else None
+    influents = needed(program, [condition.name]).intersection(program.bases)
+    return Standing(rule, condition, influents, event, write, activity, stated)

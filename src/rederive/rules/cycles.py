@@ -1,0 +1,64 @@
+"""Rules that can set each other off: by what their changes of data do, and what their conditions read, sign by sign.
+
+An edge a -> b says that the change of data of rule a may make the condition of rule b change as b waits for it. A cycle of
+edges need not run for ever, but nobody can tell; it is refused unless one of its rules says RECURSIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rederive.analysis.polarity import wanted_signs
+from rederive.delta import Sign
+from rederive.errors import Unsupported
+from rederive.ir.rules import Program
+from rederive.lang.rules.definition import ActiveRule, condition_name
+from rederive.lang.sql.dml import Change, ChangeFrom, DataChange, Insert, InsertFrom
+
+Pairs = Sequence[tuple[ActiveRule, DataChange | None]]
+
+
+def check_cycles(program: Program, rules: Pairs) -> None:
+    """Refuse a cycle in which no rule says RECURSIVE."""
+    edges = triggers(program, [(rule, write) for rule, write in rules if not rule.recursive])
+    for rule, _ in rules:
+        if (cycle := _cycle(rule.name, edges)) is not None:
+            hint = "break the cycle, or write RECURSIVE at the end of one rule: a cascade without end is then stopped at a limit"
+            raise Unsupported(f"rules that set each other off: {' -> '.join(cycle)}", rule.action.span, hint=hint)
+
+
+def triggers(program: Program, rules: Pairs) -> dict[str, list[str]]:
+    """Which rules the change of data of each rule can set off."""
+    reads = {rule.name: wanted_signs(program, {condition_name(rule.name): rule.signs}) for rule, _ in rules}
+    return {rule.name: [name for name, signs in reads.items() if _reaches(program, write, signs)] for rule, write in rules}
+
+
+def _reaches(program: Program, write: DataChange | None, reads: Mapping[str, frozenset[Sign]]) -> bool:
+    if write is None:
+        return False
+    base = program.copies_of(write.table) or write.table
+    return bool(_effects(write) & reads.get(base, frozenset()))
+
+
+def _effects(write: DataChange) -> frozenset[Sign]:
+    match write:
+        case Insert() | InsertFrom():
+            return frozenset({Sign.PLUS})
+        case Change(values=None) | ChangeFrom(updates=False):
+            return frozenset({Sign.MINUS})
+        case Change() | ChangeFrom():
+            return frozenset(Sign)
+
+
+def _cycle(start: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
+    """A way from a rule back to itself, the shortest."""
+    ways = [[start]]
+    seen: set[str] = set()
+    for way in ways:
+        for name in edges.get(way[-1], ()):
+            if name == start:
+                return [*way, start]
+            if name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return None

@@ -1,0 +1,1 @@
+"""Scalar functions: their signatures and what they compute. Both engines use them."""

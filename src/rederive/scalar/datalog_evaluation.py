@@ -1,0 +1,222 @@
+"""What the functors of `ir.functors` compute, by name and kind of their first argument."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import operator
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+from rederive.errors import EvaluationError, LimitExceeded
+from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
+from rederive.values import from_python, from_text
+
+RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
+
+
+class FunctorError(Exception):
+    """A functor is not defined for its arguments. The rule that called it turns this into an error of its `kind`."""
+
+    kind: type[EvaluationError] = EvaluationError
+
+
+class TooLong(FunctorError):
+    """A text would be longer than texts may be."""
+
+    kind = LimitExceeded
+
+
+MOST_TEXT = 2**24
+"""Characters of one text that a function makes: 16 million take 64 MiB at most, and a tenth of a second."""
+
+
+def check_length(characters: int) -> None:
+    """Refuse a text before it is made.
+
+    >>> check_length(10)
+    """
+    if characters > MOST_TEXT:
+        raise TooLong(f"a text of {characters:,} characters; at most {MOST_TEXT:,}")
+
+
+def joined(*texts: str) -> str:
+    check_length(sum(map(len, texts)))
+    return "".join(texts)
+
+
+def implementation(name: str, first: Type, arity: int) -> Callable[..., Any]:
+    """The function that evaluates a functor on values whose first argument has this type."""
+    if first.kind is Kind.UNSIGNED and name == "bnot":
+        return lambda a: a ^ RANGES[Kind.UNSIGNED][1]
+    if first.kind in RANGES and name in _INTEGER:
+        low, high = RANGES[first.kind]
+        return _within(_INTEGER[name], low, high, name)
+    if name == "-" and arity == 1:
+        return operator.neg
+    if first.kind is Kind.DECIMAL and name in _DECIMAL:
+        return _decimal(name, first)
+    if first.kind is Kind.FLOAT and name in _FLOAT:
+        return _FLOAT[name]
+    return _GENERAL[name]
+
+
+def _within(function: Callable[..., int], low: int, high: int, name: str) -> Callable[..., int]:
+    def checked(*arguments: int) -> int:
+        result = function(*arguments)
+        if low <= result <= high:
+            return result
+        raise FunctorError(f"{name} overflows 64 bits: {', '.join(map(str, arguments))}")
+
+    return checked
+
+
+def _divide(a: int, b: int) -> int:
+    """Toward zero, as Soufflé and SQL do."""
+    if b == 0:
+        raise FunctorError(f"division by zero: {a} / 0")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _remainder(a: int, b: int) -> int:
+    if b == 0:
+        raise FunctorError(f"division by zero: {a} % 0")
+    return a - b * _divide(a, b)
+
+
+def _power(a: int, b: int) -> int:
+    if b < 0:
+        raise FunctorError(f"negative exponent: {a} ^ {b}")
+    if abs(a) > 1 and b > 64:
+        raise FunctorError(f"^ overflows 64 bits: {a}, {b}")
+    return int(a**b)
+
+
+def _minus(a: int, b: int | None = None) -> int:
+    return -a if b is None else a - b
+
+
+def _shift_left(a: int, b: int) -> int:
+    return a << (b % 64)
+
+
+_INTEGER: dict[str, Callable[..., int]] = {
+    "+": operator.add,
+    "-": _minus,
+    "*": operator.mul,
+    "/": _divide,
+    "%": _remainder,
+    "^": _power,
+    "band": operator.and_,
+    "bor": operator.or_,
+    "bxor": operator.xor,
+    "bnot": operator.invert,
+    "bshl": _shift_left,
+    "bshr": lambda a, b: a >> (b % 64),
+    "land": lambda a, b: int(bool(a) and bool(b)),
+    "lor": lambda a, b: int(bool(a) or bool(b)),
+    "lxor": lambda a, b: int(bool(a) != bool(b)),
+    "lnot": lambda a: int(not a),
+}
+
+
+def _finite(function: Callable[[float, float], float], symbol: str) -> Callable[[float, float], float]:
+    """Floats stay finite: JSON has no other, and no view should turn on what infinity minus infinity is."""
+
+    def checked(a: float, b: float) -> float:
+        try:
+            result = function(a, b)
+        except (ZeroDivisionError, OverflowError) as error:
+            raise FunctorError(f"{error}: {a} {symbol} {b}") from None
+        if isinstance(result, complex) or not math.isfinite(result):
+            raise FunctorError(f"no finite number: {a} {symbol} {b}")
+        return result
+
+    return checked
+
+
+_FLOAT = {
+    symbol: _finite(function, symbol)
+    for symbol, function in (
+        ("+", operator.add),
+        ("-", operator.sub),
+        ("*", operator.mul),
+        ("/", operator.truediv),
+        ("^", operator.pow),
+    )
+}
+
+
+def _decimal(name: str, type_: Type) -> Callable[[Decimal, Decimal], Decimal]:
+    """The result in the type of the arguments, rounded half up to its scale; too many digits are an error."""
+    unit, limit = Decimal(1).scaleb(-type_.scale), Decimal(10) ** (type_.precision - type_.scale)
+    function = _DECIMAL[name]
+
+    def checked(a: Decimal, b: Decimal) -> Decimal:
+        if b == 0 and name == "/":
+            raise FunctorError(f"division by zero: {a} / {b}")
+        result = _EXACT.quantize(function(a, b), unit)
+        if abs(result) >= limit:
+            raise FunctorError(f"{result} does not fit {type_}")
+        return result
+
+    return checked
+
+
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)  # twice the digits of any decimal, and some
+_DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
+    "+": _EXACT.add,
+    "-": _EXACT.subtract,
+    "*": _EXACT.multiply,
+    "/": _EXACT.divide,
+}
+
+
+def _substr(text: str, start: int, length: int) -> str:
+    """Empty where it starts outside of the text, shorter where it ends outside; a negative length means to the end."""
+    if start < 0:
+        return ""
+    return text[start : start + length] if length >= 0 else text[start:]
+
+
+def _converted(type_: Type) -> Callable[[Any], Value]:
+    """A conversion: text as in a facts file, numbers cut to whole ones where that is asked for, dates and timestamps."""
+
+    def convert(value: Any) -> Value:
+        try:
+            if isinstance(value, str):
+                return from_text(value, type_)
+            if type_.kind in RANGES:
+                return from_python(int(value), type_)
+            if type_.kind is Kind.DATE and isinstance(value, datetime.datetime):
+                return value.date()
+            if type_.kind is Kind.TIMESTAMP:
+                return datetime.datetime(value.year, value.month, value.day)
+            return from_python(float(value), type_)
+        except (ValueError, OverflowError) as error:
+            raise FunctorError(str(error)) from None
+
+    return convert
+
+
+def to_string(value: Any) -> str:
+    """As the value is written in a program."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+_GENERAL: dict[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "cat": joined,
+    "strlen": len,
+    "substr": _substr,
+    "ord": lambda text: ord(text[0]) if text else 0,
+    "to_string": to_string,
+    **{f"to_{t.kind.value}": _converted(t) for t in (NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)},
+}
+
+
+def contains(part: str, text: str) -> bool:
+    return part in text

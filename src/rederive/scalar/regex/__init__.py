@@ -1,0 +1,1 @@
+"""Regular expressions of Soufflé and of Java, matched in bounded time."""

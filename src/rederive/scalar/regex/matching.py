@@ -1,0 +1,70 @@
+"""Matching texts with patterns in bounded time: a search that backtracks for too long is stopped. Other threads run meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from rederive.limits import seconds_left
+from rederive.scalar.datalog_evaluation import FunctorError, TooLong
+from rederive.scalar.regex.ecmascript import compiled
+from rederive.scalar.regex.java import java_pattern
+
+MOST_SECONDS: Final = 30.0  # of the processor, for one search: more than a usual budget, so that a store opens again
+
+
+class TooSlow(TooLong):
+    """A search took longer than it may."""
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole text matches the pattern, as Soufflé's `match` says."""
+    try:
+        found = compiled(pattern)
+    except ValueError as error:
+        raise FunctorError(f"not a regular expression: {pattern!r}: {error}") from None
+    return _bounded(found.fullmatch, pattern, text)
+
+
+def has_match(text: str, pattern: str) -> bool:
+    """Whether some part of the text matches the pattern, as Spark's RLIKE says."""
+    try:
+        found = java_pattern(pattern)
+    except ValueError as error:
+        raise FunctorError(f"not a regular expression that is supported: {pattern!r}: {error}") from None
+    if found.has_boundary and not text.isascii():
+        raise FunctorError(f"Java 17 and 21 read \\b differently in texts beyond ASCII: {pattern!r}")
+    return _bounded(found.compiled.search, pattern, text)
+
+
+def _bounded(search: Callable[..., Any], pattern: str, text: str) -> bool:
+    seconds = min(MOST_SECONDS, seconds_left())
+    try:
+        return search(text, timeout=seconds, concurrent=True) is not None
+    except (TimeoutError, MemoryError):
+        raise TooSlow(f"the search for {pattern!r} in {len(text):,} characters was stopped after {seconds:.3g} s") from None
+
+
+@lru_cache(maxsize=1024)
+def like_pattern(pattern: str) -> re.Pattern[str]:
+    """The pattern of LIKE. Each part between two % is taken where it first occurs, so nothing backtracks."""
+    parts = [""]
+    characters = iter(pattern)
+    for character in characters:
+        match character:
+            case "%":
+                parts.append("")
+            case "_":
+                parts[-1] += "."
+            case "\\":
+                escaped = next(characters, "the end")
+                if escaped not in ("%", "_", "\\"):
+                    raise FunctorError(f"not a pattern of LIKE: {pattern!r}: the escape character stands before {escaped!r}")
+                parts[-1] += re.escape(escaped)
+            case _:
+                parts[-1] += re.escape(character)
+    first, *middle, last = parts if len(parts) > 1 else (parts[0], "")
+    found = "".join(f"(?>.*?{part})" for part in middle if part)
+    return re.compile(f"{first}{found}{'.*' if len(parts) > 1 else ''}{last}", re.DOTALL)

@@ -1,0 +1,1 @@
+"""What a database keeps on disk: journal, codec, backups, and the lake that follows the journal."""

@@ -1,0 +1,149 @@
+"""Rows, columns and operations as the journal keeps them: JSON in the contract's encoding of values.
+
+Rows that an engine takes for one row have one text: a zero has no sign, a decimal has its column's scale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from rederive.engines.protocol import Bulk, Operation
+from rederive.errors import CorruptStore, DataError
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.rows import typed_json_rows
+from rederive.values import from_json, to_json
+
+
+def _other(value: Value) -> str | int | float | bool | None:
+    """A value that JSON has no type for."""
+    return to_json(_unsigned_zero(value))
+
+
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_other).encode
+_SIGNED_ZERO: Final = re.compile(r"-0\.0[],]")
+
+
+def row_text(row: Row) -> str:
+    """One row as JSON.
+
+    >>> row_text(("bolt", Decimal("-0.00"), -0.0, None))
+    '["bolt","0.00",0.0,null]'
+    """
+    text = _ENCODE(row)
+    return _ENCODE(_unsigned(row)) if _SIGNED_ZERO.search(text) else text
+
+
+def _unsigned(row: Row) -> Row:
+    return tuple(map(_unsigned_zero, row))
+
+
+def _unsigned_zero(value: Value) -> Value:
+    match value:
+        case float():
+            return value + 0.0
+        case Decimal() if not value:
+            return value.copy_abs()
+        case _:
+            return value
+
+
+def rows_text(rows: Iterable[Row]) -> str:
+    """Rows as one JSON array.
+
+    >>> rows_text([("a", 1), ("b", 2)])
+    '[["a",1],["b",2]]'
+    """
+    listed = list(rows)
+    text = _ENCODE(listed)
+    return _ENCODE(list(map(_unsigned, listed))) if _SIGNED_ZERO.search(text) else text
+
+
+def rows_from(text: str, relation: Relation) -> list[Row]:
+    """The rows of a JSON array, checked against their columns.
+
+    >>> from rederive.ir.terms import SYMBOL
+    >>> rows_from('[["1.50"],[null]]', Relation("price", (Column("x", Type(Kind.DECIMAL, 9, 2)),)))
+    [(Decimal('1.50'),), (None,)]
+    """
+    try:
+        return typed_json_rows(json.loads(text), relation, lambda row: f"row {row}", _value)
+    except (ValueError, DataError) as error:
+        raise CorruptStore(f"rows of '{relation.name}' cannot be read: {error}") from None
+
+
+def _value(value: object, type: Type) -> Value:
+    return None if value is None else from_json(value, type)
+
+
+def columns_text(relation: Relation) -> str:
+    """The columns and the key of a relation.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> columns_text(Relation("n", (Column("x", NUMBER),), key=(0,)))
+    '{"columns":[["x","number",0,0]],"key":[0]}'
+    """
+    columns = [[c.name, c.type.kind.value, c.type.precision, c.type.scale, *_domain(c)] for c in relation.columns]
+    return _ENCODE({"columns": columns, "key": list(relation.key)})
+
+
+def _domain(column: Column) -> list[bool | int]:
+    """What only columns of SQL have: NULL, and narrow integers."""
+    return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
+
+
+def relation_from(name: str, text: str) -> Relation:
+    """The relation that `columns_text` has written."""
+    try:
+        read = json.loads(text)
+        columns = tuple(_column(*column) for column in read["columns"])
+        return Relation(name, columns, tuple(read["key"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStore(f"the columns of '{name}' cannot be read: {error!r}") from None
+
+
+def _column(name: str, kind: str, precision: int, scale: int, nullable: bool = False, bits: int = 64) -> Column:
+    return Column(name, Type(Kind(kind), precision, scale), nullable, bits)
+
+
+def counts_text(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | None:
+    """The numbers of copies that entered and left.
+
+    >>> counts_text(([2, 1], []))
+    '[[2,1],[]]'
+    """
+    return None if counts is None else _ENCODE([list(side) for side in counts])
+
+
+def counts_from(text: str | None, plus: Sequence[Row], minus: Sequence[Row]) -> tuple[list[int], list[int]] | None:
+    """What `counts_text` has written, for these rows."""
+    try:
+        if text is None:
+            return None
+        came, gone = json.loads(text)
+        if (len(came), len(gone)) != (len(plus), len(minus)) or not all(type(n) is int and n > 0 for n in (*came, *gone)):
+            raise ValueError("a number for each row is expected")
+        return came, gone
+    except (ValueError, TypeError) as error:
+        raise CorruptStore(f"the numbers of copies cannot be read: {error}") from None
+
+
+def digest(operations: Sequence[Operation]) -> str:
+    """Tells one transaction from another: equal operations in equal order, and only they, have equal digests.
+
+    >>> from rederive.engines.protocol import Action
+    >>> one, two = (Operation(Action.INSERT, "edge", (("a", y),)) for y in "bc")
+    >>> digest([one]) == digest([one]), digest([one]) == digest([two])
+    (True, False)
+    """
+    steps = ([step.action.value, step.relation, _rows_digest(step.rows)] for step in operations)
+    return hashlib.sha256(_ENCODE(list(steps)).encode()).hexdigest()
+
+
+def _rows_digest(rows: tuple[Row, ...] | Bulk) -> str:
+    return rows.digest() if isinstance(rows, Bulk) else rows_text(rows)

@@ -1,0 +1,266 @@
+"""Reading a journal: as its writer, or beside it from another process."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+from rederive.records import DATALOG, Catalog, Changed, Entry, Text
+from rederive.store.codec import counts_from, relation_from, rows_from
+from rederive.store.journal.file import connect_to_read, format_of, guarded
+from rederive.store.position import Position
+
+_BATCH = 256  # versions that are read at once
+
+
+class JournalReader:
+    """What can be asked of a journal. Every answer is that of one committed version."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        self.folder = folder
+        self.closed = False
+        self._connection = connection
+
+    @classmethod
+    def read(cls, folder: Path) -> JournalReader:
+        """The journal of a folder, to look at, while another process may write it."""
+        with guarded(folder):
+            return JournalReader(folder, connect_to_read(folder))
+
+    def close(self) -> None:
+        """Let go of the file. Twice is once."""
+        self.closed = True
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # Versions
+
+    @property
+    def version(self) -> int:
+        """The last committed version."""
+        return self._number("SELECT coalesce(max(number), 0) FROM version")
+
+    def reach(self, view: str | None = None) -> int:
+        """The earliest version from which one can resume: everything, or one view."""
+        kept = self._number("SELECT coalesce(min(number) - 1, 0) FROM version")
+        return kept if view is None else max(kept, self._recorded_since(view))
+
+    @property
+    def epoch(self) -> str:
+        """The name of this history; empty of a journal that nobody has opened to write since there are such names."""
+        found = self._epochs()
+        return found[-1][0] if found else ""
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether this history is the continuation of a backup."""
+        return len(self._epochs()) > 1
+
+    @property
+    def is_just_restored(self) -> bool:
+        """Whether nothing has been committed since the restore."""
+        return self.is_restored and self.version == self._epochs()[-1][1]
+
+    def version_at(self, position: int | str | Position) -> int:
+        """The version of a position in this history; refused where it is, or may be, of another one.
+
+        A number that this process has from this journal is one of its versions. One that somebody saved without the epoch is
+        one of its versions up to the first restore, and might be one of those that were lost after it.
+        """
+        if isinstance(position, int):
+            return position
+        given, epochs = Position.of(position), self._epochs()
+        if given.epoch and given.epoch != self.epoch:
+            raise self._of_another_history(f"the position {given} is of another history: this one is {self.epoch}")
+        if not given.epoch and len(epochs) > 1 and given.version > (shared := epochs[1][1]):
+            reason = f"version {given.version} may be of another history: the store was restored at version {shared}"
+            raise self._of_another_history(reason)
+        return given.version
+
+    def _of_another_history(self, reason: str) -> Mismatch:
+        hint = "take the rows as they are now, and follow the changes from there"
+        return Mismatch(reason, hint=hint).at(str(self.folder))
+
+    def since(self, version: int, view: str | None = None) -> Iterator[Entry]:
+        """The versions after this one, in order, with all their changes, or with those of one view.
+
+        Refused with `Expired` where some of them are no longer kept.
+        """
+        self._check_reach(version, view)
+        return self._following(version, view)
+
+    def by_key(self, key: str) -> Entry | None:
+        """The version that an idempotency key was used for, as long as it is kept."""
+        found = self._query("SELECT number FROM version WHERE key = ?", key)
+        return self._entries(found[0][0] - 1, None, 1)[0] if found else None
+
+    def base_rows(self) -> dict[str, list[Row]]:
+        """The base rows that are in the journal, by relation."""
+        rows: dict[str, list[Row]] = {}
+        with guarded(self.folder):
+            for number, relation in self._relations().items():
+                texts = [text for (text,) in self._query("SELECT row FROM base WHERE relation = ?", number)]
+                if texts:
+                    rows[relation.name] = rows_from(f"[{','.join(texts)}]", relation)
+        return rows
+
+    # Program, options, cursors, lake
+
+    @property
+    def catalog(self) -> Catalog:
+        """The program that stands."""
+        with self._snapshot():
+            language = "language" if self._counts else f"'{DATALOG}'"
+            texts = self._query(f"SELECT part, name, text, kept, {language} FROM text ORDER BY position")
+            followed = self._query("SELECT name, since FROM followed ORDER BY name")
+        return Catalog(tuple(Text(*row) for row in texts), dict(followed))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options that the store is kept with."""
+        return dict(self._query("SELECT name, value FROM option"))
+
+    def cursor(self, name: str) -> int | None:
+        """The version up to which a named subscription has acknowledged everything."""
+        found = self._query("SELECT version FROM cursor WHERE name = ?", name)
+        return int(found[0][0]) if found else None
+
+    @property
+    def lake(self) -> str | None:
+        """Where the base relations are, if not in the journal."""
+        found = self._query("SELECT uri FROM lake")
+        return str(found[0][0]) if found else None
+
+    @property
+    def settled(self) -> int:
+        """The version up to which the lake has everything; without a lake, the last one."""
+        found = self._query("SELECT settled FROM lake")
+        return int(found[0][0]) if found else self.version
+
+    def unsettled(self) -> Iterator[Entry]:
+        """The versions that the lake does not have yet, in order."""
+        return self.since(self.settled)
+
+    def staged(self, version: int) -> list[int]:
+        """Those of them up to this one whose changes are staged in the lake."""
+        numbers = "SELECT number FROM version WHERE number > ? AND number <= ? AND staged IS NOT NULL"
+        return [number for (number,) in self._query(numbers, self.settled, version)]
+
+    # How
+
+    def _epochs(self) -> list[tuple[str, int]]:
+        """The names of this history, and the version that each begins after: the first, and one more for each restore."""
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'epoch'"):
+            return []
+        return [(str(epoch), int(since)) for epoch, since in self._query("SELECT id, since FROM epoch ORDER BY rowid")]
+
+    def _query(self, sql: str, *parameters: object) -> list[Any]:
+        if self.closed:
+            raise Closed
+        with guarded(self.folder):
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def _number(self, sql: str) -> int:
+        return int(self._query(sql)[0][0])
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """What is read inside is read of one version."""
+        if self.closed or self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
+
+    def _relations(self) -> dict[int, Relation]:
+        found = self._query("SELECT id, name, columns FROM relation ORDER BY id")
+        return {number: relation_from(name, columns) for number, name, columns in found}
+
+    def _following(self, version: int, view: str | None) -> Iterator[Entry]:
+        while True:
+            with self._snapshot():
+                self._check_reach(version, view)
+                entries = self._entries(version, view, _BATCH)
+            if not entries:
+                return
+            yield from entries
+            version = entries[-1].number
+
+    def _entries(self, version: int, view: str | None, most: int) -> list[Entry]:
+        versions = self._query(
+            "SELECT number, at, engine, key, digest, staged FROM version WHERE number > ? ORDER BY number LIMIT ?", version, most
+        )
+        if not versions:
+            return []
+        changes = self._changes(version, versions[-1][0], view)
+        return [_entry(row, changes.get(row[0], {})) for row in versions]
+
+    def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[Changed]]]:
+        counts = "counts" if self._counts else "NULL"
+        sql = f"""SELECT version, kind, name, columns, plus, minus, {counts}
+                  FROM change JOIN relation ON relation.id = change.relation
+                  WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
+                  ORDER BY version, kind, name, relation.id"""
+        found: dict[int, dict[str, list[Changed]]] = {}
+        with guarded(self.folder):
+            for version, kind, name, *change in self._query(sql, after, until, view):
+                found.setdefault(version, {}).setdefault(kind, []).append(_changed(name, *change))
+        return found
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the file's format knows languages and copies; beside its first writer of that format, it may not yet."""
+        return format_of(self._connection) > 1
+
+    def check_committed(self, version: int) -> None:
+        """Refuse a version that there is not."""
+        if not 0 <= version <= self.version:
+            raise Mismatch(f"there is no version {version}: the last one is {self.version}").at(str(self.folder))
+
+    def _check_reach(self, version: int, view: str | None) -> None:
+        """Refuse to resume where changes are missing: trimmed, or never recorded."""
+        self.check_committed(version)
+        if version < (first := self.reach(view)):
+            raise Expired(
+                f"the changes after version {version} are not kept: they reach back to version {first}",
+                hint="take the rows as they are now, and follow the changes from there",
+            ).at(str(self.folder))
+
+    def _recorded_since(self, view: str) -> int:
+        followed = dict(self._query("SELECT name, since FROM followed"))
+        if view not in followed:
+            raise UnknownRelation(view, (name for name, since in followed.items() if since is not None))
+        if followed[view] is None:
+            raise Mismatch(f"the changes of '{view}' are not recorded: it is not monitored", hint="name it in an .output")
+        return int(followed[view])
+
+
+def _changed(name: str, columns: str, plus: str, minus: str, counts: str | None) -> Changed:
+    relation = relation_from(name, columns)
+    came, gone = rows_from(plus, relation), rows_from(minus, relation)
+    return Changed(relation, came, gone, counts_from(counts, came, gone))
+
+
+def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[Changed]]) -> Entry:
+    number, at, engine, key, digest, staged = row
+    try:
+        when = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise CorruptStore(f"version {number}: {error}") from None
+    return Entry(number, when, engine, tuple(changes.get("base", ())), tuple(changes.get("view", ())), key, digest, staged)

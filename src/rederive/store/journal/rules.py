@@ -1,0 +1,193 @@
+"""What the journal keeps of active rules: their texts, which of them are active, what fired, and the webhooks still to be sent.
+
+A webhook is in the outbox from the commit of its version on, in the same SQLite transaction, and leaves it when it was delivered.
+One that is given up is parked, with the outcome `failed`, until it is to be sent again or its rule is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rederive.errors import Closed
+from rederive.ir.rules import Relation
+from rederive.records import FAILED, WAITING, Firing
+from rederive.store.codec import relation_from, rows_from, rows_text
+from rederive.store.journal.reader import JournalReader
+from rederive.values import to_json
+
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS rule (name TEXT PRIMARY KEY, text TEXT NOT NULL, activity TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE IF NOT EXISTS firing (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, version INTEGER NOT NULL, rule TEXT NOT NULL, action TEXT NOT NULL,
+        relation INTEGER NOT NULL, plus TEXT NOT NULL, minus TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS outbox (
+        firing INTEGER PRIMARY KEY, rule TEXT NOT NULL, version INTEGER NOT NULL, address TEXT NOT NULL, body TEXT NOT NULL,
+        attempts INTEGER NOT NULL, due REAL NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS parked (
+        firing INTEGER PRIMARY KEY, rule TEXT NOT NULL, version INTEGER NOT NULL, address TEXT NOT NULL, body TEXT NOT NULL,
+        attempts INTEGER NOT NULL, due REAL NOT NULL
+    )""",
+)
+
+
+_FIRINGS: Final = """SELECT version, rule, action, plus, minus, outcome, detail, relation.name, columns, firing.id
+                     FROM firing JOIN relation ON relation.id = firing.relation WHERE (?1 IS NULL OR rule = ?1)"""
+
+# A version that is no longer kept is older than all that are.
+_OLDEST: Final = """SELECT min(coalesce(v.at, (SELECT min(at) FROM version)))
+                    FROM outbox LEFT JOIN version AS v ON v.number = outbox.version"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRule:
+    """`text`: the CREATE RULE statement; empty where the program states the rule. `activity`: for which rows it is active."""
+
+    name: str
+    text: str
+    activity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """How delivery is going. `oldest`: when the oldest webhook that waits was committed. `error`: why nothing is delivered."""
+
+    waiting: int = 0
+    parked: int = 0
+    oldest: float | None = None
+    error: str = ""
+
+    def lag(self, now: float) -> float:
+        """The seconds for which the oldest webhook has been waiting."""
+        return max(0.0, now - self.oldest) if self.oldest is not None else 0.0
+
+
+def deliveries_in(connection: sqlite3.Connection) -> Deliveries:
+    """What the outbox of a journal says."""
+    (waiting,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
+    (parked,) = connection.execute("SELECT count(*) FROM parked").fetchone()
+    (oldest,) = connection.execute(_OLDEST).fetchone() if waiting else (None,)
+    return Deliveries(waiting, parked, datetime.fromisoformat(oldest).timestamp() if oldest else None)
+
+
+class RuleJournal(JournalReader):
+    """The part of a journal that is about rules."""
+
+    @abstractmethod
+    def _transaction(self, name: str) -> AbstractContextManager[None]: ...
+
+    @abstractmethod
+    def _id(self, relation: Relation) -> int: ...
+
+    def _make_rule_tables(self) -> None:
+        """A journal that was made before there were rules gets their tables when it is opened."""
+        for statement in _TABLES:
+            self._connection.execute(statement)
+
+    @property
+    def rules(self) -> tuple[KeptRule, ...]:
+        return tuple(KeptRule(*row) for row in self._query("SELECT name, text, activity FROM rule ORDER BY name"))
+
+    def keep_rules(self, rules: Iterable[KeptRule]) -> None:
+        """Keep these rules in place of what was there. What waits to be sent for a rule that is gone is given up."""
+        kept = list(rules)
+        names = {rule.name for rule in kept}
+        with self._transaction("amend"):
+            self._connection.execute("DELETE FROM rule")
+            self._connection.executemany("INSERT INTO rule VALUES (?, ?, ?)", [(r.name, r.text, r.activity) for r in kept])
+            gone = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM outbox") if row[0] not in names]
+            given_up = f"UPDATE firing SET outcome = '{FAILED}', detail = 'the rule was dropped' WHERE id IN "
+            self._connection.executemany(f"{given_up}(SELECT firing FROM outbox WHERE rule = ?)", gone)
+            self._connection.executemany("DELETE FROM outbox WHERE rule = ?", gone)
+            parked = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM parked")]
+            self._connection.executemany("DELETE FROM parked WHERE rule = ?", [one for one in parked if one[0] not in names])
+
+    def note(self, firing: Firing) -> None:
+        """Keep a firing that makes no version: one whose transaction was rolled back."""
+        with self._transaction("amend"):
+            self._write_firing(firing)
+
+    def firings(self, rule: str | None = None, since: int = 0) -> list[Firing]:
+        """What fired after a version, in order, as far as it is kept."""
+        return [_firing(row) for row in self._query(f"{_FIRINGS} AND version > ?2 ORDER BY firing.id", rule, since)]
+
+    def firings_after(self, number: int, rule: str | None, most: int) -> list[Firing]:
+        """The next firings after the one with this number. A number is never given twice, also where its firing is not kept."""
+        rows = self._query(f"{_FIRINGS} AND firing.id > ?2 ORDER BY firing.id LIMIT ?3", rule, number, most)
+        return [_firing(row) for row in rows]
+
+    @property
+    def last_firing(self) -> int:
+        """The number of the last firing that is kept: whatever fires later has a higher one."""
+        return self._number("SELECT coalesce(max(id), 0) FROM firing")
+
+    @property
+    def undelivered(self) -> int:
+        """How many webhooks wait."""
+        return self._number("SELECT count(*) FROM outbox")
+
+    def retry_parked(self, rule: str | None) -> int:
+        """Put webhooks that were given up back into the outbox, of one rule or of all; how many."""
+        with self._transaction("amend"):
+            (number,) = self._query("SELECT count(*) FROM parked WHERE ?1 IS NULL OR rule = ?1", rule)[0]
+            update = (
+                f"UPDATE firing SET outcome = '{WAITING}' WHERE id IN (SELECT firing FROM parked WHERE ?1 IS NULL OR rule = ?1)"
+            )
+            self._connection.execute(update, (rule,))
+            back = (
+                "INSERT INTO outbox SELECT firing, rule, version, address, body, 0, 0 FROM parked WHERE ?1 IS NULL OR rule = ?1"
+            )
+            self._connection.execute(back, (rule,))
+            self._connection.execute("DELETE FROM parked WHERE ?1 IS NULL OR rule = ?1", (rule,))
+        return int(number)
+
+    def deliveries(self) -> Deliveries:
+        """What waits to be sent, and what was given up."""
+        if self.closed:
+            raise Closed
+        return deliveries_in(self._connection)
+
+    def _write_firing(self, firing: Firing) -> None:
+        row = (firing.version, firing.rule, firing.action, self._id(firing.relation), rows_text(firing.plus))
+        number = self._connection.execute(
+            "INSERT INTO firing (version, rule, action, relation, plus, minus, outcome, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, rows_text(firing.minus), firing.outcome, firing.detail),
+        ).lastrowid
+        if firing.outcome == WAITING:
+            outgoing = (number, firing.rule, firing.version, firing.address, body_of(firing))
+            self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, 0, 0)", outgoing)
+
+    def _trim_firings(self, horizon: int) -> None:
+        """What is not delivered is kept, however long it takes."""
+        gone = "DELETE FROM firing WHERE version <= ? AND id NOT IN (SELECT firing FROM outbox UNION SELECT firing FROM parked)"
+        self._connection.execute(gone, (horizon,))
+
+
+def body_of(firing: Firing) -> str:
+    """What is posted: the rule, the version, and the rows that entered and left its condition.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import SYMBOL
+    >>> body_of(Firing(7, "low", "webhook", (("bolt",),), (), "waiting", relation=Relation("low", (Column("i", SYMBOL),))))
+    '{"rule": "low", "version": 7, "columns": ["i"], "plus": [["bolt"]], "minus": []}'
+    """
+    sides = {sign: [[to_json(v) for v in row] for row in rows] for sign, rows in (("plus", firing.plus), ("minus", firing.minus))}
+    columns = [column.name for column in firing.relation.columns]
+    return json.dumps({"rule": firing.rule, "version": firing.version, "columns": columns, **sides}, ensure_ascii=False)
+
+
+def _firing(row: Sequence[object]) -> Firing:
+    version, rule, action, plus, minus, outcome, detail, name, columns, number = row
+    assert isinstance(version, int)
+    assert isinstance(number, int)
+    relation = relation_from(str(name), str(columns))
+    entered, left = (tuple(rows_from(str(text), relation)) for text in (plus, minus))
+    return Firing(version, str(rule), str(action), entered, left, str(outcome), str(detail), relation, number=number)

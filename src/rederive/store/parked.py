@@ -1,0 +1,80 @@
+"""Definitions whose evaluation over the rows there does not end within the limits.
+
+They are accepted, and the engine keeps the base relations alone. With the next change of rows or of definitions everything is
+evaluated; where that does not end either, the change is refused. Until then a view has no rows that anybody could be told of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rederive.bags import copies, told
+from rederive.engines.protocol import Engine, Question, ViewDelta
+from rederive.errors import Endless
+from rederive.ir.rules import Program
+from rederive.ir.terms import Row, Type
+from rederive.result import Decoded, copies_in, of_counts
+from rederive.store.store import Store
+
+Notified = Mapping[str, tuple[tuple[Type, ...], Counter[Row]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Why the definitions are not evaluated, and the rows of views, and of parts of views, that subscribers were told of."""
+
+    error: Endless
+    views: Notified
+    parts: Mapping[Question, frozenset[Row]]
+
+    @classmethod
+    def over(cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Question], engine: Engine) -> Parked:
+        """From what an engine that has evaluated a program holds."""
+        whole = {name: Counter(copies(program, name, {}, engine)) for name in views if program.is_view(name)}
+        bound = {part: frozenset(engine.rows(part.view, dict(part.bindings))) for part in parts}
+        return cls(error, {name: (program.relations[name].types, rows) for name, rows in whole.items()}, bound)
+
+    @classmethod
+    def recorded(cls, error: Endless, program: Program, store: Store) -> Parked:
+        """From the record of a store: the sum of all changes."""
+        found: dict[str, tuple[tuple[Type, ...], Counter[Row]]] = {}
+        for name in (name for name in program.monitored if program.is_view(name)):
+            rows: Counter[Row] = Counter()
+            for change in store.recorded(program.relations[name], 0):
+                counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
+                rows.update(dict(zip(change.plus, counts["plus"], strict=True)))
+                rows.subtract(dict(zip(change.minus, counts["minus"], strict=True)))
+            found[name] = (program.relations[name].types, +rows)
+        return cls(error, found, {})
+
+    def with_error(self, error: Endless) -> Parked:
+        return Parked(error, self.views, self.parts)
+
+    def changes(self, found: Mapping[str, ViewDelta], program: Program) -> dict[str, ViewDelta]:
+        """The changes since the last notification, where an engine that had no views found all rows of each as new."""
+        views = {name: delta for name, delta in found.items() if not program.is_view(name)}
+        for name in dict.fromkeys((*map(told, (name for name in found if program.is_view(name))), *self.views)):
+            delta, counted = found.get(program.counted(name)), program.counted(name) != name
+            came = Counter[Row]() if delta is None else copies_in(delta.plus) if counted else Counter(delta.plus.decoded())
+            types, gone = self.views.get(name, ((), Counter[Row]()))
+            same = name in program.relations and program.relations[name].types == types
+            views[name] = of_counts(came, gone) if same else ViewDelta(_rows(came), _rows(gone))
+        return {name: delta for name, delta in views.items() if len(delta.plus) or len(delta.minus)}
+
+    def part_changes(self, found: Mapping[Question, ViewDelta]) -> dict[Question, ViewDelta]:
+        """The same for parts of views that somebody follows."""
+        came = {part: Counter(delta.plus.decoded()) for part, delta in found.items()}
+        gone = {part: Counter(rows) for part, rows in self.parts.items()}
+        parts = {part: of_counts(came.get(part, Counter()), gone.get(part, Counter())) for part in (*came, *gone)}
+        return {part: delta for part, delta in parts.items() if len(delta.plus) or len(delta.minus)}
+
+
+def base_program(program: Program) -> Program:
+    """The base relations alone."""
+    return Program({name: program.relations[name] for name in program.bases}, ())
+
+
+def _rows(counts: Counter[Row]) -> Decoded:
+    return Decoded(list(counts), counts)

@@ -1,0 +1,55 @@
+"""A view as it was at an earlier version.
+
+What changed since is undone in the rows of now: the logical rollback. Where the lake has the rows of a version before it, and
+many changes would have to be undone, or they are kept no longer, its table is read as it was then, by Delta's time travel, and
+what changed from there on is done to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rederive.errors import VersionGone
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row, Value
+from rederive.result import Change
+from rederive.store.store import Store
+
+if TYPE_CHECKING:
+    from rederive.store.lake_sync import Lakeside
+
+MOST_UNDONE = 1_000  # versions, at most, where the lake has the rows of an earlier one
+
+
+def rows_at(
+    store: Store, relation: Relation, version: int, bindings: Mapping[int, Value], now: Callable[[], Iterable[Row]]
+) -> Iterable[Row]:
+    """The rows of a view at a version, as often as each was there. `now`: those of the last version."""
+    store.journal.check_committed(version)
+    if (lake := _travels(store, relation, version)) is not None:
+        try:
+            return lake.rows_at(relation, version, bindings)
+        except VersionGone:
+            if version < store.journal.reach(relation.name):
+                raise
+    found = Counter(now())
+    for change in store.recorded(relation, version):
+        _undo(change.where(bindings) if bindings else change, found)
+    return found.elements()
+
+
+def _travels(store: Store, relation: Relation, version: int) -> Lakeside | None:
+    """The lake, where the rows are better read there."""
+    lake, journal = store.lake, store.journal
+    if lake is None or version > journal.settled or not lake.has_rows(relation):
+        return None
+    far = journal.version - version > MOST_UNDONE
+    return lake if far or version < journal.reach(relation.name) else None
+
+
+def _undo(change: Change, rows: Counter[Row]) -> None:
+    counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
+    rows.subtract(dict(zip(change.plus, counts["plus"], strict=True)))
+    rows.update(dict(zip(change.minus, counts["minus"], strict=True)))

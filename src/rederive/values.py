@@ -1,0 +1,220 @@
+"""Values at the border: text, JSON and Python objects become values of a column's type, or ValueError says why not.
+
+A timestamp with an offset is taken to UTC; one without is UTC already. Floats are finite. A decimal keeps its column's scale.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any, Final
+
+from rederive.ir.printing import show_value
+from rederive.ir.rules import Column
+from rederive.ir.terms import Kind, Row, Type, Value
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_TIME: Final = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+_TIMESTAMP: Final = re.compile(rf"{_DATE.pattern}({_TIME})?", re.ASCII)
+_RANGES: Final = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
+_BOOLEANS: Final = {"true": True, "false": False}
+MAX_PRECISION: Final = 38
+_EXACT: Final = Context(prec=2 * MAX_PRECISION)
+
+
+def from_text(text: str, type: Type) -> Value:
+    """The value that a field of a facts or CSV file stands for.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> from_text("-7", NUMBER)
+    -7
+    >>> from_text("seven", NUMBER)
+    Traceback (most recent call last):
+    ...
+    ValueError: "seven" is not a number
+    """
+    match type.kind:
+        case Kind.SYMBOL:
+            return _symbol(text)
+        case Kind.NUMBER | Kind.UNSIGNED:
+            return _integer(_matched(_INTEGER, text, type), type)
+        case Kind.FLOAT:
+            return _finite(_matched(_DECIMAL, text, type))
+        case Kind.BOOLEAN:
+            if text not in _BOOLEANS:
+                raise ValueError(f"{show_value(text)} is neither true nor false")
+            return _BOOLEANS[text]
+        case Kind.DATE:
+            return _date(text, type)
+        case Kind.TIMESTAMP:
+            return _timestamp(text, type)
+        case Kind.DECIMAL:
+            return _decimal(Decimal(_matched(_DECIMAL, text, type)), type)
+
+
+def from_json(value: object, type: Type) -> Value:
+    """The value that a JSON value stands for; decimals, dates and timestamps come as strings.
+
+    >>> from rederive.ir.terms import FLOAT, NUMBER
+    >>> from_json(3, FLOAT)
+    3.0
+    >>> from_json(True, NUMBER)
+    Traceback (most recent call last):
+    ...
+    ValueError: true is not a number
+    """
+    match type.kind, value:
+        case _, None:
+            raise ValueError(f"null is not a {type}")
+        case Kind.SYMBOL, str():
+            return _symbol(value)
+        case Kind.BOOLEAN, bool():
+            return value
+        case ((Kind.NUMBER | Kind.UNSIGNED | Kind.FLOAT | Kind.DECIMAL), bool()):
+            raise _not_a(value, type)
+        case ((Kind.NUMBER | Kind.UNSIGNED), int()):
+            return _integer(value, type)
+        case Kind.FLOAT, int() | float():
+            return _finite(value)
+        case Kind.DECIMAL, int():
+            return _decimal(Decimal(value), type)
+        case ((Kind.DECIMAL | Kind.DATE | Kind.TIMESTAMP), str()):
+            return from_text(value, type)
+        case _:
+            raise _not_a(value, type)
+
+
+def from_python(value: object, type: Type) -> Value:
+    """The value that a Python object stands for: JSON's types, and Decimal, date and datetime.
+
+    >>> from_python(Decimal("1.5"), Type(Kind.DECIMAL, 10, 2))
+    Decimal('1.50')
+    """
+    match type.kind, value:
+        case Kind.DECIMAL, Decimal():
+            return _decimal(value, type)
+        case Kind.TIMESTAMP, datetime.datetime():
+            return _utc(value)
+        case Kind.DATE, datetime.date() if not isinstance(value, datetime.datetime):
+            return value
+        case _:
+            return from_json(value, type)
+
+
+def column_value(value: object, column: Column, convert: Callable[[Any, Type], Value]) -> Value:
+    """What `convert` gives for a value of this column: NULL only where it may be, and integers no wider than it holds.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> column_value(None, Column("n", NUMBER, nullable=True), from_json), column_value(7, Column("n", NUMBER), from_json)
+    (None, 7)
+    """
+    if column.nullable and (value is None or (value == "" and convert is from_text)):
+        return None
+    converted = convert(value, column.type)
+    if column.bits < 64 and isinstance(converted, int) and not -(2 ** (column.bits - 1)) <= converted < 2 ** (column.bits - 1):
+        raise ValueError(f"{converted} is out of range for an integer of {column.bits} bits")
+    return converted
+
+
+def to_json(value: Value) -> str | int | float | bool | None:
+    """JSON's own types; decimals, dates and timestamps as strings.
+
+    >>> to_json(datetime.date(2024, 2, 29)), to_json(Decimal("0.000000001")), to_json(None)
+    ('2024-02-29', '0.000000001', None)
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Decimal():
+            return format(value, "f")
+        case datetime.date():
+            return value.isoformat()
+
+
+def sort_key(row: Row) -> tuple[tuple[bool, Value], ...]:
+    """Orders rows by their values, NULL first.
+
+    >>> sorted([("b", 1), (None, 2), ("a", 9), ("a", None)], key=sort_key)
+    [(None, 2), ('a', None), ('a', 9), ('b', 1)]
+    """
+    return tuple((value is not None, 0 if value is None else value) for value in row)
+
+
+def _not_a(value: object, type: Type) -> ValueError:
+    shown = show_value(value) if isinstance(value, bool | int | float | str) else repr(value)
+    return ValueError(f"{shown if len(shown) <= 60 else shown[:57] + '...'} is not a {type}")
+
+
+def _matched(pattern: re.Pattern[str], text: str, type: Type) -> str:
+    if pattern.fullmatch(text) is None:
+        raise _not_a(text, type)
+    return text
+
+
+def _symbol(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{text!a} is not valid Unicode") from None
+    return text
+
+
+def _integer(value: int | str, type: Type) -> int:
+    least, most = _RANGES[type.kind]
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"{_abbreviated(number)} is out of range for {type}: {least} to {most}")
+    return number
+
+
+def _abbreviated(number: int) -> str:
+    return str(number) if abs(number) < 10**40 else "a number of more than 40 digits"
+
+
+def _finite(value: float | str) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(
+            "the value is beyond the range of float" if not isinstance(value, float) else f"{value} is not a finite float"
+        )
+    return number
+
+
+def _date(text: str, type: Type) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(_matched(_DATE, text, type))
+    except ValueError:
+        raise ValueError(f"{show_value(text)} is not a date such as 2024-02-29") from None
+
+
+def _timestamp(text: str, type: Type) -> datetime.datetime:
+    try:
+        return _utc(datetime.datetime.fromisoformat(_matched(_TIMESTAMP, text, type)))
+    except ValueError:
+        raise ValueError(f"{show_value(text)} is not a timestamp such as 2024-02-29T12:30:00") from None
+
+
+def _utc(value: datetime.datetime) -> datetime.datetime:
+    try:
+        return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise ValueError(f"{value} is out of range for timestamp") from None
+
+
+def _decimal(value: Decimal, type: Type) -> Decimal:
+    try:
+        scaled = value.quantize(Decimal(1).scaleb(-type.scale), context=_EXACT)
+    except InvalidOperation:
+        scaled = None
+    if scaled is None or scaled != value or len(scaled.as_tuple().digits) > type.precision:
+        raise ValueError(f"{value} does not fit {type} exactly")
+    return scaled if scaled else scaled.copy_abs()  # a zero has no sign: equal decimals look equal

@@ -1,0 +1,1 @@
+"""Stored views over remote relations, maintained with as little reading of the sources as possible (HU97)."""

@@ -1,0 +1,229 @@
+"""A warehouse whose views a database keeps: transactions on the sources come in, and become changes of the stored views.
+
+The database has a table for each stored view, `v__stored`, with the view `v` over it, and tables of how far the warehouse is. All
+of them change in one version: what is on disk is always a state that the warehouse can go on from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from rederive.commit.group import Write
+from rederive.engines.protocol import Action, Bulk, Operation
+from rederive.errors import SourceUnavailable, StrategyError, Unsupported
+from rederive.ir.printing import show_relation
+from rederive.ir.rules import Program
+from rederive.ir.terms import Row
+from rederive.store.codec import row_text, rows_from
+from rederive.warehouse.report import Report, Status
+from rederive.warehouse.selfmaint.conjunctive import stored_views
+from rederive.warehouse.selfmaint.update import Update
+from rederive.warehouse.warehouse import Progress, Warehouse
+
+if TYPE_CHECKING:
+    from rederive.database import Database
+
+LOG: Final = logging.getLogger("rederive.warehouse")
+REPORT, READS, PENDING = "warehouse_report", "warehouse_reads", "warehouse_pending"
+_TABLES: Final = """\
+.decl warehouse_report__stored(view: symbol, at: number, status: symbol, sources: symbol, why: symbol)
+.decl warehouse_report(view: symbol, at: number, status: symbol, sources: symbol, why: symbol)
+warehouse_report(view, at, status, sources, why) :- warehouse_report__stored(view, at, status, sources, why).
+.decl warehouse_reads__stored(step: number, at: number, read: symbol, avoided: number)
+.decl warehouse_reads(step: number, at: number, read: symbol, avoided: number)
+warehouse_reads(step, at, read, avoided) :- warehouse_reads__stored(step, at, read, avoided).
+.decl warehouse_pending__stored(number: number, relation: symbol, sign: symbol, row: symbol)
+.output warehouse_report
+.output warehouse_reads
+"""
+
+
+def kept(name: str) -> str:
+    """The table behind a stored view."""
+    return f"{name}__stored"
+
+
+def housed_text(program: Program) -> str:
+    """The program of the database that keeps a warehouse's views.
+
+    >>> from rederive.lang import compile_program
+    >>> text = housed_text(compile_program('''
+    ...     .decl r(x: symbol)  .decl s(x: symbol)  .remote r, s  .decl v(x: symbol)  v(x) :- r(x), s(x).
+    ... '''))
+    >>> print(*text.splitlines()[:6], sep="\\n")
+    .decl r(x: symbol)
+    .decl s(x: symbol)
+    .decl v__stored(x: symbol)
+    .decl v(x: symbol)
+    v(x) :- v__stored(x).
+    .output v
+    """
+    views = [view.name for view in stored_views(program)]
+    if lost := [name for name in program.monitored if name not in views]:
+        hint = "name it in .stored too, or do not monitor it"
+        raise StrategyError(f"the monitored view '{lost[0]}' is not stored, and a warehouse keeps stored views alone", hint=hint)
+    lines = [show_relation(program.relations[name]) for name in program.bases]
+    for name in views:
+        relation = replace(program.relations[name], key=())
+        columns = ", ".join(column.name for column in relation.columns)
+        lines += [show_relation(replace(relation, name=kept(name))), show_relation(relation)]
+        lines += [f"{name}({columns}) :- {kept(name)}({columns}).", f".output {name}"]
+    return "\n".join([*lines, _TABLES])
+
+
+@dataclass(frozen=True, slots=True)
+class Retry(Write):
+    """No transaction: another try to bring views up to date that wait."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was worked out since the start: views by how they were maintained, reads by relation, and reads avoided."""
+
+    maintained: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    reads: Counter[str] = field(default_factory=Counter)
+    avoided: int = 0
+
+    def add(self, report: Report) -> None:
+        self.maintained.update((view, outcome.status) for view, outcome in report.views.items())
+        self.reads.update(report.reads)
+        self.avoided += report.avoided
+
+
+class House:
+    """The warehouse of a database. It is loaded anew whenever the database did not take what it had worked out."""
+
+    def __init__(self, database: Database, text: str, name: str = "<text>", *, net: bool = False) -> None:
+        self.tally = Tally()
+        self._db = database
+        self._open = partial(Warehouse, text, net=net, name=name)
+        self._net = net
+        self._step = -1  # nothing is loaded yet
+        self._warehouse = self._open()
+        if {view for view, *_ in self._stored(REPORT)} != {view.name for view in self._warehouse.views}:
+            self._begin()
+        self._reload_where_lost()
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The views that are behind, each with what it waits for."""
+        return self._warehouse.waiting()
+
+    def translated(self, write: Write) -> tuple[Operation, ...]:
+        """The changes of what the database keeps, for a transaction on the sources."""
+        if write.course is not None:
+            raise Unsupported("a warehouse takes transactions as a whole", hint="use db.commit_together, or the service")
+        self._reload_where_lost()
+        report = self._retried() if isinstance(write, Retry) else self._applied(write.operations)
+        self._step += 1
+        local = (step for step in write.operations if step.relation not in self._warehouse.remote)
+        return (*local, *self._changes(report), *self._bookkeeping(report))
+
+    # Transactions
+
+    def _applied(self, operations: Sequence[Operation]) -> Report:
+        update = self._update(operations)
+        return self._warehouse.apply(update.inserts, update.deletes)
+
+    def _retried(self) -> Report:
+        report = self._warehouse.retry()
+        if len(report.waiting) == len(report.views):
+            raise SourceUnavailable(f"still waiting: {', '.join(report.waiting)}")
+        return report
+
+    def _update(self, operations: Iterable[Operation]) -> Update:
+        found = Update(net=self._net)
+        for step in operations:
+            rows = {step.relation: step.rows if not isinstance(step.rows, Bulk) else tuple(step.rows)}
+            match step.action:
+                case Action.INSERT:
+                    found = found.then(Update.of(insert=rows, net=self._net))
+                case Action.DELETE:
+                    found = found.then(Update.of(delete=rows, net=self._net))
+                case Action.UPSERT:
+                    hint = "delete the old row and insert the new one"
+                    message = f"a warehouse does not know the row that an upsert of '{step.relation}' replaces"
+                    raise Unsupported(message, hint=hint)
+        return found
+
+    def _changes(self, report: Report) -> Iterator[Operation]:
+        for view, outcome in report.views.items():
+            yield Operation(Action.DELETE, kept(view), outcome.minus)
+            yield Operation(Action.INSERT, kept(view), outcome.plus)
+
+    def _bookkeeping(self, report: Report) -> Iterator[Operation]:
+        """How far every view is now, in place of what stood there; and a line of the log."""
+        self.tally.add(report)
+        told = "; ".join(f"{view} {outcome}" for view, outcome in report.views.items())
+        LOG.info("transaction %d: %s; %d reads avoided", report.version, told, report.avoided)
+        progress = self._warehouse.progress
+        before = {str(row[0]): row for row in self._stored(REPORT)}
+        lines = []
+        for view, at in progress.views.items():
+            if (outcome := report.views.get(view)) is None:
+                lines.append(before[view])
+            else:
+                lines.append((view, at, outcome.status.value, ", ".join(outcome.read), outcome.why))
+        yield from self._replaced(REPORT, lines)
+        yield from self._replaced(READS, [(self._step, report.version, ", ".join(report.reads), report.avoided)])
+        yield from self._replaced(PENDING, _pending_rows(progress))
+
+    def _replaced(self, name: str, rows: Iterable[Row]) -> Iterator[Operation]:
+        there, wanted = frozenset(self._stored(name)), frozenset(rows)
+        yield Operation(Action.DELETE, kept(name), tuple(there - wanted))
+        yield Operation(Action.INSERT, kept(name), tuple(wanted - there))
+
+    # What the database has
+
+    def _stored(self, name: str) -> list[Row]:
+        return self._db.rows(kept(name))
+
+    def _reload_where_lost(self) -> None:
+        if self._stored(READS) and self._stored(READS)[0][0] == self._step:
+            return
+        self._warehouse = self._open()
+        ((self._step, version, *_),) = self._stored(READS)  # type: ignore[assignment]
+        views = {str(view): int(at) for view, at, *_ in self._stored(REPORT)}  # type: ignore[arg-type]
+        local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote
+        contents = {name: self._stored(name) for name in views} | {name: self._db.rows(name) for name in local}
+        self._warehouse.restore(Progress(version, views, self._pending()), contents)  # type: ignore[arg-type]
+
+    def _pending(self) -> dict[int, Update]:
+        found: dict[int, dict[str, dict[str, list[Row]]]] = {}
+        for number, relation, sign, text in self._stored(PENDING):
+            sides = found.setdefault(int(number), {"insert": {}, "delete": {}})  # type: ignore[arg-type]
+            if relation:
+                declared = self._db.program.relations[str(relation)]
+                sides[str(sign)].setdefault(str(relation), []).extend(rows_from(f"[{text}]", declared))
+        return {number: Update.of(**sides, net=self._net) for number, sides in found.items()}
+
+    def _begin(self) -> None:
+        """Read all sources, and evaluate all views: the first state."""
+        local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote
+        self._warehouse.load_typed({name: self._db.rows(name) for name in local})
+        self._warehouse.refresh()
+        progress = self._warehouse.progress
+        rows = [(view, at, "evaluated from the sources", "", "") for view, at in progress.views.items()]
+        steps = [step for view in self._warehouse.views for step in self._replaced(view.name, self._warehouse.rows(view.name))]
+        steps += [*self._replaced(REPORT, rows), *self._replaced(READS, [(0, progress.version, "", 0)])]
+        self._db.write([step for step in (*steps, *self._replaced(PENDING, ())) if step.rows])
+        self._step = 0
+
+
+def _pending_rows(progress: Progress) -> Iterator[Row]:
+    """Each row of each transaction that some view lacks; a transaction without rows has a mark of its own."""
+    for number, update in progress.pending.items():
+        sides: Sequence[tuple[str, str, Row]] = [
+            (relation, sign, row)
+            for sign, changed in (("insert", update.inserts), ("delete", update.deletes))
+            for relation, rows in changed.items()
+            for row in rows
+        ]
+        yield from ((number, relation, sign, row_text(row)) for relation, sign, row in sides)
+        if not sides:
+            yield (number, "", "", "")

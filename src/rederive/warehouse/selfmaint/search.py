@@ -1,0 +1,342 @@
+"""The runtime decision for views with projections and unions (HU97, section 6): a bounded search through canonical databases.
+
+A row of such a view is explained by one of several rules, and by hidden values that may be any known constant or a fresh symbol,
+so there are many canonical databases (Definition 6.1). Every database consistent with the views contains one that the search
+visits, up to the names of symbols. The view is self-maintainable if and only if, for every one of them, (1) the updated view is
+the same, and holds no fresh symbol, and (2) no further facts that agree with all views would add a row to it (Theorems 6.2, 6.3).
+
+One thing goes beyond the paper's text: a fresh symbol in the updated view stands for any of many values. The view then is not
+self-maintainable, even where only one canonical database is consistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+from rederive.errors import InconsistentViews
+from rederive.ir.rules import Atom, Relation, literal_variables
+from rederive.ir.terms import Constant, Row, Type, Variable
+from rederive.warehouse.selfmaint.conjunctive import Class, Query, View
+from rederive.warehouse.selfmaint.facts import Binding, Fact, Facts, bound, ground
+from rederive.warehouse.selfmaint.update import PartialCopy, Rows, Update
+
+STEPS: Final = 200_000  # rows looked at and values tried
+OPEN_ROWS: Final = 300  # rows of views with projections or unions: each has to be explained
+
+
+class Answer(Enum):
+    YES = "self-maintainable"
+    NO = "not self-maintainable"
+    UNKNOWN = "not known to be self-maintainable"
+
+
+State: TypeAlias = Mapping[str, Set[tuple[Any, ...]]]  # values that may be any at all are `Fresh`
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer. With a yes, the rows of the updated view; with a no, `evidence`: two states of the sources that give the
+    stored views, but different updated ones."""
+
+    answer: Answer
+    rows: frozenset[Row] = frozenset()
+    evidence: tuple[State, State] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """The contents of the stored views, and what `Given` says there is besides.
+
+    `local`: before-images of relations kept here. `read`: after-images of relations that were read. `log`: a partial copy.
+    """
+
+    views: Rows
+    local: Rows = field(default_factory=dict)
+    read: Rows = field(default_factory=dict)
+    log: PartialCopy = field(default_factory=PartialCopy)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A symbol for a value that occurs nowhere."""
+
+    number: int
+
+
+class _Exceeded(Exception):
+    pass
+
+
+def decide(
+    view: View, views: Sequence[View], relations: Mapping[str, Relation], knowledge: Knowledge, update: Update, steps: int = STEPS
+) -> Decision:
+    """Whether the view is self-maintainable under the update, and its new rows; UNKNOWN where the search would be too long.
+
+    >>> from rederive.lang import compile_program
+    >>> from rederive.warehouse.selfmaint.conjunctive import stored_views
+    >>> program = compile_program('''
+    ...     .decl s(x: symbol, y: symbol)  .remote s
+    ...     .decl v(x: symbol, z: symbol)  v(x, z) :- s(x, y), s(y, z).
+    ... ''')
+    >>> views = stored_views(program)
+    >>> decide(views[0], views, program.relations, Knowledge({"v": {("d", "c")}}), Update.of(insert={"s": [("a", "b")]})).answer
+    <Answer.NO: 'not self-maintainable'>
+    """
+    if view.kind is Class.OTHER:
+        return Decision(Answer.UNKNOWN)
+    try:
+        return _Search(view, views, relations, knowledge, update, steps).decision()
+    except _Exceeded:
+        return Decision(Answer.UNKNOWN)
+
+
+class _Search:
+    def __init__(
+        self,
+        view: View,
+        views: Sequence[View],
+        relations: Mapping[str, Relation],
+        knowledge: Knowledge,
+        update: Update,
+        steps: int,
+    ) -> None:
+        self._view = view
+        self._views = [other for other in views if other.kind is not Class.OTHER]
+        self._relations = relations
+        self._knowledge = knowledge
+        self._update = update
+        self._steps = steps
+        self._fresh: list[tuple[Fresh, Type]] = []
+        self._facts = Facts(self._given_facts(), self._step)
+        self._constants = self._known_constants()
+
+    def _step(self) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            raise _Exceeded
+
+    def decision(self) -> Decision:
+        first: tuple[State, frozenset[Row]] | None = None
+        for _ in self._databases():
+            state, after = self._facts.copy(), self._updated()
+            found = self._answers(after)
+            if any(isinstance(value, Fresh) for row in found for value in row):
+                return Decision(Answer.NO, evidence=(state, _renamed(state, len(self._fresh))))
+            if first is not None and found != first[1]:
+                return Decision(Answer.NO, evidence=(first[0], state))
+            if (more := self._escapes(after, found)) is not None:
+                return Decision(Answer.NO, evidence=(state, more))
+            first = first or (state, found)
+        if first is None:
+            raise InconsistentViews(view.name for view in self._views)
+        return Decision(Answer.YES, first[1])
+
+    # What is given
+
+    def _given_facts(self) -> dict[str, set[Row]]:
+        """What must hold besides what the views' rows need."""
+        facts: dict[str, set[Row]] = {name: set(rows) for name, rows in self._knowledge.local.items()}
+        for name, rows in self._knowledge.read.items():
+            facts.setdefault(name, set()).update(rows - self._update.inserts.get(name, frozenset()))
+        for name, rows in (*self._knowledge.log.present.items(), *(self._update.deletes.items() if self._update.net else ())):
+            facts.setdefault(name, set()).update(rows)
+        return facts
+
+    def _allowed(self, fact: Fact) -> bool:
+        """Whether the state before the update may hold it, by all that is known of its relation."""
+        name, row = fact
+        if row in self._knowledge.log.absent.get(name, ()) or (self._update.net and row in self._update.inserts.get(name, ())):
+            return False
+        if name in self._knowledge.local:
+            return row in self._knowledge.local[name]
+        if name in self._knowledge.read:  # rows of the update are open: it may have been idle
+            changed = (self._update.inserts.get(name, frozenset()), self._update.deletes.get(name, frozenset()))
+            return row in self._knowledge.read[name] or any(row in rows for rows in changed)
+        return True
+
+    def _known_constants(self) -> dict[Type, list[Any]]:
+        """The values that occur, by type: in views, update, given facts and definitions."""
+        found: dict[Type, dict[Any, None]] = {}
+        sets = [self._knowledge.views, self._update.inserts, self._update.deletes, self._facts.copy()]
+        for rows_by_name in sets:
+            for name, rows in rows_by_name.items():
+                for row in rows:
+                    for given, type_ in zip(row, self._relations[name].types, strict=True):
+                        found.setdefault(type_, {})[given] = None
+        for query in (query for view in self._views for query in view.queries):
+            for term in (term for atom in query.body for term in atom.terms):
+                if isinstance(term, Constant):
+                    found.setdefault(term.type, {})[term.value] = None
+        return {type_: list(values) for type_, values in found.items()}
+
+    # Canonical databases
+
+    def _databases(self) -> Iterator[None]:
+        """Visit the canonical databases: `self._facts` is one of them at each turn."""
+        plain = [view for view in self._views if view.kind is Class.PLAIN]
+        for view in plain:
+            for row in self._knowledge.views.get(view.name, ()):
+                binding = bound(view.query.head, row, {})
+                for fact in (ground(atom, binding) for atom in view.query.body) if binding is not None else ():
+                    self._step()
+                    if not self._allowed(fact):
+                        return
+                    if fact not in self._facts:
+                        self._facts.add(fact)
+        if not all(self._only_stored(view, query, {}, query.body) for view in self._views for query in view.queries):
+            return
+        rows = [(view, row) for view in self._views if view not in plain for row in self._knowledge.views.get(view.name, ())]
+        if len(rows) > OPEN_ROWS:
+            raise _Exceeded
+        yield from self._explained(sorted(rows, key=lambda entry: repr(entry[1])))
+
+    def _explained(self, rows: Sequence[tuple[View, Row]]) -> Iterator[None]:
+        """Explain the rows one after the other, in every way that is consistent. A row that is derived already needs no more:
+        any database that explains it otherwise contains one that is visited without."""
+        if not rows:
+            yield
+            return
+        (view, row), *rest = rows
+        starts = [(query, bound(query.head, row, {})) for query in view.queries]
+        if any(binding is not None and self._derived(query, binding) for query, binding in starts):
+            yield from self._explained(rest)
+            return
+        for query, binding in starts:
+            if binding is not None:
+                for facts in self._groundings(query, binding, query.hidden):
+                    with_fact = self._added(facts)
+                    if with_fact is not None:
+                        yield from self._explained(rest)
+                        self._remove(with_fact)
+
+    def _derived(self, query: Query, binding: Binding) -> bool:
+        return next(self._facts.joined(query.body, binding), None) is not None
+
+    def _groundings(self, query: Query, binding: Binding, hidden: Sequence[Variable]) -> Iterator[list[Fact]]:
+        """The body's facts, for all values of the hidden variables that what is known allows."""
+        known = (atom for atom in query.body if all(isinstance(t, Constant) or t in binding for t in atom.terms))
+        if not all(self._allowed(ground(atom, binding)) for atom in known):
+            return
+        if not hidden:
+            yield [ground(atom, binding) for atom in query.body]
+            return
+        variable, *rest = hidden
+        for given in self._values(self._type(query, variable)):
+            yield from self._groundings(query, {**binding, variable: given}, rest)
+
+    def _values(self, type_: Type) -> Iterator[Any]:
+        """Known constants, the symbols in use, and one new symbol while it is tried."""
+        for given in (*self._constants.get(type_, ()), *(symbol for symbol, t in tuple(self._fresh) if t == type_)):
+            self._step()
+            yield given
+        self._step()
+        self._fresh.append((Fresh(len(self._fresh)), type_))
+        yield self._fresh[-1][0]
+        self._fresh.pop()
+
+    def _type(self, query: Query, variable: Variable) -> Type:
+        for atom in query.body:
+            for term, type_ in zip(atom.terms, self._relations[atom.relation].types, strict=True):
+                if term == variable:
+                    return type_
+        raise AssertionError(variable)
+
+    # Consistency
+
+    def _added(self, facts: Sequence[Fact]) -> list[Fact] | None:
+        """Add the facts that are new; None, and nothing added, where a view would get a row that it does not have."""
+        new = [fact for fact in dict.fromkeys(facts) if fact not in self._facts]
+        for fact in new:
+            self._facts.add(fact)
+        if self._consistent(new):
+            return new
+        self._remove(new)
+        return None
+
+    def _remove(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            self._facts.remove(fact)
+
+    def _consistent(self, new: Sequence[Fact]) -> bool:
+        """Whether what the new facts derive is stored. Consistency only shrinks as facts are added."""
+        return all(
+            self._only_stored(view, query, binding, tuple(other for other in query.body if other is not atom))
+            for view in self._views
+            for query in view.queries
+            for atom in query.body
+            for fact in new
+            if fact[0] == atom.relation
+            if (binding := bound(atom, fact[1], {})) is not None
+        )
+
+    def _only_stored(self, view: View, query: Query, binding: Binding, body: tuple[Atom, ...]) -> bool:
+        stored = self._knowledge.views.get(view.name, frozenset())
+        return all(ground(query.head, found)[1] in stored for found in self._facts.joined(body, binding))
+
+    # The update
+
+    def _updated(self) -> Facts:
+        rows = self._facts.copy()
+        for name in self._update.relations:
+            rows[name] = set(self._update.after(name, frozenset(rows.get(name, ()))))
+        return Facts(rows, self._step)
+
+    def _answers(self, after: Facts) -> frozenset[Row]:
+        queries = self._view.queries
+        return frozenset(ground(query.head, found)[1] for query in queries for found in after.joined(query.body, {}))
+
+    def _escapes(self, after: Facts, found: frozenset[Row]) -> State | None:
+        """The present facts with others that may be there besides and would bring the view a row more."""
+        for query in self._view.queries:
+            for binding, unknown in self._partly(after, query.body, {}, ()):
+                free = dict.fromkeys(v for atom in unknown for v in literal_variables(atom) if v not in binding)
+                state = self._escape(query, binding, unknown, tuple(free), found) if unknown else None
+                if state is not None:
+                    return state
+        return None
+
+    def _partly(
+        self, after: Facts, body: tuple[Atom, ...], binding: Binding, unknown: tuple[Atom, ...]
+    ) -> Iterator[tuple[Binding, tuple[Atom, ...]]]:
+        """Each atom matched with a fact after the update, or left unknown."""
+        if not body:
+            yield binding, unknown
+            return
+        first, *rest = body
+        for extended in after.matches(first, binding):
+            yield from self._partly(after, tuple(rest), extended, unknown)
+        yield from self._partly(after, tuple(rest), binding, (*unknown, first))
+
+    def _escape(
+        self, query: Query, binding: Binding, unknown: tuple[Atom, ...], free: Sequence[Variable], found: frozenset[Row]
+    ) -> State | None:
+        if free:
+            variable, *rest = free
+            values = self._values(self._type(query, variable))
+            states = (self._escape(query, {**binding, variable: given}, unknown, rest, found) for given in values)
+            return next((state for state in states if state is not None), None)
+        facts = [ground(atom, binding) for atom in unknown]
+        if ground(query.head, binding)[1] in found or not all(self._possible(fact) for fact in facts):
+            return None
+        added = self._added(facts)
+        if added is None:
+            return None
+        state = self._facts.copy()
+        self._remove(added)
+        return state
+
+    def _possible(self, fact: Fact) -> bool:
+        """Whether a fact outside the canonical database may have been there and stay."""
+        return fact not in self._facts and fact[1] not in self._update.deletes.get(fact[0], ()) and self._allowed(fact)
+
+
+def _renamed(state: State, beyond: int) -> State:
+    """The same state with other symbols."""
+
+    def other(value: Any) -> Any:
+        return Fresh(value.number + beyond) if isinstance(value, Fresh) else value
+
+    return {name: {tuple(map(other, row)) for row in rows} for name, rows in state.items()}

@@ -1,0 +1,148 @@
+"""What can be said before any data is seen: for each stored view and kind of update, whether it takes a source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations
+from textwrap import indent
+
+from rederive.errors import UnknownOption, UnknownRelation
+from rederive.ir.rules import Program
+from rederive.ir.to_sql import SPARK, sql_text
+from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint.canonical import determined
+from rederive.warehouse.selfmaint.compiled import Compiled, compiled
+from rederive.warehouse.selfmaint.conjunctive import Class, View, stored_views
+from rederive.warehouse.selfmaint.update import Given, Kind
+
+FORMATS = ("text", "json")
+
+
+class Verdict(Enum):
+    ALWAYS = "always"
+    DEPENDS = "depends on the data"
+    NEEDS = "needs"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One line of the table. `reads`: the fewest relations with which the answer is always. `rules`: the test and the maintenance
+    queries, where they are compiled."""
+
+    view: View
+    update: str
+    verdict: Verdict
+    reads: tuple[str, ...] = ()
+    rules: Compiled | None = None
+
+    @property
+    def answer(self) -> str:
+        """The verdict in words, as the table has it."""
+        relations = ", ".join(self.reads)
+        match self.verdict:
+            case Verdict.ALWAYS:
+                return "always"
+            case Verdict.NEEDS:
+                return f"needs {relations}"
+            case Verdict.DEPENDS:
+                how = "" if self.rules is not None else ", by a bounded search"
+                return f"depends on the data{how}; otherwise needs {relations}"
+
+    def sql(self, part: str) -> str | None:
+        """A part of the rules as Spark SQL: the test, or the rows that enter or leave."""
+        name = names.of(self.view.name, part)
+        defined = self.rules is not None and name in self.rules.program.views
+        return sql_text(self.rules.program, name, SPARK) if self.rules is not None and defined else None
+
+
+def advise(program: Program, view: str | None = None) -> tuple[Advice, ...]:
+    """For every stored view, or one: each insertion and deletion by itself, and all of them mixed.
+
+    >>> from rederive.lang import compile_program
+    >>> program = compile_program('''
+    ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .remote r, s
+    ...     .decl v(x: symbol, y: symbol, z: symbol)  v(x, y, z) :- r(x, y), s(y, z).
+    ... ''')
+    >>> for advice in advise(program):
+    ...     print(advice.update, "|", advice.answer)
+    insert r | depends on the data; otherwise needs s
+    delete r | always
+    insert s | depends on the data; otherwise needs r
+    delete s | always
+    mixed | depends on the data; otherwise needs r, s
+    """
+    views = stored_views(program)
+    chosen = [found for found in views if view is None or found.name == view]
+    if view is not None and not chosen:
+        raise UnknownRelation(view, (found.name for found in views))
+    return tuple(_advice(found, views, program, update, kind) for found in chosen for update, kind in _kinds(found))
+
+
+def _kinds(view: View) -> Iterator[tuple[str, Kind]]:
+    for name in view.sources:
+        yield f"insert {name}", Kind.of(insert=[name])
+        yield f"delete {name}", Kind.of(delete=[name])
+    yield "mixed", Kind.of(view.sources, view.sources)
+
+
+def _advice(view: View, views: Sequence[View], program: Program, update: str, kind: Kind) -> Advice:
+    remote = {declared.relation for declared in program.remotes}
+    given = Given(local=frozenset(name for name in program.bases if name not in remote))
+    missing = [name for name in view.sources if name not in determined(views, given)]
+    rules = compiled(view, views, program.relations, kind, given)
+    if not missing or (rules is not None and rules.always):
+        return Advice(view, update, Verdict.ALWAYS, rules=rules)
+    if rules is None:
+        searched = view.kind in (Class.PROJECTION, Class.UNION)
+        return Advice(view, update, Verdict.DEPENDS if searched else Verdict.NEEDS, tuple(missing))
+    verdict = Verdict.NEEDS if rules.hopeless else Verdict.DEPENDS
+    return Advice(view, update, verdict, _fewest(view, views, program, kind, given, missing), rules)
+
+
+def _fewest(
+    view: View, views: Sequence[View], program: Program, kind: Kind, given: Given, missing: Sequence[str]
+) -> tuple[str, ...]:
+    """The fewest relations that make the view always self-maintainable; all that are missing do."""
+    for size in range(1, len(missing)):
+        for read in combinations(missing, size):
+            rules = compiled(view, views, program.relations, kind, Given(given.local, frozenset(read)))
+            if rules is not None and rules.always:
+                return read
+    return tuple(missing)
+
+
+def show(advice: Sequence[Advice], form: str = "text") -> str:
+    """The advice as a table with the tests below it, or as JSON."""
+    if form not in FORMATS:
+        raise UnknownOption("format", form, FORMATS)
+    return json.dumps([_data(line) for line in advice], indent=2) if form == "json" else "\n".join(_text(advice))
+
+
+def _data(line: Advice) -> dict[str, object]:
+    return {
+        "view": line.view.name,
+        "class": line.view.kind.value,
+        "sources": list(line.view.sources),
+        "update": line.update,
+        "answer": line.verdict.value,
+        "needs": list(line.reads),
+        "test": line.sql(names.MAINTAINABLE),
+        "plus": line.sql(names.PLUS),
+        "minus": line.sql(names.MINUS),
+    }
+
+
+def _text(advice: Sequence[Advice]) -> Iterator[str]:
+    for view in dict.fromkeys(line.view for line in advice):
+        lines = [line for line in advice if line.view == view]
+        width = max(len(line.update) for line in lines)
+        yield f"view {view.name}: {view.kind.value}, over {', '.join(view.sources)}"
+        for line in lines:
+            yield f"  {line.update:<{width}}  {line.answer}"
+        for line in lines:
+            if line.verdict is Verdict.DEPENDS and (test := line.sql(names.MAINTAINABLE)) is not None:
+                yield f"  test for {line.update}:"
+                yield indent(test, "    ")

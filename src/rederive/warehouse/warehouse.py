@@ -1,0 +1,234 @@
+"""A warehouse: stored views over remote relations, kept up to date with as little reading of the sources as possible (HU97)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rederive.boundary import given_rows, guard_class
+from rederive.commit.transaction import base_relation, typed_row
+from rederive.errors import StrategyError, UnknownRelation
+from rederive.ir.terms import Row, Value
+from rederive.lang import compile_program
+from rederive.opening import make_engine
+from rederive.values import sort_key
+from rederive.warehouse.maintenance_step import Attempt, Images, Situation
+from rederive.warehouse.report import Outcome, Report, Status
+from rederive.warehouse.selfmaint.conjunctive import View, stored_views
+from rederive.warehouse.selfmaint.search import STEPS
+from rederive.warehouse.selfmaint.update import PartialCopy, Update
+from rederive.warehouse.sources import Reader, Sources
+from rederive.warehouse.stored_views import Stored, evaluated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a warehouse is: the transactions processed, the version of each view, and the transactions that some view lacks."""
+
+    version: int
+    views: Mapping[str, int]
+    pending: Mapping[int, Update]
+
+
+@guard_class
+class Warehouse:
+    """Stored views and the transactions on the relations under them.
+
+    Each view is brought up to date from the stored views and the transaction alone where that is certain to be right; else
+    remote relations are read, one at a time, the smallest expected first (HU97, Figure 2(b)). A view whose sources cannot be
+    read waits, and so do its later transactions; the other views go on.
+
+    `readers`: a function for each remote relation that can be read. `net`: the sources report net changes only. `log`: how many
+    of the last transactions are remembered as partial copies. `steps`: how long a search may be where there is no compiled test.
+    `engine`: where views are stored, and tests and maintenance queries run: resident, spark or auto.
+
+    >>> warehouse = Warehouse('''
+    ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
+    ...     .decl v1(x: symbol, y: symbol, z: symbol)  v1(x, y, z) :- r(x, y), s(y, z), t(z).
+    ...     .decl v2(y: symbol, z: symbol)             v2(y, z) :- s(y, z).
+    ... ''', readers={"t": lambda: [("c1",), ("c2",)]})
+    >>> warehouse.load("v1", [("a1", "b1", "c1")])
+    >>> warehouse.load("v2", [("b1", "c1"), ("b", "c2")])
+    >>> report = warehouse.apply(insert={"r": [("a", "b")]})
+    >>> print(report.views["v1"], report.views["v1"].plus)
+    maintained with sources read: t (('a', 'b', 'c2'),)
+    >>> report = warehouse.apply(insert={"r": [("e", "b")]})
+    >>> print(report.views["v1"], report.views["v1"].plus)
+    maintained without a source (('e', 'b', 'c2'),)
+    """
+
+    def __init__(
+        self,
+        text: str,
+        readers: Mapping[str, Reader] | None = None,
+        *,
+        net: bool = False,
+        log: int = 0,
+        steps: int = STEPS,
+        name: str = "<text>",
+        engine: str = "resident",
+        spark: SparkSession | None = None,
+    ) -> None:
+        self.program = compile_program(text, name)
+        self.views = stored_views(self.program)
+        if not self.views:
+            hint = "declare base relations .remote, and views over them .stored"
+            raise StrategyError("the program has no stored view over a remote relation", hint=hint)
+        self.remote = frozenset(remote.relation for remote in self.program.remotes)
+        self.version = 0
+        self._net = net
+        self._steps = steps
+        self._sources = Sources(self.program, readers or {})
+        self._engine = partial(make_engine, engine, None, spark)
+        self._stored = Stored(self.program, self.views, self._engine())
+        self._updates: dict[int, Update] = {}
+        self._at = dict.fromkeys((view.name for view in self.views), 0)
+        self._why: dict[str, str] = {}
+        self._log: deque[Update] = deque(maxlen=log)
+
+    # Contents
+
+    def load(self, name: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
+        """The present rows of a stored view, or of a relation that is kept here."""
+        known = {*self._at, *(base for view in self.views for base in view.sources)} - self.remote
+        if name not in known:
+            raise UnknownRelation(name, known)
+        self.load_typed({name: [typed_row(self.program.relations[name], row) for row in given_rows(rows)]})
+
+    def load_typed(self, contents: Mapping[str, Iterable[Row]]) -> None:
+        """`load` for several at once, of rows that readers have checked already."""
+        self._stored.load(contents)
+
+    def refresh(self) -> None:
+        """Read every remote relation under the views, and evaluate all views anew.
+
+        Before the first transaction, the warehouse begins with the version that the sources are at.
+        """
+        names = dict.fromkeys(name for view in self.views for name in view.sources)
+        if not self._updates:
+            self.version = max(self.version, self._sources.version(name for name in names if name in self.remote))
+        images = {name: self._image(name, self.version) for name in names}
+        self._stored.load({view.name: evaluated(self.program, view.name, images, self._engine()) for view in self.views})
+        self._at = dict.fromkeys(self._at, self.version)
+        self._why.clear()
+
+    def rows(self, view: str) -> list[Row]:
+        """The stored rows of a view, in order."""
+        if view not in self._at:
+            raise UnknownRelation(view, self._at)
+        return sorted(self._stored.rows(view), key=sort_key)
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.version, dict(self._at), dict(self._updates))
+
+    def restore(self, progress: Progress, contents: Mapping[str, Iterable[Row]]) -> None:
+        """Go on from where a warehouse of the same views was, with the rows that it had."""
+        self.load_typed(contents)
+        self.version, self._at, self._updates = progress.version, dict(progress.views), dict(progress.pending)
+        self._why.clear()
+        self._log.clear()
+
+    def waiting(self) -> dict[str, str]:
+        """The views that are behind, each with what it waits for."""
+        return {
+            name: f"at version {at} of {self.version}: {self._why.get(name, 'not processed yet')}"
+            for name, at in self._at.items()
+            if at < self.version
+        }
+
+    # Transactions
+
+    def apply(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> Report:
+        """Take one transaction of the sources, and bring the views up to date with it and all that were received before."""
+        self.receive(insert, delete)
+        return self.process()[-1]
+
+    def receive(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> int:
+        """Take one transaction, to be processed later; its number. Where a row is both deleted and inserted, it is inserted."""
+        update = Update.of(self._typed(insert or {}), self._typed(delete or {}), net=self._net)
+        self._updates[max(self._updates, default=self.version) + 1] = update
+        return max(self._updates)
+
+    def _typed(self, given: GivenRows) -> dict[str, frozenset[Row]]:
+        declared = {name: base_relation(self.program, name) for name in given}
+        return {name: frozenset(typed_row(declared[name], row) for row in given_rows(rows)) for name, rows in given.items()}
+
+    def process(self) -> list[Report]:
+        """Bring the views up to date with every transaction received, one version after the other."""
+        reports = []
+        while self.version + 1 in self._updates:
+            reports.append(self._step(self.version + 1))
+        return reports
+
+    def retry(self) -> Report:
+        """Try again to bring the views that wait up to date with the present version."""
+        return self._report(self.version, self._outcomes(self.version))
+
+    def _step(self, version: int) -> Report:
+        update = self._updates[version]
+        outcomes = self._outcomes(version)
+        local = {name for name in update.relations if name in self.program.bases and name not in self.remote}
+        used = {name for view in self.views for name in view.sources}
+        self._stored.replace({name: update.after(name, self._stored.rows(name)) for name in local & used})
+        self.version = version
+        self._log.append(update)
+        return self._report(version, outcomes)
+
+    def _report(self, version: int, found: Mapping[str, Outcome]) -> Report:
+        """Apply what was found to all views at once, and forget the updates that no view needs any more."""
+        self._stored.change({name: (outcome.plus, outcome.minus) for name, outcome in found.items()})
+        for name, outcome in found.items():
+            if outcome.status is Status.WAITING:
+                self._why[name] = outcome.why
+            else:
+                self._at[name] = version
+                self._why.pop(name, None)
+        oldest = min(self._at.values())
+        self._updates = {number: update for number, update in self._updates.items() if number > oldest}
+        reads = dict.fromkeys(name for outcome in found.values() for name in outcome.read)
+        maintained = self._under(name for name, outcome in found.items() if outcome.status in (Status.STRICT, Status.READ))
+        wanted = self._under(name for name, outcome in found.items() if outcome.status is Status.WAITING)
+        return Report(version, found, tuple(reads), len(maintained - wanted - set(reads)))
+
+    def _under(self, views: Iterable[str]) -> set[str]:
+        """The remote relations that these views depend on."""
+        names = set(views)
+        return {name for view in self.views if view.name in names for name in view.sources if name in self.remote}
+
+    # Decisions
+
+    def _outcomes(self, version: int) -> dict[str, Outcome]:
+        """What to do to each view that is behind this version; views at one version are decided on together."""
+        images = Images(self.remote, self._sources.estimate, lambda relation: self._image(relation, version))
+        found: dict[str, Outcome] = {}
+        for start in sorted({at for at in self._at.values() if at < version}, reverse=True):
+            group = [view for view in self.views if self._at[view.name] == start]
+            situation = self._situation(group, start, version)
+            found |= Attempt(self.program, self._stored, self._engine, images, situation, self._steps).outcomes()
+        return {view.name: found[view.name] for view in self.views if view.name in found}
+
+    def _situation(self, group: Sequence[View], start: int, version: int) -> Situation:
+        """The views of one version, all that has happened to their sources since, and what the log tells of the state before."""
+        update = Update(net=self._net)
+        for number in range(start + 1, version + 1):
+            update = update.then(self._updates[number])
+        log = PartialCopy()
+        for past in self._log if start == self.version else ():  # it tells nothing of a state before its last transaction
+            log = log.then(past)
+        return Situation(tuple(group), update, log, current=start == self.version)
+
+    def _image(self, relation: str, version: int) -> frozenset[Row]:
+        """A base relation after a version, from its source or, where it is kept here, from its table."""
+        if relation in self.remote:
+            return self._sources.read(relation, version, self._updates)
+        rows = self._stored.rows(relation)
+        return self._updates[version].after(relation, rows) if version > self.version else rows

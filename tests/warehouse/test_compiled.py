@@ -1,0 +1,91 @@
+"""The compiled rules: what is always so, what is hopeless, and that the printed SQL says the same as the rules."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from rederive.warehouse.selfmaint import compiled as module
+from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint.compiled import compiled
+from rederive.warehouse.selfmaint.conjunctive import View
+from rederive.warehouse.selfmaint.search import Answer, Knowledge, decide
+from rederive.warehouse.selfmaint.update import Given, Kind, Update
+from tests.properties.test_maintained_equals_recomputed import examples
+from tests.properties.test_selfmaint import problems, relations, stored
+from tests.warehouse.checks import Duck, Setting, by_oracle, extents, given_of, kind_of
+from tests.warehouse.witness import Database
+
+JOIN = Setting("""
+    .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .remote r, s
+    .decl v(x: symbol, y: symbol, z: symbol)  v(x, y, z) :- r(x, y), s(y, z).
+""")
+
+
+@examples(20)
+@given(problems(plain=True))
+def test_the_printed_sql_says_what_the_rules_say(problem: tuple[dict[str, int], tuple[View, ...], Database, Update]) -> None:
+    schema, found, database, update = problem
+    knowledge = stored(found, database)
+    test = compiled(found[0], found, relations(schema, found), kind_of(update), given_of(knowledge, update))
+    assert test is not None
+    rows = extents(knowledge, update)
+    duck = Duck(test)
+    duck.load(rows)
+    assert duck.maintainable() == by_oracle(test, rows)[0]
+    if found[0].queries[0].head.terms:
+        assert duck.rows(names.NEXT) == by_oracle(test, rows)[1]
+
+
+def test_deletions_alone_are_always_self_maintainable() -> None:
+    assert JOIN.compiled("v", Kind.of(delete=["r", "s"])).always
+    assert not JOIN.compiled("v", Kind.of(insert=["r"])).always
+
+
+def test_a_relation_at_hand_leaves_nothing_open() -> None:
+    assert JOIN.compiled("v", Kind.of(insert=["r"]), Given(read=frozenset("s"))).always
+    assert JOIN.compiled("v", Kind.of(insert=["r"]), Given(local=frozenset("s"))).always
+    assert not JOIN.compiled("v", Kind.of(insert=["r", "s"]), Given(read=frozenset("s"))).always
+
+
+def test_hopeless_where_only_an_idle_insertion_could_be_taken() -> None:
+    """What a new row of r joins with in s was never shown, unless the row was there. In JOIN another x may have shown it."""
+    setting = Setting("""
+        .decl r(x: symbol)  .decl s(x: symbol, y: symbol)  .remote r, s
+        .decl v(x: symbol, y: symbol)  v(x, y) :- r(x), s(x, y).
+    """)
+    assert setting.compiled("v", Kind.of(insert=["r"])).hopeless
+    assert not JOIN.compiled("v", Kind.of(insert=["r"])).hopeless
+    there = Knowledge({"v": frozenset({("a", "b")})})
+    for row, maintainable in (("a", True), ("c", False)):
+        update = Update.of(insert={"r": [(row,)]})
+        assert by_oracle(setting.compiled("v", Kind.of(insert=["r"])), extents(there, update))[0] is maintainable
+
+
+def test_a_test_that_is_too_large_is_not_made(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "MAX_RULES", 1)
+    assert compiled(JOIN.view("v"), JOIN.views, JOIN.program.relations, Kind.of(insert=["r"]), Given()) is None
+
+
+def test_a_boolean_column_may_be_judged_too_carefully() -> None:
+    """All booleans leave s, so v is empty afterwards; yet a third value of s is thought of."""
+    setting = Setting("""
+        .decl r(x: boolean)  .decl s(y: boolean)  .remote r, s
+        .decl v(x: boolean, y: boolean)  v(x, y) :- r(x), s(y).
+        .decl w(y: boolean)  w(y) :- s(y), r(y).
+    """)
+    knowledge = Knowledge({"v": frozenset(), "w": frozenset()})
+    update = Update.of(insert={"r": [(True,), (False,)]}, delete={"s": [(True,), (False,)]})
+    view = setting.view("v")
+    decision = decide(view, setting.views, setting.program.relations, knowledge, update)
+    assert decision.answer is Answer.NO
+
+
+def test_a_search_within_its_bound_or_not_at_all() -> None:
+    setting = Setting(".decl s(x: number, y: number)  .remote s  .decl v(x: number)  v(x) :- s(x, _).")
+    update = Update.of(insert={"s": [(1, 2)]})
+    knowledge = Knowledge({"v": frozenset({(1,), (2,), (3,)})})
+    answers = [
+        decide(setting.views[0], setting.views, setting.program.relations, knowledge, update, steps).answer
+        for steps in (5, 10**6)
+    ]
+    assert answers == [Answer.UNKNOWN, Answer.YES]
