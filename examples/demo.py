@@ -121,7 +121,7 @@ def debian() -> bool:
 
 def stream_changes(db: rederive.Database, spark: SparkSession, changes: Path) -> bool:
     """Spark loads the graph, a Structured Streaming query replays a folder of change files, each a transaction."""
-    db.ensure(NEEDS)
+    db.migrate(NEEDS)
     with step("loading the package graph into the lake, and evaluating the closure") as done:
         edges = spark.read.option("header", True).csv(str(DATA)).toDF("package", "on").distinct()
         db.load("depends", edges)

@@ -77,13 +77,13 @@ class Definitions:
         program = extended(self.program, added)
         return Step(Definitions((*self.parts, added), program), _by_relation(program.facts[len(self.program.facts) :]), False)
 
-    def ensure(self, text: str, name: str = "<text>", *, whole: bool = True) -> Step | None:
+    def migrate(self, text: str, name: str = "<text>", *, whole: bool = True) -> Step | None:
         """To what stands with all that a text holds; None where it holds no more.
 
         As a `whole`, it must hold everything that stands in its language.
         """
         if defines_in_sql(text, name):
-            return self._ensure_sql(text, name, whole)
+            return self._migrate_sql(text, name, whole)
         if not self.parts:
             return self.define(text, name)
         wanted = parse_statements(text, name)
@@ -95,7 +95,7 @@ class Definitions:
         alone = standing == self.statements and not missing
         return self._to(wanted if alone else self._with(added), always=False) if added else None
 
-    def _ensure_sql(self, text: str, name: str, whole: bool) -> Step | None:
+    def _migrate_sql(self, text: str, name: str, whole: bool) -> Step | None:
         from rederive.lang.sql.ddl import definitions
 
         wanted = definitions(text, name)

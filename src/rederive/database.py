@@ -161,7 +161,7 @@ class Database(ActiveDatabase):
         """
         return self._redefine(self._definitions.define(text, name))
 
-    def ensure(self, text: str, name: str = "<text>", *, whole: bool = True) -> Result | None:
+    def migrate(self, text: str, name: str = "<text>", *, whole: bool = True) -> Result | None:
         """Define what of this text does not stand yet; refused where something stands that is not in it, unless not `whole`.
 
         A program that opens a store begins with it: the first time it defines, later it finds everything there. A text that
@@ -169,15 +169,15 @@ class Database(ActiveDatabase):
 
         >>> import rederive
         >>> db = rederive.open()
-        >>> db.ensure(".decl n(x: number)")
-        >>> db.ensure(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
-        >>> db.ensure(".decl n(x: number)")
+        >>> db.migrate(".decl n(x: number)")
+        >>> db.migrate(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        >>> db.migrate(".decl n(x: number)")
         Traceback (most recent call last):
         ...
         rederive.errors.Mismatch: error[mismatch]: the database has a definition that is not in <text>: .decl odd(x: number)
           help: take it out of the database first (remove_rule, drop_view), or use another store
         """
-        step = self._definitions.ensure(text, name, whole=whole)
+        step = self._definitions.migrate(text, name, whole=whole)
         return self._redefine(step) if step is not None else None
 
     def add_rule(self, text: str) -> Result:
@@ -621,38 +621,46 @@ class Database(ActiveDatabase):
         ran = (self.engine.name, self.strategy, time.perf_counter() - started)
         costs = (p.touched, p.derived, p.skipped)
         fired = tuple(firings)
-        return Result(self.version, changes, *ran, *costs, bound, p.estimated, p.anew, why=self.engine.why, firings=fired)
+        return Result(
+            self.version, changes, *ran, *costs, bound, p.estimated, p.recomputed, engine_reason=self.engine.reason, firings=fired
+        )
 
     def announce(self, result: Result) -> None:
         """Tell the subscribers of a version; a repetition has been told already."""
         if not result.repeated:
             self._subscribers.tell(result)
 
+    def rows(
+        self, relation: str, bindings: Mapping[str, Value] | None = None, /, *, as_of: int | None = None, **columns: Value
+    ) -> list[Row]:
+        """Return the rows of a base relation or view, in order. Bindings fix columns: `db.rows("closure", x="a")`.
+
+        `as_of`: the rows of a monitored view at an earlier version. Raises `Expired` where neither the journal nor the lake
+        goes back that far. A column that has the name of a parameter is bound by `db.rows("v", {"as_of": 3})`.
+
+        >>> import rederive, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
+        ...     db.migrate(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        ...     for x in (11, 12):
+        ...         with db.transaction() as tx:
+        ...             tx.insert("n", [(x,)])
+        ...     print([db.rows("big", as_of=version) for version in range(3)])
+        [[], [(11,)], [(11,), (12,)]]
+        """
+        bound = {**(bindings or {}), **columns}
+        return self._rows(relation, bound) if as_of is None else self._rows_as_of(relation, as_of, bound)
+
     @within_budget
-    def rows(self, relation: str, /, **bindings: Value) -> list[Row]:
-        """The rows of a base relation or view now, in order; bindings fix columns: `db.rows("closure", x="a")`."""
+    def _rows(self, relation: str, bindings: Mapping[str, Value]) -> list[Row]:
         wanted = positions(self._declared(relation), bindings)
         self._check_evaluated(relation)
         return sorted(copies(self.program, relation, wanted, self.engine), key=sort_key)
 
-    def rows_at(self, view: str, version: int, /, **bindings: Value) -> list[Row]:
-        """The rows of a monitored view as they were at an earlier version, in order: `db.rows_at("closure", 7, x="a")`.
-
-        Refused with `Expired` where the changes since are no longer kept, and the lake has no earlier rows.
-
-        >>> import rederive, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
-        ...     db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
-        ...     for x in (11, 12):
-        ...         with db.transaction() as tx:
-        ...             tx.insert("n", [(x,)])
-        ...     print([db.rows_at("big", version) for version in range(3)])
-        [[], [(11,)], [(11,), (12,)]]
-        """
+    def _rows_as_of(self, view: str, version: int, bindings: Mapping[str, Value]) -> list[Row]:
         store, relation = self._durable("reading an earlier version"), self._declared(view)
         if self.signs != BOTH:
             raise Mismatch(f"the changes of '{view}' are recorded with one sign alone, which does not lead back")
-        now = partial(self.rows, view, **bindings)
+        now = partial(self._rows, view, bindings)
         return sorted(rows_at(store, relation, version, positions(relation, bindings), now), key=sort_key)
 
     def _declared(self, name: str) -> Relation:

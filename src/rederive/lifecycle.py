@@ -64,7 +64,7 @@ class Lifecycle:
 
         >>> import rederive, tempfile
         >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
-        ...     db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        ...     db.migrate(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
         ...     for x in (7, 11, 12):
         ...         with db.transaction() as tx:
         ...             tx.insert("n", [(x,)])

@@ -181,8 +181,8 @@ class Result:
 
     `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
-    `estimated` and `anew`: with strategy auto, the tuples it expected to touch, and the views it evaluated from scratch instead.
-    `why`: the reason for which this engine ran. `repeated`: the transaction's key was known, and this is what it did then.
+    `estimated`: with strategy auto, the tuples that it expected to touch. `recomputed`: how many views it evaluated from scratch.
+    `engine_reason`: why this engine ran. `repeated`: the idempotency key was known, and this is the result of its first use.
     `firings`: the active rules that fired, in their order.
     """
 
@@ -196,7 +196,7 @@ class Result:
     skipped: int
     bound: Mapping[Question, Change]
     estimated: int
-    anew: int
+    recomputed: int
     repeated: bool = False
-    why: str = ""
+    engine_reason: str = ""
     firings: tuple[Firing, ...] = ()

@@ -52,7 +52,7 @@ def test_the_log_of_a_store_accumulates_to_its_views(cli: Cli, closure: str, sto
         rows = (rows - set(map(tuple, line["minus"]))) | set(map(tuple, line["plus"]))
     with rederive.open(stored) as db:
         assert sorted(rows) == db.rows("closure") != []
-        assert db.rows_at("closure", 0) == []
+        assert db.rows("closure", as_of=0) == []
 
 
 def test_a_program_that_grows(cli: Cli, write: Write, closure: str, stored: str) -> None:
@@ -139,5 +139,5 @@ def test_what_run_prints_accumulates_to_the_views(cli: Cli, tmp_path: Path, seed
         assert {view: +found for view, found in rows.items() if +found} == {
             view: Counter(texts(db.rows(view))) for view in db.monitored if db.rows(view)
         }
-        assert all(db.rows_at(view, 0) == [] for view in db.monitored)
+        assert all(db.rows(view, as_of=0) == [] for view in db.monitored)
     assert cli("log", folder).out == ran.out

@@ -133,7 +133,7 @@ def test_every_type_comes_back_as_it_went_in() -> None:
     assert found == row
     assert list(map(type, found)) == list(map(type, row))
     for name, value in zip("snufbdta", row, strict=True):
-        assert db.rows("v", **{name: value}) == [row]
+        assert db.rows("v", {name: value}) == [row]
 
 
 # Keys

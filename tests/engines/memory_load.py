@@ -84,7 +84,7 @@ def main(shape: str, rows: str) -> None:
         db.load(relation, given)
     grown = held() - before
     assert isinstance(engine._current, ResidentEngine)
-    print(json.dumps({"grown": grown, "estimated": engine._current.memory().total, "why": engine.why}))
+    print(json.dumps({"grown": grown, "estimated": engine._current.memory().total, "why": engine.reason}))
 
 
 if __name__ == "__main__":

@@ -56,10 +56,10 @@ def test_a_large_transaction_goes_to_spark_and_small_ones_come_back(spark: Spark
     assert change(db, insert=[(20, 21)]).engine == "resident"
     large = change(db, insert=[*many(1_000), (21, 22)])
     assert large.engine == "spark"
-    assert "would have taken" in large.why
+    assert "would have taken" in large.engine_reason
     back = change(db, insert=[(22, 23)])  # it loses five seconds on Spark, and the way takes none
     assert back.engine == "resident"
-    assert "small transactions" in back.why
+    assert "small transactions" in back.engine_reason
 
 
 def test_the_way_is_not_taken_for_nothing(spark: SparkSession) -> None:
@@ -82,8 +82,8 @@ def test_what_barely_fits_does_not_come_back(spark: SparkSession) -> None:
     assert change(db, insert=[(21, 22)]).engine == "spark"
     outgrown = change(db, insert=[*many(2_000), (22, 23)])
     assert outgrown.engine == "spark"
-    assert outgrown.why.startswith("123 base rows")
-    assert outgrown.why.endswith("do not fit the 195.3 KiB of memory that they may take")
+    assert outgrown.engine_reason.startswith("123 base rows")
+    assert outgrown.engine_reason.endswith("do not fit the 195.3 KiB of memory that they may take")
 
 
 def test_moves_before_a_transaction_that_would_exceed_what_is_left(spark: SparkSession) -> None:
@@ -93,12 +93,12 @@ def test_moves_before_a_transaction_that_would_exceed_what_is_left(spark: SparkS
     db = rederive.Database(engine, "auto")
     db.define(PROGRAM)
     db.load("e", [(i, i + 1) for i in range(2_000)])
-    taken = re.search(r"take about ([\d.]+) MiB, and fit the ([\d.]+) MiB .* machine", engine.why)
-    assert taken is not None, engine.why
+    taken = re.search(r"take about ([\d.]+) MiB, and fit the ([\d.]+) MiB .* machine", engine.reason)
+    assert taken is not None, engine.reason
     assert 5 + float(taken[1]) == pytest.approx(float(taken[2]), abs=0.2)
     available = 0.2 * 2**20  # somebody else has taken the rest
     with db.transaction() as tx:
         tx.insert("e", [(i, i + 1) for i in range(3_000, 4_000)])
     assert (tx.result.engine, len(tx.result.changes["two"].plus)) == ("spark", 999)
-    assert "would take about" in tx.result.why
-    assert "do not fit" in tx.result.why
+    assert "would take about" in tx.result.engine_reason
+    assert "do not fit" in tx.result.engine_reason

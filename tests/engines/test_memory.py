@@ -61,7 +61,7 @@ def test_explain_says_what_the_rows_take() -> None:
         assert f"memory: {said}\n\n" in db.explain()
         assert "memory" not in db.explain("v")
         assert result is not None
-        assert engine == "resident" or result.why == said  # before this, 0 base rows: a load was counted after its version
+        assert engine == "resident" or result.engine_reason == said
 
 
 # The machine and its containers

@@ -84,7 +84,7 @@ class Work:
         user, watched = self.watched.user, self.watched
         db = watched("open", self.open)
         assert db.zone == "Europe/Berlin"
-        watched("define", partial(db.ensure, PROGRAM))
+        watched("define", partial(db.migrate, PROGRAM))
         if time == 1:
             watched("load", partial(db.load, "t", user.sql("SELECT 7 AS k, TIMESTAMP'2026-07-01 12:00:00' AS ts")))
         rows = user.sql(f"SELECT {time} AS k, TIMESTAMP'2026-01-01 0{time}:00:00' AS ts")
@@ -96,7 +96,7 @@ class Work:
         watched("settle in the background", partial(db.settle, wait=False))
         watched("settle", db.settle)
         watched("rows", partial(db.rows, "v"))
-        watched("rows_at", partial(db.rows_at, "v", 1))
+        watched("rows_at", partial(db.rows, "v", as_of=1))
         watched("changes", lambda: list(db.changes("v", 0)))
         watched("query", partial(db.query, "SELECT h, count(*) FROM v GROUP BY h"))
         watched("close", db.close)

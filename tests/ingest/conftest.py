@@ -29,7 +29,7 @@ low(item) :- stock(item, n), n < 10.
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[rederive.Database]:
     with rederive.open(tmp_path / "store") as opened:
-        opened.ensure(CLOSURE)
+        opened.migrate(CLOSURE)
         yield opened
 
 

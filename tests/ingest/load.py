@@ -22,7 +22,7 @@ def main(store: str, folder: str) -> None:
         },
     )
     with rederive.open(store) as db:
-        db.ensure(CLOSURE)
+        db.migrate(CLOSURE)
         source = ChangeFiles(folder, {"maxFilesPerTrigger": "1"})
         progress = ingest(db, source, on_error="quarantine", spark=spark).wait()
         print("done", progress.batches, progress.repeated, flush=True)

@@ -104,7 +104,7 @@ def test_files_of_one_relation(spark: SparkSession, tmp_path: Path, folder: Fold
         pyarrow.parquet.write_table(pyarrow.table(columns), folder.path / "s.parquet")
         source = ParquetFiles(str(folder.path), operation="what")
     with rederive.open(tmp_path / "store") as db:
-        db.ensure(STOCK)
+        db.migrate(STOCK)
         assert ingest(db, source, relation="stock", spark=spark).wait().rows == 5
         assert (db.version, db.rows("stock"), db.rows("low")) == (1, [("bolt", 3), ("nut", 40)], [("bolt",)])
 
@@ -143,7 +143,7 @@ def test_a_database_with_a_lake(spark: SparkSession, folder: Folder, tmp_path: P
     folder.add("2.jsonl", '{"delete": {"edge": [["b", "c"]]}}\n?\n')
     lake = tmp_path / "lake"
     with rederive.open(tmp_path / "store", lake=lake, spark=spark) as db:
-        db.ensure(CLOSURE)
+        db.migrate(CLOSURE)
         ingest(db, ChangeFiles(str(folder.path), ONE_FILE), on_error="quarantine", spark=spark).wait()
         assert db.settle(wait=False) <= 2  # as after every batch: in the background, until the database is closed
     assert witness.rows(str(lake / "changes" / "closure")) == [
@@ -170,7 +170,7 @@ def test_what_cannot_be_read_ends_the_stream(spark: SparkSession, db: rederive.D
 def test_a_transaction_that_is_refused_ends_the_stream_in_any_case(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
     folder.add("1.jsonl", '{"insert": {"stock": [["bolt", 3], ["bolt", 4]]}}\n')
     with rederive.open(tmp_path / "store") as db:
-        db.ensure(STOCK)
+        db.migrate(STOCK)
         with pytest.raises(DuplicateKey):
             ingest(db, ChangeFiles(str(folder.path)), spark=spark, on_error="quarantine").wait()
         assert (db.version, db.rows("stock")) == (0, [])
@@ -224,7 +224,7 @@ def test_a_checkpoint_belongs_to_its_store_and_source(
     ingest(db, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
     folder.add("2.jsonl", '{"insert": {"edge": [["b", "c"]]}}\n')
     with rederive.open(tmp_path / "other") as other:
-        other.ensure(".decl edge(x: symbol, y: symbol)")
+        other.migrate(".decl edge(x: symbol, y: symbol)")
         with pytest.raises(Mismatch, match="not in this store"):
             ingest(other, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark)
         assert other.version == 0

@@ -37,7 +37,7 @@ def reading(spark: SparkSession) -> SparkSession:
 def stored(tmp_path: Path) -> Iterator[rederive.Database]:
     """Three versions of the closure; the second changes nothing. The store stays open for writing all the time."""
     with rederive.open(tmp_path / "store", retention=3) as db:
-        db.ensure(CLOSURE)
+        db.migrate(CLOSURE)
         for edges in ([("a", "b"), ("b", "c")], [("a", "b")], [("c", "d")]):
             insert(db, *edges)
         yield db
@@ -84,7 +84,7 @@ def test_ranges_of_versions(reading: SparkSession, stored: rederive.Database) ->
 
 def test_values_of_every_type_and_views_without_columns(reading: SparkSession, tmp_path: Path) -> None:
     with rederive.open(tmp_path / "typed") as db:
-        db.ensure(f"{TYPED} .decl any() any() :- given(_, _, _, _, _, _, _, _).")
+        db.migrate(f"{TYPED} .decl any() any() :- given(_, _, _, _, _, _, _, _).")
         with db.transaction() as tx:
             tx.insert("given", [ROW])
         assert rows(load(reading, db, "all")) == [(1, "plus", 1, *ROW)]

@@ -136,7 +136,7 @@ def chains(request: pytest.FixtureRequest) -> rederive.Database:
 
 @pytest.mark.parametrize("bindings", [{"x": "7.15"}, {"y": "7.5"}, {"x": "7.15", "y": "7.18"}])
 def test_a_bound_question_touches_its_own_chain_alone(chains: rederive.Database, bindings: dict[str, str]) -> None:
-    found = chains.rows("closure", **bindings)
+    found = chains.rows("closure", bindings)
     pairs = [(f"7.{i}", f"7.{j}") for i, j in product(range(LENGTH + 1), repeat=2) if i < j]
     assert found == sorted(row for row in pairs if all(row["xy".index(k)] == v for k, v in bindings.items()))
     assert 0 < chains.engine.touched <= 4 * len(pairs)  # of 42,000

@@ -171,7 +171,7 @@ class Session:
             assert +rows == +self.known.get(view, Counter())
             if self.db.parked is None:
                 for version, known in self.past.items():
-                    assert Counter(texts(self.db.rows_at(view, version))) == known.get(view, Counter())
+                    assert Counter(texts(self.db.rows(view, as_of=version))) == known.get(view, Counter())
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

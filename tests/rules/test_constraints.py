@@ -24,7 +24,7 @@ def put(db: rederive.Database, **balances: int) -> rederive.Result:
 
 def test_a_transaction_that_violates_is_refused_with_the_rows(tmp_path: Path) -> None:
     with rederive.open(tmp_path) as db:
-        db.ensure(f"{ACCOUNTS} .constraint overdrawn(mode=reject)")
+        db.migrate(f"{ACCOUNTS} .constraint overdrawn(mode=reject)")
         put(db, ada=5)
         with pytest.raises(Violated) as caught:
             put(db, ada=-1, bob=-2, eve=7)

@@ -29,7 +29,7 @@ def guarded(path: Path | None, mode: str = "") -> tuple[rederive.Database, list[
     """A rule that calls a function for what a constraint may reject."""
     db = rederive.open(path)
     calls: list[object] = []
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     db.register(lambda rows: calls.append(rows), "order")
     db.sql(f"CREATE RULE r WHEN SELECT id, balance FROM account DO CALL order {mode}")
     return db, calls
@@ -136,7 +136,7 @@ def test_in_a_group_each_function_is_called_once_and_only_for_what_is_kept(tmp_p
 def test_a_function_runs_when_the_group_before_it_is_on_disk(tmp_path: Path) -> None:
     """Only the sync of its own version may fail after a function was called."""
     db = rederive.open(tmp_path)
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     on_disk: list[int] = []
     db.register(lambda rows: on_disk.append(db._durable("test").journal.version), "order")
     db.sql("CREATE RULE r WHEN SELECT id FROM account WHERE balance > 9 DO CALL order")

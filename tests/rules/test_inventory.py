@@ -167,7 +167,7 @@ def test_in_a_store_rules_go_on_after_a_restart(tmp_path: Path) -> None:
     for n in (200, 139, 120, 300, 10):
         with rederive.open(tmp_path) as db:
             db.register(ordered.extend, "order")
-            db.ensure(program)
+            db.migrate(program)
             with db.transaction() as tx:
                 tx.upsert("quantity", [("item1", n)])
     assert ordered == [("item1",), ("item1",)]

@@ -42,7 +42,7 @@ def opened(path: Path | None = None) -> tuple[rederive.Database, Calls]:
     calls: Calls = []
     for name in ("one", "two", "three"):
         db.register(lambda *rows, name=name: calls.append((name, *rows)), name)
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     return db, calls
 
 
@@ -527,7 +527,7 @@ def test_a_function_that_nobody_registered_again(tmp_path: Path) -> None:
 
 def test_firings_are_kept_within_the_retention(tmp_path: Path) -> None:
     with rederive.open(tmp_path, retention=2) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
         db.rule("low", name="r")(lambda rows: None)
         for number in range(5):
             put(db, **{f"item{number}": 1})

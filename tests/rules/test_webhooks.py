@@ -33,7 +33,7 @@ def there() -> Iterator[Receiver]:
 def opened(path: Path, there: Receiver | None, first: float = 0.02) -> rederive.Database:
     webhooks = Webhooks("secret", (there.host,), private=True, timeout=5, first=first, longest=0.1) if there else None
     db = rederive.open(path, webhooks=webhooks)
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     return db
 
 
@@ -189,7 +189,7 @@ def test_killed_around_a_delivery(tmp_path: Path, there: Receiver, point: str, t
 )
 def test_addresses_that_are_refused(tmp_path: Path, url: str, reason: str) -> None:
     with rederive.open(tmp_path, webhooks=Webhooks("secret", ("hooks.example.com",))) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
         with pytest.raises(ProgramError) as caught:
             db.sql(f"CREATE RULE r WHEN TABLE low DO WEBHOOK '{url}'")
         assert (str(caught.value.span), reason in str(caught.value)) == ("<text>:1:41", True)
@@ -212,7 +212,7 @@ def test_a_rule_that_is_replaced_is_checked_too(tmp_path: Path, there: Receiver)
 
 def test_without_permission_nothing_is_allowed(tmp_path: Path) -> None:
     with rederive.open(tmp_path) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
         with pytest.raises(ProgramError, match="is not allowed"):
             db.sql("CREATE RULE r WHEN TABLE low DO WEBHOOK 'https://hooks.example.com/'")
 
@@ -259,7 +259,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(monkeypatch: pytest
 def opened_for(path: Path, *there: Receiver, timeout: float = 0.4, attempts: int = 3) -> rederive.Database:
     hosts = tuple(one.host for one in there)
     db = rederive.open(path, webhooks=Webhooks("secret", hosts, True, timeout, 0.01, 0.02, attempts))
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     return db
 
 

@@ -43,7 +43,7 @@ def operations(seed: int, number: int) -> list[Operation]:
 def main(folder: str, first: int, last: int, seed: int) -> None:
     with rederive.open(folder) as db:
         if not db.program.relations:
-            db.ensure(PROGRAM)
+            db.migrate(PROGRAM)
         print("open", db.version, flush=True)
         for number in range(first, last + 1):
             if (text := defines(number)) is None:

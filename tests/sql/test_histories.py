@@ -34,7 +34,7 @@ class Both:
         self.db = rederive.open(store, strategy=strategy)
         self.bags: dict[str, Counter[Row]] = {}
         tables = "; ".join(TABLES.values())
-        self.db.ensure(tables.format(text="STRING"))
+        self.db.migrate(tables.format(text="STRING"))
         duck.execute(tables.format(text="VARCHAR").replace(" PRIMARY KEY", ""))
 
     def step(self, step: Step) -> None:

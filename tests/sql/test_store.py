@@ -99,17 +99,17 @@ def test_both_languages_are_kept_in_one_store(tmp_path: Path) -> None:
 def test_ensure_takes_sql(tmp_path: Path) -> None:
     view = "CREATE VIEW v AS SELECT item FROM sold"
     with rederive.open(tmp_path) as db:
-        db.ensure(TABLES)
-        db.ensure(f"-- again, and more\n{TABLES} create  view V as select ITEM from sold;")
+        db.migrate(TABLES)
+        db.migrate(f"-- again, and more\n{TABLES} create  view V as select ITEM from sold;")
         with pytest.raises(Mismatch, match="CREATE TABLE sold"):
-            db.ensure("CREATE TABLE item (name STRING PRIMARY KEY, kind STRING)")
+            db.migrate("CREATE TABLE item (name STRING PRIMARY KEY, kind STRING)")
         with pytest.raises(Redefined):
-            db.ensure(f"{TABLES} {view}; CREATE VIEW v AS SELECT n FROM sold")
+            db.migrate(f"{TABLES} {view}; CREATE VIEW v AS SELECT n FROM sold")
         with pytest.raises(SyntaxProblem, match="expected CREATE"):
-            db.ensure(f"{TABLES} {view}; {BOLTS}")
+            db.migrate(f"{TABLES} {view}; {BOLTS}")
     with rederive.open(tmp_path) as db:
-        assert db.ensure(f"{TABLES} {view}") is None
-        db.ensure(f"{TABLES} CREATE OR REPLACE VIEW v AS SELECT n FROM sold")
+        assert db.migrate(f"{TABLES} {view}") is None
+        db.migrate(f"{TABLES} CREATE OR REPLACE VIEW v AS SELECT n FROM sold")
         assert [column.name for column in db.program.relations["v"].columns] == ["n"]
 
 
@@ -240,7 +240,7 @@ def test_initial_rows_of_a_bag_are_kept(tmp_path: Path) -> None:
         assert told == [{"version": version, "view": "v", "plus": [[None], [1]], "minus": [], "counts": counts}]
     with rederive.open(tmp_path / "kept") as db:
         assert Counter(db.rows("t")) == {(None, "y"): 2, (1, "x"): 4}
-        assert [db.rows_at("v", version) for version in (0, 1)] == [[], [(None,), (1,), (1,)]]
+        assert [db.rows("v", as_of=version) for version in (0, 1)] == [[], [(None,), (1,), (1,)]]
 
 
 def test_initial_rows_for_a_table_that_comes_too_late_are_refused(tmp_path: Path) -> None:

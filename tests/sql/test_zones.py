@@ -161,7 +161,7 @@ def test_texts_are_read_as_spark_does(spark: SparkSession, zone: str) -> None:
 def test_a_zone_belongs_to_its_store(tmp_path: Path) -> None:
     program = "CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP); CREATE VIEW v AS SELECT k, hour(ts) AS h FROM t"
     with rederive.open(tmp_path, zone="Europe/Berlin") as db:
-        db.ensure(program)
+        db.migrate(program)
         db.sql("INSERT INTO t VALUES (1, '2026-07-01 00:30:00')")
         assert db.rows("t") == [(1, datetime.datetime(2026, 6, 30, 22, 30))]
         assert db.rows("v") == [(1, 0)]

@@ -24,7 +24,7 @@ KEY = "bulk"
 def main(lake: str, engine: str) -> None:
     spark = spark_session(master="local[1]", options={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"})
     with rederive.open(lake=lake, engine=engine, spark=spark) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
         if not db.version and not db.rows("edge"):
             db.load("edge", BEFORE)
         came, gone = (spark.createDataFrame(rows, "x bigint, y bigint") for rows in (CAME, GONE))

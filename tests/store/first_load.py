@@ -17,7 +17,7 @@ def main(lake: str, folder: str | None = None) -> None:
     options = {"spark.driver.memory": "512m", "spark.local.dir": str(Path(lake).parent), "spark.sql.shuffle.partitions": "1"}
     spark = spark_session(master="local[1]", options=options)
     with rederive.open(lake=lake, engine="resident", spark=spark) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
         if folder is not None:
             db.ingest(ChangeFiles(folder, {"maxFilesPerTrigger": "1"})).wait()
         elif not db.version:

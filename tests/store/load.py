@@ -42,8 +42,8 @@ def edit(db: rederive.Database, number: int) -> None:
 
 def main(folder: str, first: int, last: int, seed: int) -> None:
     with rederive.open(folder) as db:
-        db.ensure(".decl e(x: number, y: number)", whole=False)  # which makes no version
-        db.ensure(PROGRAM if max(db.version - 1, 0) % 20 < 10 else f"{PROGRAM}{EXTRA}")
+        db.migrate(".decl e(x: number, y: number)", whole=False)  # which makes no version
+        db.migrate(PROGRAM if max(db.version - 1, 0) % 20 < 10 else f"{PROGRAM}{EXTRA}")
         print("open", db.version, flush=True)
         for number in range(first, last + 1):
             if edits(number):

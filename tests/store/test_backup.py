@@ -24,7 +24,7 @@ PROGRAM = ".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.  .ou
 
 def opened(path: Path) -> rederive.Database:
     db = rederive.open(path)
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     return db
 
 

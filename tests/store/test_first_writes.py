@@ -53,7 +53,7 @@ def opened(spark: SparkSession, lake: Path) -> rederive.Database:
 
 
 def insert(db: rederive.Database, *rows: tuple[int, int]) -> None:
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     with db.transaction() as tx:
         tx.insert("log", rows)
 
@@ -85,7 +85,7 @@ def test_every_table_is_finished(spark: SparkSession, tmp_path: Path, left: str)
 def test_a_stream_finishes_what_a_killed_one_left(spark: SparkSession, tmp_path: Path) -> None:
     lake, left = tmp_path / "lake", UNFINISHED["a commit on its way"]
     with opened(spark, lake) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
     for table in ("changes/two", "quarantine"):
         leave(lake / table, *left)
     shutil.rmtree(lake / "base" / "log", ignore_errors=True)

@@ -73,11 +73,11 @@ def check_lake(lake: Path, loaded: int, version: int) -> None:
 def test_bulk(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     came, gone = (spark.createDataFrame(rows, "x bigint, y bigint") for rows in (CAME, GONE))
     with rederive.open(lake=tmp_path, engine=engine, spark=spark) as db:
-        db.ensure(PROGRAM)
+        db.migrate(PROGRAM)
         db.load("edge", BEFORE)
         result = db.apply("edge", inserts=came, deletes=gone, key=KEY)
         assert result.engine == ("spark" if engine == "spark" else "resident")
-        assert result.why
+        assert result.engine_reason
         assert db.apply("edge", inserts=came, deletes=gone, key=KEY).repeated
         assert db.settle() == 2
     check_lake(tmp_path, 1, 2)
@@ -86,7 +86,7 @@ def test_bulk(spark: SparkSession, tmp_path: Path, engine: str) -> None:
         assert db.rows("closure") == expected("closure", AFTER)
         first, change = db.changes("degree", since=0)
         assert (first.plus, change.plus) == (expected("degree", BEFORE), result.changes["degree"].plus)
-        assert [db.rows_at("degree", version) for version in (0, 1)] == [[], expected("degree", BEFORE)]
+        assert [db.rows("degree", as_of=version) for version in (0, 1)] == [[], expected("degree", BEFORE)]
         with db.transaction() as tx:
             tx.insert("edge", [(7, 8)])
         assert db.settle() == 3
@@ -117,7 +117,7 @@ def test_what_is_loaded_and_defined_is_in_the_change_tables(spark: SparkSession,
             added.update({row[3:]: row[2] for row in changes if row[:2] == (version, "plus")})
         assert sorted(added.elements()) == found
     with rederive.open(lake=tmp_path, engine="resident", spark=spark) as db:
-        assert [db.rows_at("starts", n) for n in (0, 2, 4, 5)] == [[], [], [(1,), (9,)], []]
+        assert [db.rows("starts", as_of=n) for n in (0, 2, 4, 5)] == [[], [], [(1,), (9,)], []]
         assert sum(len(change.plus) for change in db.changes("closure", since=0)) == len(rows["closure"])
 
 
@@ -169,7 +169,7 @@ def test_killed(spark: SparkSession, tmp_path: Path, point: str) -> None:
     with rederive.open(lake=tmp_path, engine="resident", spark=spark) as db:
         assert db.version in (0, 1, 2)
         if not db.version:  # nothing was loaded yet
-            db.ensure(PROGRAM)
+            db.migrate(PROGRAM)
             db.load("edge", BEFORE)
         assert db.rows("edge") == (AFTER if db.version == 2 else BEFORE)
         assert db.version == 2 or "ack" not in killed.stdout
@@ -181,7 +181,7 @@ def test_killed(spark: SparkSession, tmp_path: Path, point: str) -> None:
 
 def test_refused(spark: SparkSession, tmp_path: Path) -> None:
     with rederive.open(tmp_path / "store", lake=tmp_path / "lake", spark=spark) as db:
-        db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        db.migrate(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
         with pytest.raises(SchemaMismatch, match="missing"):
             db.apply("n", inserts=spark.range(3).toDF("y"))
         with pytest.raises(SchemaMismatch, match="'y'"):
@@ -204,7 +204,7 @@ def test_moves_to_spark_when_memory_is_short(spark: SparkSession) -> None:
     with db.transaction() as tx:
         tx.insert("n", [(n,) for n in range(10, 60)])
     assert (tx.result.engine, len(tx.result.changes["big"].plus)) == ("spark", 40)
-    assert "do not fit" in tx.result.why
+    assert "do not fit" in tx.result.engine_reason
     assert len(db.rows("big")) == 50
 
 
@@ -227,7 +227,7 @@ def test_a_restored_store_takes_its_lake_only_as_it_was(spark: SparkSession, tmp
     """What the lake has more than the backup would be read as if it were of the new history."""
     lake, store = tmp_path / "lake", tmp_path / "store"
     with rederive.open(store, lake=lake, spark=spark, engine="resident") as db:
-        db.ensure(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        db.migrate(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
         for number in (11, 12):
             with db.transaction() as tx:
                 tx.insert("n", [(number,)])

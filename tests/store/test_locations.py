@@ -179,7 +179,7 @@ def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
 
 
 def change(db: rederive.Database, *edges: tuple[int, int]) -> None:
-    db.ensure(PROGRAM)
+    db.migrate(PROGRAM)
     with db.transaction() as tx:
         tx.insert("edge", edges)
     db.settle()

@@ -159,20 +159,20 @@ def test_definitions_are_kept_with_their_versions(folder: Path) -> None:
 def test_a_deleted_fact_stays_deleted(folder: Path) -> None:
     text = '.decl e(x: symbol)  .decl v(x: symbol)  v(x) :- e(x).  e("a"). e("b").'
     with rederive.open(folder) as db:
-        db.ensure(text)
+        db.migrate(text)
         with db.transaction() as tx:
             tx.delete("e", [("a",)])
     with rederive.open(folder) as db:
-        assert db.ensure(text) is None
+        assert db.migrate(text) is None
         assert db.rows("v") == [("b",)]
 
 
 def test_ensure_defines_what_is_new_and_nothing_twice(folder: Path) -> None:
     with rederive.open(folder) as db:
-        db.ensure(".type name <: symbol\n.decl e(x: name)\n.decl v(x: name)\nv(x) :- e(x).")
+        db.migrate(".type name <: symbol\n.decl e(x: name)\n.decl v(x: name)\nv(x) :- e(x).")
         insert(db, "e", ("a",))
     with rederive.open(folder) as db:
-        result = db.ensure(
+        result = db.migrate(
             '.decl e(x: name)\n.type name <: symbol\n.decl v(x: name)\nv(x) :- e(x).\ne("b").\n.decl w(x: name)\nw(x) :- v(x).'
         )
         assert result is not None
@@ -180,7 +180,7 @@ def test_ensure_defines_what_is_new_and_nothing_twice(folder: Path) -> None:
     with rederive.open(folder) as db:
         assert db.rows("w") == [("a",), ("b",)]
         with pytest.raises(Mismatch, match=r"v\(x\) :- e\(x\)"):
-            db.ensure('.type name <: symbol\n.decl e(x: name)\n.decl v(x: name)\nv(x) :- e(x), x != "a".')
+            db.migrate('.type name <: symbol\n.decl e(x: name)\n.decl v(x: name)\nv(x) :- e(x), x != "a".')
         assert db.rows("v") == [("a",), ("b",)]
 
 
@@ -410,7 +410,7 @@ def test_loads_are_versions_among_others(folder: Path) -> None:
         assert (db.version, len(db.rows("edge"))) == (4, 4)
         news = [[("a", "b")], [("a", "c"), ("b", "c")], [("a", "d"), ("b", "d"), ("c", "d")], [("x", "y")]]
         assert recorded(db, "closure") == [(version, plus, []) for version, plus in enumerate(news, start=1)]
-        assert db.rows_at("closure", 0) == []
+        assert db.rows("closure", as_of=0) == []
 
 
 def test_a_definition_that_gives_rows_is_the_first_version(folder: Path) -> None:
@@ -443,7 +443,7 @@ def test_a_store_with_definitions_that_are_not_evaluated(folder: Path) -> None:
         assert insert(db, "lim", (2,), key="near").repeated
     with rederive.open(folder, limits=limits) as db:
         assert (db.version, db.rows("conf"), db.rows("big")) == (2, [(0,), (1,), (2,)], [(7,)])
-        assert db.rows_at("conf", 1) == []
+        assert db.rows("conf", as_of=1) == []
 
 
 # A disk that fails

@@ -45,7 +45,7 @@ def grown(db: rederive.Database, versions: int, chance: random.Random) -> list[l
 
 
 def at(db: rederive.Database, version: int, **bindings: int) -> list[list[Row]]:
-    return [db.rows_at(view, version, **bindings) for view in VIEWS]
+    return [db.rows(view, as_of=version, **bindings) for view in VIEWS]
 
 
 def test_every_version_is_what_it_was(tmp_path: Path) -> None:
@@ -97,20 +97,20 @@ def test_time_travel(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.Mo
         for file in (tmp_path / "lake" / "views" / "closure").glob("*.parquet"):
             file.unlink()
         with pytest.raises(VersionGone, match=f"version {first + 3} "):
-            db.rows_at("closure", first + 3)
+            db.rows("closure", as_of=first + 3)
         monkeypatch.setattr(past, "MOST_UNDONE", 0)
-        assert db.rows_at("closure", first + 5) == states[5][0]
+        assert db.rows("closure", as_of=first + 5) == states[5][0]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoStore):
-        rederive.open().rows_at("closure", 0)
+        rederive.open().rows("closure", as_of=0)
     with rederive.open(tmp_path / "store", retention=2) as db:
-        db.ensure(CLOSURE)
+        db.migrate(CLOSURE)
         for number in range(4):
             with db.transaction() as tx:
                 tx.insert("edge", [(number, number + 1)])
-        assert db.rows_at("closure", 3) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+        assert db.rows("closure", as_of=3) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
         for error, view, version, bindings in (
             (UnknownRelation, "closer", 1, {}),
             (UnknownColumn, "closure", 3, {"z": 1}),
@@ -120,4 +120,4 @@ def test_what_is_refused(tmp_path: Path) -> None:
             (Expired, "closure", 0, {}),
         ):
             with pytest.raises(error):
-                db.rows_at(view, version, **bindings)
+                db.rows(view, as_of=version, **bindings)

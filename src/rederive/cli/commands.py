@@ -21,8 +21,8 @@ from rederive.cli.programs import (
     Loading,
     Sources,
     define,
-    ensure,
     initial_rows,
+    migrate,
     read_program,
     read_programs,
     run_files,
@@ -203,7 +203,7 @@ def _versions(
     with progress("evaluating"):
         started = time.perf_counter()
         with db.setup() as setup:
-            ensure(db, paths)
+            migrate(db, paths)
             db.load_typed(rows)
         cost = {"version": db.version, "seconds": time.perf_counter() - started, "touched": setup.touched}
         yield _written(db, setup.result, output, initial) if setup.result is not None else cost
@@ -217,10 +217,10 @@ def _written(db: Database, result: rederive.Result, output: IO[bytes], shown: bo
     if shown:
         _write_changes(result, output)
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
-    cost |= {"estimated": result.estimated, "anew": result.anew} if db.strategy == AUTO else {}
+    cost |= {"estimated": result.estimated, "recomputed": result.recomputed} if db.strategy == AUTO else {}
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
     cost |= {"fired": dict(Counter(firing.rule for firing in result.firings))} if db.rules else {}
-    return cost | {"engine": result.engine, "why": result.why}
+    return cost | {"engine": result.engine, "engine_reason": result.engine_reason}
 
 
 def _write_changes(result: rederive.Result, output: IO[bytes]) -> None:

@@ -53,7 +53,7 @@ def read_programs(paths: Sequence[Path]) -> Program:
     """The program that files of Datalog make together; what several of them have is there once."""
     found = Definitions()
     for path in paths:
-        step = found.ensure(read_text(path), str(path), whole=False)
+        step = found.migrate(read_text(path), str(path), whole=False)
         found = step.after if step is not None else found
     return found.program
 
@@ -69,10 +69,10 @@ def define(db: Database, paths: Sequence[Path]) -> None:
             db.define(read_text(path), str(path))
 
 
-def ensure(db: Database, paths: Sequence[Path]) -> None:
+def migrate(db: Database, paths: Sequence[Path]) -> None:
     """Define what of a Datalog program does not stand yet; one file is the whole program, and several are together."""
     for path in paths:
-        db.ensure(read_text(path), str(path), whole=len(paths) == 1)
+        db.migrate(read_text(path), str(path), whole=len(paths) == 1)
 
 
 class Loading:
@@ -125,7 +125,7 @@ def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Re
             text = read_text(path)
             if path.suffix == SQL:
                 yield from SqlRun(db, load, again=True).run(text, str(path))
-            elif (result := db.ensure(text, str(path), whole=len(paths) == 1)) is not None:
+            elif (result := db.migrate(text, str(path), whole=len(paths) == 1)) is not None:
                 yield result
         if (result := load()) is not None:
             yield result

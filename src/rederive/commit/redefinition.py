@@ -68,7 +68,7 @@ class Advance:
                 raise
             db.install_parked(rows, parked(error), lambda found: self._confirm(found, gone, step.always, record))
         if self.result is not None:  # only now are the rows there, and measured
-            self.result = replace(self.result, why=db.engine.why)
+            self.result = replace(self.result, engine_reason=db.engine.reason)
 
     def _parking(self, step: Step, same: bool) -> Callable[[Endless], Parked] | None:
         """How to park, where that may be. What subscribers were told of is asked for while the engine has it."""

@@ -60,13 +60,13 @@ class AutoEngine:
         return self._current.name
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why this engine runs."""
         memory = self._footprint.described(self._rows)
         return f"{memory}{self._because}" if self._footprint.has_room(self._rows) else memory
 
     def memory_use(self) -> str:
-        return self.why
+        return self.reason
 
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
         return self._current.budget(limits)

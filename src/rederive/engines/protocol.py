@@ -90,7 +90,7 @@ class Propagation:
     """What a net change does to the monitored views, worked out but not applied yet.
 
     `derived`: how many rows of a view that is not kept had to be derived. `skipped`: rules that path analysis left out.
-    `estimated`: the tuples that strategy auto expected to touch. `anew`: the views that it evaluated from scratch.
+    `estimated`: the tuples that strategy auto expected to touch. `recomputed`: how many views it evaluated from scratch.
     `entered`: the initial rows that base relations did not have, where a program was installed with some.
     """
 
@@ -100,7 +100,7 @@ class Propagation:
     skipped: int
     bound: Mapping[Question, ViewDelta] = field(default_factory=dict)
     estimated: int = 0
-    anew: int = 0
+    recomputed: int = 0
     entered: Mapping[str, Rows] = field(default_factory=dict)
 
 
@@ -137,7 +137,7 @@ class Engine(Protocol):
     def name(self) -> str: ...
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why this engine runs."""
 
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:

@@ -134,7 +134,7 @@ class Follower:
     def answer(self, part: Question) -> tuple[list[str], list[Row]]:
         """The columns and rows of a part now."""
         names = [column.name for column in self._db.program.relations[part.view].columns]
-        return names, self._db.rows(part.view, **{names[i]: value for i, value in part.bindings})
+        return names, self._db.rows(part.view, {names[i]: value for i, value in part.bindings})
 
     def _missed(self, wish: Wish, since: int, most: int) -> list[Event]:
         """The versions after `since`, one by one where they are few, or else their net change."""

@@ -129,7 +129,7 @@ def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
         return
     if db.program.relations:
         for suffix in dict.fromkeys(program.suffix for program, _ in texts):
-            _ensure(db, [(program, text) for program, text in texts if program.suffix == suffix])
+            _migrate(db, [(program, text) for program, text in texts if program.suffix == suffix])
     else:
         for program, text in texts:
             define = db.sql if program.suffix == ".sql" else db.define
@@ -137,9 +137,9 @@ def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
     applied.write_text(wanted)
 
 
-def _ensure(db: Database, texts: list[tuple[Path, str]]) -> None:
+def _migrate(db: Database, texts: list[tuple[Path, str]]) -> None:
     """The files of one language together hold all that stands in it."""
-    db.ensure(*_joined(texts))
+    db.migrate(*_joined(texts))
 
 
 def _check_tokens(project: Project, db: Database) -> None:

@@ -32,7 +32,7 @@ class ResidentEngine:
     """See `engines.base.Engine`."""
 
     name = "resident"
-    why = "it was asked for"
+    reason = "requested"
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.codes = Codes()
@@ -129,27 +129,27 @@ class ResidentEngine:
                 encode, versions = self.installed.encoders[name], self.installed.versions[name]
                 versions.came.load(encode(delta.plus))
                 versions.gone.load(encode(delta.minus))
-            estimated, anew = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
+            estimated, recomputed = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
             bound = self._bound_changes(net)
             costs = self.meter.touched, self.installed.tables.derived_sizes(), self.installed.skipped
-            return Propagation(self._changes(), *costs, bound, round(estimated), anew)
+            return Propagation(self._changes(), *costs, bound, round(estimated), recomputed)
         except BaseException:
             self.rollback()
             raise
 
     def _run_sections(self) -> tuple[float, int]:
-        """Run what is affected, lowest first; the tuples it was estimated to touch, and how many views were evaluated anew."""
-        estimated, anew = 0.0, 0
+        """Run what is affected, lowest first; the tuples it was estimated to touch, and how many views were recomputed."""
+        estimated, recomputed = 0.0, 0
         for position, section in enumerate(self.installed.sections):
             if section.affected():
                 phases, expected = section.chosen()
                 estimated += expected
-                anew += phases is section.anew
+                recomputed += phases is section.anew
                 for phase in phases:
                     phase.run(self.meter, self.limits)
             for versions in self.installed.passed(position):
                 versions.drop()
-        return estimated, anew
+        return estimated, recomputed
 
     @staticmethod
     def _matters(patterns: Patterns, net: Mapping[str, Delta]) -> bool:

@@ -57,7 +57,7 @@ class SparkEngine:
     """
 
     name = "spark"
-    why = "it was asked for"
+    reason = "requested"
 
     def __init__(
         self, spark: SparkSession, limits: Limits | None = None, *, decompose: bool = True, scratch: str | None = None

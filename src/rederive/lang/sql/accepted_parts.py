@@ -131,7 +131,7 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Delete, "tables"): ("DELETE without FROM", "write DELETE FROM t"),
     (exp.Table, "pivots"): ("PIVOT or UNPIVOT", "use aggregates with FILTER"),
     (exp.Table, "sample"): ("TABLESAMPLE", None),
-    (exp.Table, "version"): ("VERSION AS OF or TIMESTAMP AS OF", "use db.rows_at"),
+    (exp.Table, "version"): ("VERSION AS OF or TIMESTAMP AS OF", "use db.rows(view, as_of=VERSION)"),
     (exp.Table, "only"): ("ONLY", "leave it out"),
     (exp.Subquery, "pivots"): ("PIVOT or UNPIVOT", "use aggregates with FILTER"),
     (exp.Subquery, "sample"): ("TABLESAMPLE", None),

@@ -72,7 +72,7 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
     def read(db: Database) -> tuple[Answer, str]:
         part = question(db.program, token, name, given, ())
         relation = db.program.relations[name]
-        found = db.rows(name, **{relation.columns[i].name: v for i, v in part.bindings})
+        found = db.rows(name, {relation.columns[i].name: v for i, v in part.bindings})
         return Answer(db.version, relation, found), db.position
 
     answer, position = await service.writer.ask(lambda db, _: read(db))
