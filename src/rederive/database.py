@@ -20,7 +20,7 @@ from rederive.commit.setup import Setup
 from rederive.commit.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.commit.transaction import Given, Transaction, base_relation, typed_rows
 from rederive.delta import BOTH, Sign
-from rederive.engines.protocol import Confirm, DoesNotFit, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.protocol import DoesNotFit, Engine, Operation, Propagation, Question, Trace
 from rederive.errors import Endless, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import UTC, Row, Value
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rederive.warehouse.bridge import House
 
 CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
+Confirm = Callable[[Propagation], None]
 SETTLED_AFTER = 100  # versions that wait in the journal
 
 
@@ -342,7 +343,8 @@ class Database(ActiveDatabase):
             write(replace(found, views={name: delta for name, delta in found.views.items() if name in monitored}))
 
         with self._writing(of_bases) as confirm:
-            self.engine.install(plan(bases, monitored, self.strategy), monitored, rows, announce=True, confirm=confirm)
+            found = self.engine.install(plan(bases, monitored, self.strategy), monitored, rows, announce=True)
+            self._finish(found, confirm)
         self.parked = parked
 
     @contextmanager
@@ -369,12 +371,22 @@ class Database(ActiveDatabase):
         asked, bound = tuple(self._counted()), self._questions()
         while True:
             try:
-                self.engine.install(self.maintenance, asked, rows, bound=bound, announce=announce, confirm=confirm)
+                found = self.engine.install(self.maintenance, asked, rows, bound=bound, announce=announce)
             except DoesNotFit as error:
                 self._unkept = self._unkept.union(error.views)
             else:
+                self._finish(found, confirm)
                 self.parked = None
                 return
+
+    def _finish(self, found: Propagation, confirm: Confirm | None) -> None:
+        try:
+            if confirm is not None:
+                confirm(found)
+        except BaseException:
+            self.engine.rollback()
+            raise
+        self.engine.commit()
 
     def _check_evaluated(self, view: str | None = None) -> None:
         """Refuse what only definitions that are parked can answer: base relations are there, views are not."""

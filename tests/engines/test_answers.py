@@ -27,6 +27,7 @@ ROWS = {(1, 2), (2, 3), (3, 3)}
 def test_answers(spark: SparkSession, name: str) -> None:
     engine = make_engine(name, None, spark)
     engine.install(plan(PROGRAM, (), "on_demand"), (), {"e": ROWS})
+    engine.commit()
     with closing(engine.answers(["far", "two", "e"])) as answers:
         assert [set(rows) for rows in answers] == [{(1,), (2,)}, {(1, 3), (2, 3), (3, 3)}, ROWS]
     with closing(engine.answers(["two", "far"])) as answers:

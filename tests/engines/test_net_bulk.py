@@ -55,6 +55,7 @@ def _sides(delta: Delta) -> tuple[set[Row], set[Row]]:
 
 def installed(engine: ResidentEngine | SparkEngine, program: str, rows: list[Row]) -> ResidentEngine | SparkEngine:
     engine.install(plan(compile_program(program), [], "materialized"), [], {"r": rows})
+    engine.commit()
     return engine
 
 

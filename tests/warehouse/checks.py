@@ -82,6 +82,7 @@ def by_engine(test: Compiled, rows: Extents, engine: Engine | None = None) -> tu
     engine = engine or ResidentEngine()
     bases = {name: rows.get(name, set()) for name in test.program.bases}
     engine.install(plan(test.program, (), "on_demand"), (), bases)
+    engine.commit()
     maintainable = test.always or bool(engine.rows(names.of(test.view, names.MAINTAINABLE), {}))
     return maintainable, set(engine.rows(names.of(test.view, names.NEXT), {}))
 

@@ -295,6 +295,7 @@ def answers(
     initial = {base: apart[base] if base in apart else database.engine.rows(base, {}) for base in program.bases if base in read}
     with scratch.budget(database.limits):
         scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
+        scratch.commit()
         if pending:
             scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
             scratch.commit()

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rederive.analysis.cost import Estimate
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import LARGE, Footprint
-from rederive.engines.protocol import Action, Bulk, Confirm, Delta, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.protocol import Action, Bulk, Delta, Engine, Operation, Propagation, Question, Trace
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
+
+_Program: TypeAlias = tuple[MaintenanceProgram, Sequence[str], Sequence[Question]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ class AutoEngine:
         self._cores = cores
         self._current: Engine = ResidentEngine(limits)
         self._current.traces = self.traces
-        self._installed: tuple[MaintenanceProgram, Sequence[str], Sequence[Question]] | None = None
+        self._installed: _Program | None = None
+        self._prepared: _Program | None = None  # between `install` and its `commit` or `rollback`
         self._rows = 0
         self._footprint = Footprint(limits.memory, available)
         self._lost = 0.0  # seconds on Spark that would not have been spent in the process
@@ -82,14 +86,11 @@ class AutoEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
-        confirm: Confirm | None = None,
     ) -> Propagation:
         rows = {name: counted(given) for name, given in (initial or {}).items()}
         self._make_room(sum(map(len, rows.values())))
-        found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce, confirm=confirm)
-        self._installed = (maintenance, monitored, bound)
-        self._count()
-        self._measure()
+        found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce)
+        self._prepared = (maintenance, monitored, bound)
         return found
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
@@ -115,12 +116,19 @@ class AutoEngine:
             raise
 
     def commit(self) -> None:
+        if self._prepared is not None:
+            self._current.commit()
+            self._installed, self._prepared = self._prepared, None
+            self._count()
+            self._measure()
+            return
         touched = self._current.touched
         self._current.commit()
         if self._footprint.is_old(touched):
             self._measure()
 
     def rollback(self) -> None:
+        self._prepared = None
         self._current.rollback()
         self._count()
 
@@ -207,6 +215,7 @@ class AutoEngine:
             maintenance, monitored, bound = self._installed
             rows = {name: self._current.rows(name, {}) for name in maintenance.program.bases}
             engine.install(maintenance, monitored, rows, bound=bound)
+            engine.commit()
         self._current, self._lost, self._because = engine, 0.0, because
         self._footprint.is_here = self._resident
         self._measure()

@@ -122,13 +122,12 @@ class Call:
 
 
 Trace = Callable[[Call], None]
-Confirm = Callable[[Propagation], None]
 
 
 class Engine(Protocol):
     """Keeps base relations and views, and computes what transactions do to them.
 
-    `propagate` changes nothing that a reader can see; `commit` applies what it found, `rollback` forgets it.
+    `propagate` and `install` prepare a change; `commit` applies what they prepared, `rollback` discards it.
     """
 
     traces: list[Trace]
@@ -154,13 +153,12 @@ class Engine(Protocol):
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
-        confirm: Confirm | None = None,
     ) -> Propagation:
-        """Take a new program: base relations keep their rows and gain the initial ones, views are evaluated where they changed.
+        """Prepare another program: base relations keep their rows and gain the initial ones, changed views are evaluated.
 
-        `bound`: questions whose changes are wanted though their views are not maintained as a whole. With `announce`, the
-        change of every monitored view is worked out. `confirm` is called with what was found when nothing else can fail any
-        more: the place to write it down. A failure, that of `confirm` included, leaves everything as it was.
+        Like `propagate` this is the first of two phases: `commit` switches to the program, `rollback` discards it, and a failure
+        leaves everything as it was. `bound`: queries whose changes are reported though their views are not maintained as a
+        whole. With `announce`, the delta of every monitored view is computed.
         """
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:

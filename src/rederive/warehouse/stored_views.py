@@ -96,6 +96,7 @@ class Stored:
         program = Program(relations, tuple(definitions))
         if program != self._installed:
             self._engine.install(plan(program, (), Strategy.ON_DEMAND.value), ())
+            self._engine.commit()
             self._installed = program
 
     def _tables(self) -> dict[str, Relation]:
@@ -118,6 +119,7 @@ def _operation(action: Action, name: str, rows: Iterable[Row]) -> Operation:
 def evaluated(program: Program, view: str, bases: Mapping[str, Iterable[Row]], engine: Engine) -> frozenset[Row]:
     """A view from the rows of its base relations, whatever its rules are, on an engine that holds nothing yet."""
     engine.install(plan(program, (), Strategy.ON_DEMAND.value), (), bases)
+    engine.commit()
     return frozenset(engine.rows(view, {}))
 
 

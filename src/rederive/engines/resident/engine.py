@@ -12,7 +12,7 @@ from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
-from rederive.engines.protocol import Call, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.protocol import Call, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.resident.run.filtration import Leaves, Step
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import CodedRows, Installed, Surroundings, redefined
@@ -41,6 +41,7 @@ class ResidentEngine:
         self.traces: list[Trace] = []
         self.around = Surroundings(self.codes, self.meter, self.limits, self._watch)
         self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), (), self.around)
+        self._prepared: Installed | None = None  # between `install` and its `commit` or `rollback`
 
     @contextmanager
     def budget(self, limits: Limits | None) -> Iterator[None]:
@@ -74,9 +75,8 @@ class ResidentEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
-        confirm: Confirm | None = None,
     ) -> Propagation:
-        """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
+        """Build the new program next to the current one, which stays in use until `commit`."""
         old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
         affected = affected_relations(old.program, new.program, initial or ())
         told = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.views]
@@ -97,13 +97,10 @@ class ResidentEngine:
             if announce:
                 changes |= self._grown(old, new, entered)
             propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes), entered=entered)
-            if confirm is not None:
-                confirm(propagation)
         except BaseException:
             new.undo()
             raise
-        new.accept()
-        self.installed = new
+        self._prepared = new
         return propagation
 
     @staticmethod
@@ -116,7 +113,9 @@ class ResidentEngine:
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
         bound = [view.question for view in present.bound]
-        return self.install(present.maintenance, present.monitored, initial, bound=bound).touched
+        touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
+        self.commit()
+        return touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         present = self.installed
@@ -202,6 +201,10 @@ class ResidentEngine:
         return self.meter.touched
 
     def commit(self) -> None:
+        if self._prepared is not None:
+            self._prepared.accept()
+            self.installed, self._prepared = self._prepared, None
+            return
         for versions in self.installed.stored:
             versions.settle()
         for section in self.installed.sections:
@@ -210,6 +213,10 @@ class ResidentEngine:
         self._clear()
 
     def rollback(self) -> None:
+        if self._prepared is not None:
+            self._prepared.undo()
+            self._prepared = None
+            return
         for section in self.installed.sections:
             for phase in (*section.phases, *section.anew):
                 phase.rollback()

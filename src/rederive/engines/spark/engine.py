@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
-from rederive.engines.protocol import Bulk, Confirm, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.protocol import Bulk, Delta, Operation, Propagation, Question, Trace, ViewDelta
 from rederive.engines.spark.net.by_query import net_bulk
 from rederive.engines.spark.net.frames import DataRows
 from rederive.engines.spark.net.small import beginning, difference, net_rows
@@ -67,6 +67,7 @@ class SparkEngine:
         self.traces: list[Trace] = []
         nothing = MaintenanceProgram(Program({}, ()), (), ())
         self.installed = Installed(nothing, (), (), Kept(self.jobs), self.jobs, self.limits)
+        self._prepared: Installed | None = None  # between `install` and its `commit` or `rollback`
 
     @property
     def program(self) -> Program:
@@ -87,9 +88,8 @@ class SparkEngine:
         *,
         bound: Sequence[Question] = (),
         announce: bool = False,
-        confirm: Confirm | None = None,
     ) -> Propagation:
-        """Build the new program beside the present one, and switch over when it stands: a failure changes nothing."""
+        """Build the new program next to the current one, which stays in use until `commit`."""
         self.jobs.admit(maintenance.program)
         self.jobs.touched = 0
         old = self.installed
@@ -101,13 +101,11 @@ class SparkEngine:
             changes = self._announced(old, new, affected) if announce else {}
             parts = self._announced_parts(old, new, affected) if announce else {}
             found = Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts), entered=entered)
-            if confirm is not None:
-                confirm(found)
-        finally:
+        except BaseException:
             old.forget()
             new.forget()
-        self.installed = new
-        self.jobs.forget(new.kept.names)
+            raise
+        self._prepared = new
         return found
 
     def _announced(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, ViewDelta]:
@@ -132,7 +130,9 @@ class SparkEngine:
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
         bound = [view.question for view in present.bound]
-        return self.install(present.maintenance, present.monitored, initial, bound=bound).touched
+        touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
+        self.commit()
+        return touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         around = (self.program.relations, self.installed.kept, self.jobs)
@@ -168,10 +168,17 @@ class SparkEngine:
         return self.installed.relations.found(name, variant)
 
     def commit(self) -> None:
-        self.installed.settle()
+        if self._prepared is not None:
+            self.installed.forget()
+            self.installed, self._prepared = self._prepared, None
+        else:
+            self.installed.settle()
         self._end()
 
     def rollback(self) -> None:
+        if self._prepared is not None:
+            self._prepared.forget()
+            self._prepared = None
         self._end()
 
     def _end(self) -> None:

@@ -86,6 +86,7 @@ def _to_fixpoint(
             tables = {_seeds(relation.name): pa.Table.from_batches(seeds), **sent.value}
             initial = {name: from_arrow(table, program.relations[name].types) for name, table in tables.items()}
             engine.install(plan(program, [relation.name], Strategy.MATERIALIZED.value), [relation.name], initial)
+            engine.commit()
             yield from _answer(engine, relation).to_batches(max_chunksize=100_000)
 
     return run

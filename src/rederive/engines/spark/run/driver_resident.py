@@ -34,6 +34,7 @@ def derived_here(rule: Rule, atoms: Sequence[tuple[Atom, Local]], relations: Map
     engine = ResidentEngine()
     initial = {names[id(atom)]: source.rows for atom, source in atoms}
     engine.install(plan(program, [_HEAD], Strategy.MATERIALIZED.value), [_HEAD], initial)
+    engine.commit()
     return frozenset(engine.rows(_HEAD, {}))
 
 
