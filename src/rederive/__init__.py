@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rederive.client.asynchronous import AsyncConnection
-    from rederive.client.connection import Connection
+    from rederive.client.blocking import Connection
 
 __all__ = [
     "Change",
@@ -135,7 +135,7 @@ def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Co
     rederive.errors.MalformedInput: error[malformed]: '127.0.0.1' is no address of a service
       help: as in http://127.0.0.1:8420
     """
-    from rederive.client.connection import Connection
+    from rederive.client.blocking import Connection
 
     return Connection(url, token, patience)
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from rederive.ingest.ingest import Ingestion
     from rederive.ingest.streams import Source
-    from rederive.warehouse.bridge import House
+    from rederive.warehouse.bridge import WarehouseBridge
 
 CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
 Confirm = Callable[[Propagation], None]
@@ -122,7 +122,7 @@ class Database(ActiveDatabase):
         self.version = 0
         self.unsettled: Exception | None = None
         self.parked: Parked | None = None
-        self.house: House | None = None
+        self.house: WarehouseBridge | None = None
         self.limits: Limits | None = None
         self._subscribers = Subscribers()
         self._unkept: frozenset[str] = frozenset()

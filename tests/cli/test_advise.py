@@ -9,7 +9,7 @@ import duckdb
 
 from rederive.ir.to_sql import DUCKDB, identifier, sql_text
 from rederive.lang import compile_program
-from rederive.warehouse.selfmaint.strategy import advise
+from rederive.warehouse.selfmaint.advice import advise
 from tests.cli.conftest import Cli, Write
 
 WAREHOUSE = """.decl r(x: symbol, y: symbol)

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import rederive
-from rederive.cli.live import table
+from rederive.cli.live_table import table
 from rederive.cli.main import app
 from rederive.errors import Refused, Unreachable
 from tests.client.proxy import Proxy

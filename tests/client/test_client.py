@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.client.connection import Connection
+from rederive.client.blocking import Connection
 from rederive.client.replica import Row
-from rederive.client.wire import Parser
+from rederive.client.sse import SseParser
 from rederive.errors import MalformedInput, Refused, Unreachable
 from tests.client.proxy import Proxy
 from tests.service.conftest import Served, start
@@ -234,9 +234,9 @@ def test_the_asynchronous_client(proxy: Proxy, served: Served) -> None:
 def test_events_in_pieces_of_any_size() -> None:
     first = 'retry: 1000\n\nevent: change\r\nid: 7\r\ndata: {"x":\ndata: "\u2028é"}\n\n: a comment\n\n'
     stream = f"{first}event: progress\ndata: {{}}\n\n".encode()
-    whole = Parser().feed(stream)
+    whole = SseParser().feed(stream)
     assert [(event.name, event.id, event.data) for event in whole] == [("change", "7", {"x": "\u2028é"}), ("progress", None, {})]
     for size in (1, 2, 3, 7):
-        parser = Parser()
+        parser = SseParser()
         pieces = [stream[i : i + size] for i in range(0, len(stream), size)]
         assert [event for piece in pieces for event in parser.feed(piece)] == whole

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule
 from rederive.ir.terms import Row
-from rederive.warehouse.report import Report, Status
-from rederive.warehouse.selfmaint.conjunctive import View
-from rederive.warehouse.selfmaint.update import Update
+from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus
+from rederive.warehouse.selfmaint.conjunctive import StoredView
+from rederive.warehouse.selfmaint.source_update import SourceUpdate
 from rederive.warehouse.sources import Reading
 from rederive.warehouse.warehouse import Warehouse
 from tests.properties.test_maintained_equals_recomputed import examples
@@ -20,7 +20,7 @@ from tests.properties.test_selfmaint import definitions, row_sets, updates
 from tests.warehouse.witness import Database, answers, updated
 
 
-def text_of(schema: Mapping[str, int], found: Sequence[View], remote: Sequence[str]) -> str:
+def text_of(schema: Mapping[str, int], found: Sequence[StoredView], remote: Sequence[str]) -> str:
     arities = {**schema, **{view.name: len(view.queries[0].head.terms) for view in found}}
     lines = [f".decl {name}({', '.join(f'c{i}: number' for i in range(arity))})" for name, arity in arities.items()]
     lines += [f".remote {name}(rows={10 + i})" for i, name in enumerate(remote)]
@@ -44,18 +44,18 @@ class World:
 
         return read
 
-    def take(self, update: Update) -> Update:
+    def take(self, update: SourceUpdate) -> SourceUpdate:
         """What the source reports of an update: all of it, or its net effect."""
         present = self.states[-1]
         self.states.append(updated(update, present))
         if not self.net:
             return update
         insert = {name: rows - present[name] for name, rows in update.inserts.items()}
-        return Update.of(insert, {name: rows & present[name] for name, rows in update.deletes.items()}, net=True)
+        return SourceUpdate.of(insert, {name: rows & present[name] for name, rows in update.deletes.items()}, net=True)
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Warehouse, tuple[View, ...], World, list[Update], list[str]]:
+def worlds(draw: st.DrawFn) -> tuple[Warehouse, tuple[StoredView, ...], World, list[SourceUpdate], list[str]]:
     schema, found = draw(definitions(plain=draw(st.booleans())))
     world = World({name: draw(row_sets(arity, 4)) for name, arity in schema.items()}, draw(st.booleans()))
     remote = sorted(draw(st.sets(st.sampled_from(sorted(schema)), min_size=1)))
@@ -70,7 +70,9 @@ def worlds(draw: st.DrawFn) -> tuple[Warehouse, tuple[View, ...], World, list[Up
     return warehouse, found, world, draw(st.lists(updates(schema), min_size=1, max_size=4)), remote
 
 
-def check(warehouse: Warehouse, found: Sequence[View], world: World, report: Report, before: Mapping[str, set[Row]]) -> None:
+def check(
+    warehouse: Warehouse, found: Sequence[StoredView], world: World, report: MaintenanceReport, before: Mapping[str, set[Row]]
+) -> None:
     for view in found:
         stored = set(warehouse.rows(view.name))
         if view.name not in warehouse.waiting():
@@ -84,7 +86,7 @@ def check(warehouse: Warehouse, found: Sequence[View], world: World, report: Rep
 @examples(20)
 @given(worlds(), st.data())
 def test_views_are_exact_or_wait(
-    case: tuple[Warehouse, tuple[View, ...], World, list[Update], list[str]], data: st.DataObject
+    case: tuple[Warehouse, tuple[StoredView, ...], World, list[SourceUpdate], list[str]], data: st.DataObject
 ) -> None:
     warehouse, found, world, stream, remote = case
     for update in stream:
@@ -104,7 +106,7 @@ def test_views_are_exact_or_wait(
 @examples(20)
 @given(worlds())
 def test_transactions_received_in_advance_are_taken_back_or_waited_for(
-    case: tuple[Warehouse, tuple[View, ...], World, list[Update], list[str]],
+    case: tuple[Warehouse, tuple[StoredView, ...], World, list[SourceUpdate], list[str]],
 ) -> None:
     """The source is ahead of the transaction being processed by those that were received but not processed yet."""
     warehouse, found, world, stream, _ = case
@@ -117,7 +119,7 @@ def test_transactions_received_in_advance_are_taken_back_or_waited_for(
     for report in reports:
         for view in found:
             outcome = report.views[view.name]
-            if outcome.status is not Status.WAITING:
+            if outcome.status is not MaintenanceStatus.WAITING:
                 before[view.name] = (before[view.name] - set(outcome.minus)) | set(outcome.plus)
                 assert before[view.name] == answers(view, world.states[report.version])
             else:

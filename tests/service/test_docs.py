@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from rederive.errors import RederiveError
+from rederive.service.http.openapi_schemas import SCHEMAS
 from rederive.service.http.problems import status_of
-from rederive.service.http.schemas import SCHEMAS
-from rederive.service.project_file import Table, project_from
-from rederive.service.settings import Bounds
+from rederive.service.project_file import TomlTable, project_from
+from rederive.service.settings import ServiceLimits
 from tests.service.conftest import CLIENT, Served
 
 TEXT = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
@@ -81,19 +81,19 @@ def test_the_client_in_python(graph: Served, capsys: pytest.CaptureFixture[str])
 def test_the_token_is_one(tmp_path: Path) -> None:
     (text,) = (text for kind, text in BLOCKS if kind == "toml")
     read = tomllib.loads(f'programs = ["a.dl"]\n{text}')
-    (token,) = project_from(tmp_path, Table(read), {"DASHBOARD_TOKEN": "x" * 16}).tokens
+    (token,) = project_from(tmp_path, TomlTable(read), {"DASHBOARD_TOKEN": "x" * 16}).tokens
     assert (token.name, token.rows) == ("dashboard", {"closure": {"x": "a"}})
 
 
 def test_the_table_of_bounds() -> None:
-    default = Bounds()
+    default = ServiceLimits()
     shown = re.findall(r"\| `bounds\.(\w+)`(?:, `\.(\w+)`)? \| ([\d, ]+) \|", TEXT)
     for one, other, values in shown:
         numbers = [float(value) for value in values.split(",")]
         names = [name for name in (one, other) if name]
         for name, number in zip(names, numbers * 2, strict=False):
             assert getattr(default, name) == number, name
-    assert {name for one, other, _ in shown for name in (one, other) if name} == set(Bounds.__dataclass_fields__)
+    assert {name for one, other, _ in shown for name in (one, other) if name} == set(ServiceLimits.__dataclass_fields__)
 
 
 def test_the_table_of_codes() -> None:

@@ -12,8 +12,8 @@ from rederive.commit.subscriptions import signs
 from rederive.delta import BOTH
 from rederive.engines.protocol import Question
 from rederive.service.events import Delta, Event, snapshot
-from rederive.service.hub import Client, Hub, Version, Wish
-from rederive.service.settings import Bounds
+from rederive.service.hub import Hub, PublishedVersion, Subscriber, SubscriptionRequest
+from rederive.service.settings import ServiceLimits
 from rederive.store.position import Position
 
 PART = Question("v", ())
@@ -24,7 +24,7 @@ Rows = frozenset[tuple[int]]
 class Copy:
     """A subscriber's copy. Every event is checked against the contract before it is applied."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Subscriber) -> None:
         self.client = client
         self.rows: dict[str, set[tuple[int, ...]]] = {"v": set(), "w": set()}
         self.version = -1
@@ -56,14 +56,14 @@ class Copy:
 class Play:
     """Versions of two views, and clients of a hub that follow them."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ServiceLimits) -> None:
         self.bounds = bounds
         self.hub = Hub(bounds)
         self.states: list[dict[str, Rows]] = [{"v": frozenset(), "w": frozenset()}]
         self.now = 0.0
 
-    def attach(self, wish: Wish) -> Copy:
-        client = Client(wish, self.bounds, lambda: None)
+    def attach(self, wish: SubscriptionRequest) -> Copy:
+        client = Subscriber(wish, self.bounds, lambda: None)
         state = self.states[-1]
         views = {part.view: (["x"], sorted(state[part.view])) for part in wish.parts}
         self.hub.attach(client, list(snapshot(Position(len(self.states) - 1), views)), len(self.states) - 1)
@@ -79,7 +79,7 @@ class Play:
             for view in toggled
             if after[view] != before[view]
         }
-        self.hub.publish(Version(len(self.states) - 1, changes))
+        self.hub.publish(PublishedVersion(len(self.states) - 1, changes))
 
     def take(self, copy: Copy) -> None:
         copy.apply(self.hub.take(copy.client))
@@ -93,10 +93,10 @@ class Play:
 
 
 WISHES = (
-    Wish((PART,), BOTH),
-    Wish((PART, OTHER), BOTH, together=True),
-    Wish((PART,), BOTH, every=2.0),
-    Wish((PART, OTHER), BOTH, together=True, every=3.0),
+    SubscriptionRequest((PART,), BOTH),
+    SubscriptionRequest((PART, OTHER), BOTH, together=True),
+    SubscriptionRequest((PART,), BOTH, every=2.0),
+    SubscriptionRequest((PART, OTHER), BOTH, together=True, every=3.0),
 )
 SOME = st.sets(st.integers(0, 3), max_size=3)
 STEPS = st.one_of(
@@ -120,7 +120,7 @@ STEPS = st.one_of(
     1,
 )
 def test_a_copy_is_the_view_at_a_version_that_was(steps: list[tuple[Any, ...]], queue: int) -> None:
-    play = Play(Bounds(queue=queue))
+    play = Play(ServiceLimits(queue=queue))
     copies: list[Copy] = []
     for step in steps:
         match step:
@@ -154,7 +154,7 @@ def test_a_copy_is_the_view_at_a_version_that_was(steps: list[tuple[Any, ...]], 
 
 
 def test_an_event_is_written_once_for_all_who_get_it() -> None:
-    play = Play(Bounds())
+    play = Play(ServiceLimits())
     one, two = play.attach(WISHES[0]), play.attach(WISHES[0])
     play.publish(v={1})
     (first,) = (event for event in play.hub.take(one.client) if event.name == "change")
@@ -164,7 +164,7 @@ def test_an_event_is_written_once_for_all_who_get_it() -> None:
 
 
 def test_those_who_fell_behind_together_are_told_together() -> None:
-    play = Play(Bounds(queue=1))
+    play = Play(ServiceLimits(queue=1))
     copies = [play.attach(WISHES[0]) for _ in range(2)]
     for i in range(3):
         play.publish(v={i})
@@ -176,7 +176,7 @@ def test_those_who_fell_behind_together_are_told_together() -> None:
 
 
 def test_what_nobody_is_behind_is_let_go() -> None:
-    play = Play(Bounds(queue=1))
+    play = Play(ServiceLimits(queue=1))
     slow, slower = play.attach(WISHES[0]), play.attach(WISHES[0])
     for i in range(50):
         play.publish(v={i})
@@ -189,9 +189,9 @@ def test_what_nobody_is_behind_is_let_go() -> None:
 
 
 def test_only_one_sign_of_a_net_change() -> None:
-    play = Play(Bounds(queue=1))
+    play = Play(ServiceLimits(queue=1))
     play.publish(v={5})
-    copy = play.attach(Wish((PART,), signs("plus")))
+    copy = play.attach(SubscriptionRequest((PART,), signs("plus")))
     play.publish(v={1, 5})
     play.publish(v={1, 2})
     copy.apply(play.hub.take(copy.client))
@@ -200,12 +200,12 @@ def test_only_one_sign_of_a_net_change() -> None:
 
 
 def test_bags_are_added_up_by_their_copies() -> None:
-    bounds = Bounds(queue=1)
+    bounds = ServiceLimits(queue=1)
     hub = Hub(bounds)
-    client = Client(WISHES[0], bounds, lambda: None)
+    client = Subscriber(WISHES[0], bounds, lambda: None)
     hub.attach(client, list(snapshot(Position(0), {"v": (["x"], [])})), 0)
     for number, delta in enumerate([Delta([(7,)], counts={"plus": [3], "minus": []}), Delta((), [(7,)]), Delta([(8,)])], 1):
-        hub.publish(Version(number, {PART: delta}))
+        hub.publish(PublishedVersion(number, {PART: delta}))
     hub.take(client)
     (event,) = hub.take(client)
     assert json.loads(event.data)["counts"] == {"plus": [2, 1], "minus": []}

@@ -16,7 +16,7 @@ from threading import Event, Thread
 import pytest
 
 import rederive
-from rederive.client.connection import Connection
+from rederive.client.blocking import Connection
 from rederive.client.replica import Row
 from tests.service.serving import free_port, started
 

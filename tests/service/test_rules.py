@@ -160,7 +160,7 @@ def test_webhooks_go_where_the_project_allows_and_their_outcome_is_listed(serve:
 
 
 def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rederive.service.http.operations.LATE", 0.2)
+    monkeypatch.setattr("rederive.service.http.status.LATE", 0.2)
     with socket_receiver(hang) as hook:
         settings = f'[webhooks]\nhosts = ["{hook.host}"]\nsecret = "HOOK"\nprivate = true\ntimeout = 60'
         served = serve(STOCK, settings, HOOK="h" * 16)

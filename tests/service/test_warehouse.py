@@ -24,7 +24,7 @@ CHAIN = """
 SETTINGS = "[warehouse]\nretry = 0.1\n"
 
 
-class Sources:
+class RemoteSources:
     """Parquet files, which can go away and come back."""
 
     def __init__(self, folder: Path) -> None:
@@ -48,11 +48,11 @@ class Sources:
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
-    return Sources(tmp_path)
+def sources(tmp_path: Path) -> RemoteSources:
+    return RemoteSources(tmp_path)
 
 
-def served(serve: Serve, sources: Sources, settings: str = SETTINGS) -> Served:
+def served(serve: Serve, sources: RemoteSources, settings: str = SETTINGS) -> Served:
     return serve(CHAIN.format(folder=sources.folder), settings)
 
 
@@ -66,7 +66,7 @@ def metric(warehouse: Served, name: str) -> float:
     return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
 
 
-def test_views_are_maintained_and_told(serve: Serve, sources: Sources, caplog: pytest.LogCaptureFixture) -> None:
+def test_views_are_maintained_and_told(serve: Serve, sources: RemoteSources, caplog: pytest.LogCaptureFixture) -> None:
     warehouse = served(serve, sources)
     assert warehouse.rows("v") == [["a1", "b1", "c1"]]
     with warehouse.events("/v1/views/v/changes") as events, caplog.at_level(logging.INFO, "rederive.warehouse"):
@@ -87,7 +87,7 @@ def test_views_are_maintained_and_told(serve: Serve, sources: Sources, caplog: p
     assert metric(warehouse, 'rederive_warehouse_views_total{how="strict",view="v"}') == 1
 
 
-def test_a_view_waits_with_its_reason_and_goes_on_when_the_source_is_back(serve: Serve, sources: Sources) -> None:
+def test_a_view_waits_with_its_reason_and_goes_on_when_the_source_is_back(serve: Serve, sources: RemoteSources) -> None:
     warehouse = served(serve, sources)
     warehouse.insert("size", ["c1", 7], ["c2", 8])
     sources.write(r=[("a1", "b1"), ("a2", "b")])
@@ -105,7 +105,7 @@ def test_a_view_waits_with_its_reason_and_goes_on_when_the_source_is_back(serve:
     assert warehouse.rows("v") == [["a1", "b1", "c1"], ["a2", "b", "c2"]]
 
 
-def test_what_waits_is_kept(serve: Serve, sources: Sources) -> None:
+def test_what_waits_is_kept(serve: Serve, sources: RemoteSources) -> None:
     """A restart while the sources are away: views, local rows and the transactions that a view lacks are on disk."""
     warehouse = served(serve, sources)
     warehouse.insert("size", ["c1", 7])
@@ -123,7 +123,7 @@ def test_what_waits_is_kept(serve: Serve, sources: Sources) -> None:
     assert warehouse.rows("v") == [["a2", "b", "c2"]]
 
 
-def test_a_repeated_transaction_is_applied_once(serve: Serve, sources: Sources) -> None:
+def test_a_repeated_transaction_is_applied_once(serve: Serve, sources: RemoteSources) -> None:
     warehouse = served(serve, sources)
     delete = {"delete": {"r": [["a1", "b1"]]}}
     first = warehouse.commit(delete, **{"Idempotency-Key": "k"}).json()
@@ -134,7 +134,7 @@ def test_a_repeated_transaction_is_applied_once(serve: Serve, sources: Sources) 
     assert other.status_code == 409
 
 
-def test_a_transaction_that_is_refused_leaves_the_warehouse_as_it_was(serve: Serve, sources: Sources) -> None:
+def test_a_transaction_that_is_refused_leaves_the_warehouse_as_it_was(serve: Serve, sources: RemoteSources) -> None:
     text = CHAIN.replace("q: number)  v", "q: number) key(z)  v", 1).replace(
         ".decl size(z: symbol, q: number)", ".decl size(z: symbol, q: number) key(z)"
     )
@@ -149,7 +149,7 @@ def test_a_transaction_that_is_refused_leaves_the_warehouse_as_it_was(serve: Ser
     assert how(warehouse)["w"][0] == 2
 
 
-def test_projects_that_cannot_be_a_warehouse(serve: Serve, sources: Sources, tmp_path: Path) -> None:
+def test_projects_that_cannot_be_a_warehouse(serve: Serve, sources: RemoteSources, tmp_path: Path) -> None:
     sources.hide()
     with pytest.raises(SourceUnavailable, match="cannot be read"):
         served(serve, sources)

@@ -15,11 +15,11 @@ from rederive.ir.terms import Kind as TypeKind
 from rederive.ir.to_sql import DUCKDB, identifier, sql_text
 from rederive.lang import compile_program
 from rederive.maintain.plan import plan
-from rederive.warehouse.selfmaint import names
-from rederive.warehouse.selfmaint.compiled import Compiled, compiled
-from rederive.warehouse.selfmaint.conjunctive import View, stored_views
-from rederive.warehouse.selfmaint.search import Knowledge
-from rederive.warehouse.selfmaint.update import Given, Kind, Update
+from rederive.warehouse.selfmaint import relation_names as names
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
+from rederive.warehouse.selfmaint.search import KnownRows
+from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
 from tests.oracle import evaluate
 
 Extents = dict[str, set[tuple[Any, ...]]]
@@ -32,31 +32,31 @@ class Setting:
 
     text: str
     program: Program = field(init=False)
-    views: tuple[View, ...] = field(init=False)
+    views: tuple[StoredView, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "program", compile_program(self.text))
         object.__setattr__(self, "views", stored_views(self.program))
 
-    def view(self, name: str) -> View:
+    def view(self, name: str) -> StoredView:
         return next(view for view in self.views if view.name == name)
 
-    def compiled(self, name: str, kind: Kind, given: Given | None = None) -> Compiled:
-        found = compiled(self.view(name), self.views, self.program.relations, kind, given or Given())
+    def compiled(self, name: str, kind: UpdateKind, given: KnownRelations | None = None) -> CompiledMaintenance:
+        found = compile_maintenance(self.view(name), self.views, self.program.relations, kind, given or KnownRelations())
         assert found is not None
         return found
 
 
-def kind_of(update: Update) -> Kind:
-    return Kind.of(update.inserts, update.deletes)
+def kind_of(update: SourceUpdate) -> UpdateKind:
+    return UpdateKind.of(update.inserts, update.deletes)
 
 
-def given_of(knowledge: Knowledge, update: Update) -> Given:
+def given_of(knowledge: KnownRows, update: SourceUpdate) -> KnownRelations:
     log = frozenset((*knowledge.log.present, *knowledge.log.absent))
-    return Given(frozenset(knowledge.local), frozenset(knowledge.read), log, update.net)
+    return KnownRelations(frozenset(knowledge.local), frozenset(knowledge.read), log, update.net)
 
 
-def extents(knowledge: Knowledge, update: Update) -> Extents:
+def extents(knowledge: KnownRows, update: SourceUpdate) -> Extents:
     """The rows of everything that compiled rules may read."""
     found: Extents = {name: set(rows) for name, rows in (*knowledge.views.items(), *knowledge.local.items())}
     parts: list[tuple[str, Mapping[str, Any]]] = [
@@ -71,13 +71,13 @@ def extents(knowledge: Knowledge, update: Update) -> Extents:
     return found
 
 
-def by_oracle(test: Compiled, rows: Extents) -> tuple[bool, set[Any]]:
+def by_oracle(test: CompiledMaintenance, rows: Extents) -> tuple[bool, set[Any]]:
     """The compiled test's answer and the view's new rows, by the naive evaluator."""
     found = evaluate(test.program, {name: rows.get(name, set()) for name in test.program.bases})
     return test.always or not found[names.of(test.view, names.DEPENDS)], found[names.of(test.view, names.NEXT)]
 
 
-def by_engine(test: Compiled, rows: Extents, engine: Engine | None = None) -> tuple[bool, set[Any]]:
+def by_engine(test: CompiledMaintenance, rows: Extents, engine: Engine | None = None) -> tuple[bool, set[Any]]:
     """The same on an engine, the resident one unless another is given, nothing of the rules kept."""
     engine = engine or ResidentEngine()
     bases = {name: rows.get(name, set()) for name in test.program.bases}
@@ -90,7 +90,7 @@ def by_engine(test: Compiled, rows: Extents, engine: Engine | None = None) -> tu
 class Duck:
     """The printed SQL on DuckDB."""
 
-    def __init__(self, test: Compiled) -> None:
+    def __init__(self, test: CompiledMaintenance) -> None:
         self._test = test
         self._connection = duckdb.connect()
         self._bases = test.program.bases

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from rederive.warehouse.selfmaint import compiled as module
-from rederive.warehouse.selfmaint import names
-from rederive.warehouse.selfmaint.compiled import compiled
-from rederive.warehouse.selfmaint.conjunctive import View
-from rederive.warehouse.selfmaint.search import Answer, Knowledge, decide
-from rederive.warehouse.selfmaint.update import Given, Kind, Update
+from rederive.warehouse.selfmaint import compiled_maintenance as module
+from rederive.warehouse.selfmaint import relation_names as names
+from rederive.warehouse.selfmaint.compiled_maintenance import compile_maintenance
+from rederive.warehouse.selfmaint.conjunctive import StoredView
+from rederive.warehouse.selfmaint.search import KnownRows, Maintainability, decide
+from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
 from tests.properties.test_maintained_equals_recomputed import examples
 from tests.properties.test_selfmaint import problems, relations, stored
 from tests.warehouse.checks import Duck, Setting, by_oracle, extents, given_of, kind_of
@@ -23,10 +23,12 @@ JOIN = Setting("""
 
 @examples(20)
 @given(problems(plain=True))
-def test_the_printed_sql_says_what_the_rules_say(problem: tuple[dict[str, int], tuple[View, ...], Database, Update]) -> None:
+def test_the_printed_sql_says_what_the_rules_say(
+    problem: tuple[dict[str, int], tuple[StoredView, ...], Database, SourceUpdate],
+) -> None:
     schema, found, database, update = problem
     knowledge = stored(found, database)
-    test = compiled(found[0], found, relations(schema, found), kind_of(update), given_of(knowledge, update))
+    test = compile_maintenance(found[0], found, relations(schema, found), kind_of(update), given_of(knowledge, update))
     assert test is not None
     rows = extents(knowledge, update)
     duck = Duck(test)
@@ -37,14 +39,14 @@ def test_the_printed_sql_says_what_the_rules_say(problem: tuple[dict[str, int], 
 
 
 def test_deletions_alone_are_always_self_maintainable() -> None:
-    assert JOIN.compiled("v", Kind.of(delete=["r", "s"])).always
-    assert not JOIN.compiled("v", Kind.of(insert=["r"])).always
+    assert JOIN.compiled("v", UpdateKind.of(delete=["r", "s"])).always
+    assert not JOIN.compiled("v", UpdateKind.of(insert=["r"])).always
 
 
 def test_a_relation_at_hand_leaves_nothing_open() -> None:
-    assert JOIN.compiled("v", Kind.of(insert=["r"]), Given(read=frozenset("s"))).always
-    assert JOIN.compiled("v", Kind.of(insert=["r"]), Given(local=frozenset("s"))).always
-    assert not JOIN.compiled("v", Kind.of(insert=["r", "s"]), Given(read=frozenset("s"))).always
+    assert JOIN.compiled("v", UpdateKind.of(insert=["r"]), KnownRelations(read=frozenset("s"))).always
+    assert JOIN.compiled("v", UpdateKind.of(insert=["r"]), KnownRelations(local=frozenset("s"))).always
+    assert not JOIN.compiled("v", UpdateKind.of(insert=["r", "s"]), KnownRelations(read=frozenset("s"))).always
 
 
 def test_hopeless_where_only_an_idle_insertion_could_be_taken() -> None:
@@ -53,17 +55,20 @@ def test_hopeless_where_only_an_idle_insertion_could_be_taken() -> None:
         .decl r(x: symbol)  .decl s(x: symbol, y: symbol)  .remote r, s
         .decl v(x: symbol, y: symbol)  v(x, y) :- r(x), s(x, y).
     """)
-    assert setting.compiled("v", Kind.of(insert=["r"])).hopeless
-    assert not JOIN.compiled("v", Kind.of(insert=["r"])).hopeless
-    there = Knowledge({"v": frozenset({("a", "b")})})
+    assert setting.compiled("v", UpdateKind.of(insert=["r"])).hopeless
+    assert not JOIN.compiled("v", UpdateKind.of(insert=["r"])).hopeless
+    there = KnownRows({"v": frozenset({("a", "b")})})
     for row, maintainable in (("a", True), ("c", False)):
-        update = Update.of(insert={"r": [(row,)]})
-        assert by_oracle(setting.compiled("v", Kind.of(insert=["r"])), extents(there, update))[0] is maintainable
+        update = SourceUpdate.of(insert={"r": [(row,)]})
+        assert by_oracle(setting.compiled("v", UpdateKind.of(insert=["r"])), extents(there, update))[0] is maintainable
 
 
 def test_a_test_that_is_too_large_is_not_made(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "MAX_RULES", 1)
-    assert compiled(JOIN.view("v"), JOIN.views, JOIN.program.relations, Kind.of(insert=["r"]), Given()) is None
+    assert (
+        compile_maintenance(JOIN.view("v"), JOIN.views, JOIN.program.relations, UpdateKind.of(insert=["r"]), KnownRelations())
+        is None
+    )
 
 
 def test_a_boolean_column_may_be_judged_too_carefully() -> None:
@@ -73,19 +78,19 @@ def test_a_boolean_column_may_be_judged_too_carefully() -> None:
         .decl v(x: boolean, y: boolean)  v(x, y) :- r(x), s(y).
         .decl w(y: boolean)  w(y) :- s(y), r(y).
     """)
-    knowledge = Knowledge({"v": frozenset(), "w": frozenset()})
-    update = Update.of(insert={"r": [(True,), (False,)]}, delete={"s": [(True,), (False,)]})
+    knowledge = KnownRows({"v": frozenset(), "w": frozenset()})
+    update = SourceUpdate.of(insert={"r": [(True,), (False,)]}, delete={"s": [(True,), (False,)]})
     view = setting.view("v")
     decision = decide(view, setting.views, setting.program.relations, knowledge, update)
-    assert decision.answer is Answer.NO
+    assert decision.answer is Maintainability.NO
 
 
 def test_a_search_within_its_bound_or_not_at_all() -> None:
     setting = Setting(".decl s(x: number, y: number)  .remote s  .decl v(x: number)  v(x) :- s(x, _).")
-    update = Update.of(insert={"s": [(1, 2)]})
-    knowledge = Knowledge({"v": frozenset({(1,), (2,), (3,)})})
+    update = SourceUpdate.of(insert={"s": [(1, 2)]})
+    knowledge = KnownRows({"v": frozenset({(1,), (2,), (3,)})})
     answers = [
         decide(setting.views[0], setting.views, setting.program.relations, knowledge, update, steps).answer
         for steps in (5, 10**6)
     ]
-    assert answers == [Answer.UNKNOWN, Answer.YES]
+    assert answers == [Maintainability.UNKNOWN, Maintainability.YES]

@@ -6,13 +6,13 @@ import pytest
 
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule
-from rederive.warehouse.selfmaint.conjunctive import MAX_RULES, Class
+from rederive.warehouse.selfmaint.conjunctive import MAX_RULES, ViewClass
 from tests.warehouse.checks import Setting
 
 BASE = ".decl r(x: number, y: number)  .decl s(y: number)  .remote r, s  "
 
 
-def unfolded(rules: str) -> tuple[Class, list[str]]:
+def unfolded(rules: str) -> tuple[ViewClass, list[str]]:
     view = Setting(BASE + rules).views[-1]
     return view.kind, [show_rule(Rule(query.head, query.body)) for query in view.queries]
 
@@ -22,37 +22,37 @@ def unfolded(rules: str) -> tuple[Class, list[str]]:
     [
         (
             ".decl v(x: number, y: number) v(x, y) :- r(x, y), s(y), y = 3.",
-            Class.PLAIN,
+            ViewClass.PLAIN,
             ["v(x, 3) :- r(x, 3), s(3)."],
         ),
         (
             ".decl p(x: number, z: number) p(x, z) :- r(x, y), r(y, z). .decl v(x: number) .stored v v(x) :- p(x, 1), p(x, 2).",
-            Class.PROJECTION,
+            ViewClass.PROJECTION,
             ["v(x) :- r(x, y), r(y, 1), r(x, y1), r(y1, 2)."],
         ),
         (
             ".decl e(x: number) e(x) :- s(x). e(x) :- r(x, x). .decl v(x: number) .stored v v(x) :- e(x), s(x).",
-            Class.UNION,
+            ViewClass.UNION,
             ["v(x) :- s(x).", "v(x) :- r(x, x), s(x)."],
         ),
-        (".decl v(x: number) v(x) :- s(x), x = 1. v(x) :- s(x), x = 2, x = 3.", Class.PLAIN, ["v(1) :- s(1)."]),
-        (".decl v(x: number) v(x) :- s(x), x > 1.", Class.OTHER, []),
-        (".decl v(x: number) v(x) :- s(x), !r(x, _).", Class.OTHER, []),
-        (".decl v(x: number) v(x) :- s(x). v(x) :- r(x, y), v(y).", Class.OTHER, []),
-        (".decl v(n: number) v(n) :- n = count : { s(_) }.", Class.OTHER, []),
-        (".decl p(x: number) p(x) :- s(x), x > 1. .decl v(x: number) .stored v v(x) :- p(x).", Class.OTHER, []),
-        (".decl v(x: number) v(1). v(x) :- s(x).", Class.OTHER, []),
+        (".decl v(x: number) v(x) :- s(x), x = 1. v(x) :- s(x), x = 2, x = 3.", ViewClass.PLAIN, ["v(1) :- s(1)."]),
+        (".decl v(x: number) v(x) :- s(x), x > 1.", ViewClass.OTHER, []),
+        (".decl v(x: number) v(x) :- s(x), !r(x, _).", ViewClass.OTHER, []),
+        (".decl v(x: number) v(x) :- s(x). v(x) :- r(x, y), v(y).", ViewClass.OTHER, []),
+        (".decl v(n: number) v(n) :- n = count : { s(_) }.", ViewClass.OTHER, []),
+        (".decl p(x: number) p(x) :- s(x), x > 1. .decl v(x: number) .stored v v(x) :- p(x).", ViewClass.OTHER, []),
+        (".decl v(x: number) v(1). v(x) :- s(x).", ViewClass.OTHER, []),
     ],
 )
-def test_unfolded(rules: str, kind: Class, queries: list[str]) -> None:
+def test_unfolded(rules: str, kind: ViewClass, queries: list[str]) -> None:
     assert unfolded(rules) == (kind, queries)
 
 
 def test_a_view_of_too_many_rules_is_left_alone() -> None:
     rules = "".join(f" e(x) :- r({i}, x)." for i in range(9))
-    assert unfolded(f".decl e(x: number) {rules} .decl v(x: number) .stored v v(x) :- e(x).")[0] is Class.UNION
+    assert unfolded(f".decl e(x: number) {rules} .decl v(x: number) .stored v v(x) :- e(x).")[0] is ViewClass.UNION
     assert MAX_RULES < 9 * 9
-    assert unfolded(f".decl e(x: number) {rules} .decl v(x: number) .stored v v(x) :- e(x), e(y), s(y).")[0] is Class.OTHER
+    assert unfolded(f".decl e(x: number) {rules} .decl v(x: number) .stored v v(x) :- e(x), e(y), s(y).")[0] is ViewClass.OTHER
 
 
 def test_stored_views_are_those_declared_or_else_those_that_read_a_remote_relation() -> None:

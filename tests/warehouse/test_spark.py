@@ -12,11 +12,11 @@ from rederive.engines.spark.engine import SparkEngine
 from rederive.errors import UnknownOption
 from rederive.ir.to_sql import SPARK, WHOLE, identifier, sql_text
 from rederive.lake.types import spark_type
-from rederive.warehouse.selfmaint import names
-from rederive.warehouse.selfmaint.compiled import Compiled, compiled
-from rederive.warehouse.selfmaint.conjunctive import View
-from rederive.warehouse.selfmaint.search import Knowledge
-from rederive.warehouse.selfmaint.update import Given, Kind, Update
+from rederive.warehouse.selfmaint import relation_names as names
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.conjunctive import StoredView
+from rederive.warehouse.selfmaint.search import KnownRows
+from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
 from tests.papers.test_hu97 import CLOSED, INSERTION, OPEN, WAREHOUSE
 from tests.properties.test_selfmaint import problems, relations, stored
 from tests.warehouse.checks import Extents, Setting, by_engine, extents, given_of, kind_of
@@ -30,19 +30,19 @@ ALONE = Setting("""
     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
     .decl v1(x: symbol, y: symbol, z: symbol)  v1(x, y, z) :- r(x, y), s(y, z), t(z).
 """)
-NET = Update.of(insert={"r": [("a", "b")]}, net=True)
-MIXED = Update.of(insert={"r": [("a", "b")], "s": [("b", "c1")]}, delete={"s": [("b", "c2")], "t": [("c2",)]})
+NET = SourceUpdate.of(insert={"r": [("a", "b")]}, net=True)
+MIXED = SourceUpdate.of(insert={"r": [("a", "b")], "s": [("b", "c1")]}, delete={"s": [("b", "c2")], "t": [("c2",)]})
 HU97 = {
-    "1.1, first instance": (WAREHOUSE, Knowledge(OPEN), INSERTION, False),
-    "1.1, second instance": (WAREHOUSE, Knowledge(CLOSED), INSERTION, True),
-    "1.1, v1 alone": (ALONE, Knowledge({"v1": CLOSED["v1"]}), INSERTION, False),
-    "7.1, strictly": (ALONE, Knowledge({"v1": CLOSED["v1"]}), NET, False),
-    "7.1, with s read": (ALONE, Knowledge({"v1": CLOSED["v1"]}, read={"s": CLOSED["v2"]}), NET, True),
-    "insertions and deletions": (WAREHOUSE, Knowledge(CLOSED), MIXED, True),
+    "1.1, first instance": (WAREHOUSE, KnownRows(OPEN), INSERTION, False),
+    "1.1, second instance": (WAREHOUSE, KnownRows(CLOSED), INSERTION, True),
+    "1.1, v1 alone": (ALONE, KnownRows({"v1": CLOSED["v1"]}), INSERTION, False),
+    "7.1, strictly": (ALONE, KnownRows({"v1": CLOSED["v1"]}), NET, False),
+    "7.1, with s read": (ALONE, KnownRows({"v1": CLOSED["v1"]}, read={"s": CLOSED["v2"]}), NET, True),
+    "insertions and deletions": (WAREHOUSE, KnownRows(CLOSED), MIXED, True),
 }
 
 
-def by_sql(spark: SparkSession, test: Compiled, rows: Extents) -> tuple[bool, set[Any]]:
+def by_sql(spark: SparkSession, test: CompiledMaintenance, rows: Extents) -> tuple[bool, set[Any]]:
     """The printed SQL, over temporary views."""
     for name in test.program.bases:
         columns = test.program.relations[name].columns
@@ -73,11 +73,11 @@ def test_hu97(spark: SparkSession, example: str) -> None:
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(problems(plain=True))
 def test_random_views_and_updates(
-    spark: SparkSession, problem: tuple[dict[str, int], tuple[View, ...], Database, Update]
+    spark: SparkSession, problem: tuple[dict[str, int], tuple[StoredView, ...], Database, SourceUpdate]
 ) -> None:
     schema, found, database, update = problem
     knowledge = stored(found, database)
-    test = compiled(found[0], found, relations(schema, found), kind_of(update), given_of(knowledge, update))
+    test = compile_maintenance(found[0], found, relations(schema, found), kind_of(update), given_of(knowledge, update))
     assert test is not None
     rows = extents(knowledge, update)
     resident = by_engine(test, rows)
@@ -111,8 +111,12 @@ def test_engines_by_name() -> None:
 
 @pytest.mark.slow
 def test_every_kind_of_update_of_the_papers_views_prints_sql_that_spark_takes(spark: SparkSession) -> None:
-    everything = Kind.of(("r", "s", "t"), ("r", "s", "t"))
-    for given_here in (Given(), Given(read=frozenset({"s"}), net=True), Given(logged=frozenset({"t"}))):
+    everything = UpdateKind.of(("r", "s", "t"), ("r", "s", "t"))
+    for given_here in (
+        KnownRelations(),
+        KnownRelations(read=frozenset({"s"}), net=True),
+        KnownRelations(logged=frozenset({"t"})),
+    ):
         test = WAREHOUSE.compiled("v1", everything, given_here)
-        rows = extents(Knowledge(CLOSED), INSERTION)
+        rows = extents(KnownRows(CLOSED), INSERTION)
         assert by_sql(spark.newSession(), test, rows) == by_engine(test, rows)

@@ -11,7 +11,7 @@ import pytest
 
 from rederive import Reading, Warehouse
 from rederive.errors import InconsistentViews, NotABase, StrategyError, UnknownRelation
-from rederive.warehouse.report import Status
+from rederive.warehouse.report import MaintenanceStatus
 
 CHAIN = """
     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)
@@ -25,7 +25,7 @@ Rows = set[tuple[object, ...]]
 
 
 class Remote:
-    """Sources that count how often they are read."""
+    """RemoteSources that count how often they are read."""
 
     def __init__(self, **rows: Iterable[tuple[object, ...]]) -> None:
         self.rows: dict[str, Rows] = {name: set(given) for name, given in rows.items()}
@@ -67,14 +67,17 @@ def test_the_smallest_relation_is_read_first_and_one_is_often_enough() -> None:
     remote.rows["s"].add(("b1", "c9"))
     report = warehouse.apply(insert={"s": [("b1", "c9")]})
     assert remote.reads == ["t"]
-    assert report.views["v"].status is Status.READ
+    assert report.views["v"].status is MaintenanceStatus.READ
     assert (report.reads, report.avoided) == (("t",), 2)
 
 
 def test_a_deletion_never_takes_a_source() -> None:
     warehouse, remote = chain()
     report = warehouse.apply(delete={"r": [("a1", "b1")], "t": [("c2",)]})
-    assert {name: outcome.status for name, outcome in report.views.items()} == {"v": Status.STRICT, "w": Status.STRICT}
+    assert {name: outcome.status for name, outcome in report.views.items()} == {
+        "v": MaintenanceStatus.STRICT,
+        "w": MaintenanceStatus.STRICT,
+    }
     assert (report.views["v"].minus, report.views["w"].minus) == ((("a1", "b1", "c1"),), (("c2", 2),))
     assert (remote.reads, report.reads, report.avoided) == ([], (), 3)
 
@@ -82,7 +85,7 @@ def test_a_deletion_never_takes_a_source() -> None:
 def test_what_a_transaction_does_not_touch_is_not_decided_on() -> None:
     warehouse, remote = chain()
     report = warehouse.apply(delete={"r": [("a1", "b1")]})
-    assert report.views["w"].status is Status.UNAFFECTED
+    assert report.views["w"].status is MaintenanceStatus.UNAFFECTED
     assert remote.reads == []
 
 
@@ -107,7 +110,7 @@ def test_without_its_source_a_view_waits_and_the_others_go_on() -> None:
 
     report = warehouse.apply(delete={"t": [("c1",)]})
     remote.rows["t"].remove(("c1",))
-    assert (report.views["v"].status, report.views["w"].status) == (Status.WAITING, Status.STRICT)
+    assert (report.views["v"].status, report.views["w"].status) == (MaintenanceStatus.WAITING, MaintenanceStatus.STRICT)
     assert warehouse.waiting()["v"].startswith("at version 0 of 2: 't' cannot be read")
 
     remote.down = set()
@@ -122,7 +125,7 @@ def test_a_later_transaction_may_end_the_wait() -> None:
     remote.down = {"r", "s", "t"}
     assert warehouse.apply(insert={"r": [("a2", "b")]}).waiting == ("v",)
     report = warehouse.apply(delete={"r": [("a2", "b")]})
-    assert report.views["v"].status is Status.STRICT
+    assert report.views["v"].status is MaintenanceStatus.STRICT
     assert not warehouse.waiting()
 
 
@@ -165,9 +168,9 @@ def test_a_reading_of_another_state_is_refused(version: int, why: str) -> None:
 def test_the_log_is_a_partial_copy() -> None:
     """Two relations joined, nothing stored yet. The row of t is known from the log alone."""
     text = """.decl r(x: number)  .decl t(x: number)  .remote r, t  .decl v(x: number)  v(x) :- r(x), t(x)."""
-    for log, status in ((0, Status.WAITING), (1, Status.STRICT)):
+    for log, status in ((0, MaintenanceStatus.WAITING), (1, MaintenanceStatus.STRICT)):
         warehouse = Warehouse(text, log=log, net=True)
-        assert warehouse.apply(delete={"t": [(1,)]}).views["v"].status is Status.STRICT
+        assert warehouse.apply(delete={"t": [(1,)]}).views["v"].status is MaintenanceStatus.STRICT
         assert warehouse.apply(insert={"r": [(1,)]}).views["v"].status is status
 
 
@@ -199,7 +202,7 @@ def test_a_copy_makes_any_view_over_it_self_maintainable() -> None:
     warehouse.apply(insert={"e": [("a", "b")]})
     report = warehouse.apply(insert={"e": [("b", "c")]})
     assert report.views["reach"].plus == (("a", "c"), ("b", "c"))
-    assert all(outcome.status is Status.STRICT for outcome in report.views.values())
+    assert all(outcome.status is MaintenanceStatus.STRICT for outcome in report.views.values())
 
 
 def test_a_parquet_file_is_a_source_by_its_declaration(tmp_path: Path) -> None:
@@ -217,7 +220,7 @@ def test_a_parquet_file_is_a_source_by_its_declaration(tmp_path: Path) -> None:
 def test_a_search_that_is_too_long_reads_instead() -> None:
     text = ".decl s(x: number, y: number)  .remote s  .decl v(x: number)  v(x) :- s(x, _)."
     remote = Remote(s=[(1, 1)])
-    for steps, status in ((10_000, Status.STRICT), (3, Status.READ)):
+    for steps, status in ((10_000, MaintenanceStatus.STRICT), (3, MaintenanceStatus.READ)):
         warehouse = Warehouse(text, remote.readers(), steps=steps)
         warehouse.load("v", [(1,)])
         remote.rows["s"].add((2, 2))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rederive.failpoints import VARIABLE
-from rederive.warehouse.bridge import Retry
+from rederive.warehouse.bridge import RetryWaitingViews
 from tests.store.test_kills import COMMITS
 from tests.warehouse.warehouse_load import opened
 
@@ -50,7 +50,7 @@ def test_a_kill(tmp_path: Path, point: str) -> None:
         assert db.house is not None
         assert list(db.house.waiting) == ["both"]
         write(tmp_path, [1, 3, 5], [(1, 2), (3, 4), (5, 6)])
-        (outcome,) = db.commit_together([[Retry(())]])
+        (outcome,) = db.commit_together([[RetryWaitingViews(())]])
         assert outcome.error is None
         assert db.rows("both") == [(1, 2), (3, 4), (5, 6)]
         assert not db.rows("warehouse_pending__stored")

@@ -15,7 +15,7 @@ from rederive.errors import SchemaMismatch, SourceUnavailable
 from rederive.ir.terms import Row
 from rederive.lake.remote import Table
 from rederive.lang import compile_program
-from rederive.warehouse.report import Report, Status
+from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus
 from tests.warehouse.postgres import PASSWORD, Client, Server, programs, server
 from tests.warehouse.test_warehouse_stream import TEXT, Shop
 
@@ -81,7 +81,7 @@ def batches(transactions: int) -> Iterator[range]:
         start = end
 
 
-def access(reports: Iterable[Report]) -> Counter[str]:
+def access(reports: Iterable[MaintenanceReport]) -> Counter[str]:
     """How many transactions took none, some or all of the sources under the views that they affected."""
     return Counter("none" if not report.reads else "some" if report.avoided else "all" for report in reports)
 
@@ -98,7 +98,7 @@ def check(warehouse: Warehouse, client: Client) -> None:
 )
 def test_stream(postgres: Server, transactions: int, expected: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
     """The server is ahead of what is processed: each batch is on it before its first transaction is looked at."""
-    shop, reports = Shop(seed=1), list[Report]()
+    shop, reports = Shop(seed=1), list[MaintenanceReport]()
     with postgres.client() as client:
         filled(client, shop)
         warehouse = Warehouse(declared(postgres.url), net=True)
@@ -126,14 +126,14 @@ def test_without_the_server_self_maintainable_transactions_go_through_and_the_ot
     assert warehouse.version == 14
     assert not any(report.reads for report in reports)
     statuses = Counter(outcome.status for report in reports for outcome in report.views.values())
-    assert statuses[Status.STRICT] > 10
-    assert statuses[Status.WAITING] > 0
+    assert statuses[MaintenanceStatus.STRICT] > 10
+    assert statuses[MaintenanceStatus.WAITING] > 0
     assert list(warehouse.waiting()) == ["abroad"]
     assert re.fullmatch(
         r"at version \d+ of 14: '\w+' cannot be read: Connection to 127\.0\.0\.1:\d+ refused.*", warehouse.waiting()["abroad"]
     )
     postgres.start()
-    assert warehouse.retry().views["abroad"].status is Status.READ
+    assert warehouse.retry().views["abroad"].status is MaintenanceStatus.READ
     with postgres.client() as client:
         check(warehouse, client)
 

@@ -12,7 +12,7 @@ import pytest
 from rederive import Reading, Warehouse
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row
-from rederive.warehouse.stored_views import evaluated
+from rederive.warehouse.view_storage import evaluated
 
 TEXT = (Path(__file__).parents[2] / "examples" / "warehouse.dl").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ import rederive
 from rederive.commit.group import Write
 from rederive.engines.protocol import Action, Operation
 from rederive.lang import compile_program
-from rederive.warehouse.bridge import House, housed_text
+from rederive.warehouse.bridge import WarehouseBridge, bridge_program_text
 
 PROGRAM = """
 .decl r(x: number)  .decl s(x: number, y: number)
@@ -25,8 +25,8 @@ def opened(folder: Path) -> rederive.Database:
     text = PROGRAM.format(folder=folder)
     db = rederive.open(folder / "store")
     if not db.program.relations:
-        db.define(housed_text(compile_program(text)))
-    db.house = House(db, text, net=True)
+        db.define(bridge_program_text(compile_program(text)))
+    db.house = WarehouseBridge(db, text, net=True)
     return db
 
 

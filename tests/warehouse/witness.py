@@ -12,13 +12,13 @@ from itertools import chain, combinations, product
 from typing import Any
 
 from rederive.ir.terms import Constant
-from rederive.warehouse.selfmaint.conjunctive import Query, View
-from rederive.warehouse.selfmaint.update import Update
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView
+from rederive.warehouse.selfmaint.source_update import SourceUpdate
 
 Database = dict[str, frozenset[tuple[Any, ...]]]
 
 
-def evaluated(query: Query, database: Mapping[str, Iterable[tuple[Any, ...]]]) -> frozenset[tuple[Any, ...]]:
+def evaluated(query: ConjunctiveQuery, database: Mapping[str, Iterable[tuple[Any, ...]]]) -> frozenset[tuple[Any, ...]]:
     """Nested loops."""
     bindings: list[dict[Any, Any]] = [{}]
     for atom in query.body:
@@ -33,11 +33,11 @@ def evaluated(query: Query, database: Mapping[str, Iterable[tuple[Any, ...]]]) -
     return frozenset(tuple(t.value if isinstance(t, Constant) else b[t] for t in query.head.terms) for b in bindings)
 
 
-def answers(view: View, database: Mapping[str, Iterable[tuple[Any, ...]]]) -> frozenset[tuple[Any, ...]]:
+def answers(view: StoredView, database: Mapping[str, Iterable[tuple[Any, ...]]]) -> frozenset[tuple[Any, ...]]:
     return frozenset(chain.from_iterable(evaluated(query, database) for query in view.queries))
 
 
-def updated(update: Update, database: Database) -> Database:
+def updated(update: SourceUpdate, database: Database) -> Database:
     return {name: update.after(name, rows) for name, rows in database.items()}
 
 
@@ -54,13 +54,13 @@ def databases(arities: tuple[tuple[str, int], ...], domain: tuple[Any, ...]) -> 
 
 
 def consistent(
-    views: Sequence[View], contents: Mapping[str, frozenset[Any]], arities: Mapping[str, int], domain: tuple[Any, ...]
+    views: Sequence[StoredView], contents: Mapping[str, frozenset[Any]], arities: Mapping[str, int], domain: tuple[Any, ...]
 ) -> list[Database]:
     """The databases from which every view has exactly these contents."""
     every = databases(tuple(arities.items()), domain)
     return [database for database in every if all(answers(view, database) == contents[view.name] for view in views)]
 
 
-def outcomes(view: View, candidates: Iterable[Database], update: Update) -> set[frozenset[tuple[Any, ...]]]:
+def outcomes(view: StoredView, candidates: Iterable[Database], update: SourceUpdate) -> set[frozenset[tuple[Any, ...]]]:
     """The updated views that these databases give; just one of them means self-maintainable."""
     return {answers(view, updated(update, database)) for database in candidates}

@@ -17,9 +17,9 @@ from rich.console import Console
 
 import rederive
 from rederive.analysis.graph import strata
-from rederive.cli.programs import (
+from rederive.cli.program_files import (
+    InitialRows,
     Loading,
-    Sources,
     define,
     initial_rows,
     migrate,
@@ -41,7 +41,7 @@ from rederive.store import backup
 from rederive.store.journal.reader import JournalReader
 from rederive.store.store import changes_of
 from rederive.values import to_json
-from rederive.warehouse.selfmaint.strategy import advise, show
+from rederive.warehouse.selfmaint.advice import advise, show
 
 
 def check(paths: Sequence[Path]) -> None:
@@ -65,7 +65,7 @@ def check(paths: Sequence[Path]) -> None:
 
 
 def explain_program(
-    paths: Sequence[Path], view: str | None, rule: str | None, strategy: str, form: str, sources: Sources
+    paths: Sequence[Path], view: str | None, rule: str | None, strategy: str, form: str, sources: InitialRows
 ) -> None:
     db = rederive.open(strategy=strategy)
     db.checks_actions = False
@@ -87,7 +87,7 @@ def advise_program(path: Path, view: str | None, form: str) -> None:
 def run(
     opened: Callable[[], Database],
     paths: Sequence[Path],
-    sources: Sources,
+    sources: InitialRows,
     changes: Path | None,
     initial: bool,
     stats: Path | None,
@@ -171,7 +171,7 @@ def _trace_line(version: int, call: Call) -> str:
 
 
 def _sql_versions(
-    db: Database, paths: Sequence[Path], sources: Sources, changes: Path | None, initial: bool, output: IO[bytes]
+    db: Database, paths: Sequence[Path], sources: InitialRows, changes: Path | None, initial: bool, output: IO[bytes]
 ) -> Iterator[dict[str, Any]]:
     """Run the statements, file by file, then the transactions."""
     load, started = Loading(db, sources), {"version": db.version, "seconds": 0.0, "touched": 0}
@@ -183,7 +183,9 @@ def _sql_versions(
         yield _written(db, _commit(db, transaction), output)
 
 
-def _read(paths: Sequence[Path], sources: Sources, changes: Path | None) -> tuple[dict[str, list[Row]], Sequence[Transaction]]:
+def _read(
+    paths: Sequence[Path], sources: InitialRows, changes: Path | None
+) -> tuple[dict[str, list[Row]], Sequence[Transaction]]:
     """The initial rows and the transactions for a program in Datalog."""
     with progress(f"reading {', '.join(map(str, paths))}"):
         program = read_programs(paths)
@@ -265,7 +267,7 @@ def _rows(rows: Iterable[Row]) -> str:
     return json.dumps([[to_json(value) for value in row] for row in rows], separators=(",", ":"), ensure_ascii=False)
 
 
-def query(path: Path, atom: str, sources: Sources, stats: Path | None, limits: rederive.Limits) -> None:
+def query(path: Path, atom: str, sources: InitialRows, stats: Path | None, limits: rederive.Limits) -> None:
     """Nothing is evaluated but what the question needs: its bindings go down through the rules."""
     db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=limits)
     db.monitors = False

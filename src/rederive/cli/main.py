@@ -15,12 +15,12 @@ from rederive import ENGINES, Limits, __version__, opening
 from rederive import open as open_database
 from rederive.boundary import DEBUG, as_ours, is_debugging
 from rederive.cli import commands, network
-from rederive.cli.programs import Sources
+from rederive.cli.program_files import InitialRows
 from rederive.errors import Internal, StrategyError, UnknownOption
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, PRECISIONS, STRATEGIES, check_strategy
 from rederive.store.store import stored_zone
-from rederive.warehouse.selfmaint.strategy import FORMATS as ADVICE_FORMATS
+from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -107,7 +107,7 @@ def explain(
 
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
-    commands.explain_program(program, view, rule, strategy, form, Sources(facts, tuple(base or ()), inputs=False))
+    commands.explain_program(program, view, rule, strategy, form, InitialRows(facts, tuple(base or ()), inputs=False))
 
 
 @app.command()
@@ -180,7 +180,7 @@ def run(
     chosen = partial(open_database, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
     opened = partial(chosen, limits=limits, strict=strict, zone=zone)
     folder, _ = opening.places(store, None, lake)
-    sources = Sources(facts, tuple(base or ()), store=folder)
+    sources = InitialRows(facts, tuple(base or ()), store=folder)
     commands.run(opened, program, sources, changes, initial, stats, trace)
 
 
@@ -236,12 +236,12 @@ def stream(
 
     Example: `rederive stream examples/closure.dl --store graph --changes incoming --on-error quarantine`
     """
-    from rederive.cli import stream as streams
+    from rederive.cli import stream_command as streams
 
-    places = streams.Places(changes, csv, parquet, delta, kafka, tuple(topic or ()))
+    places = streams.StreamPlaces(changes, csv, parquet, delta, kafka, tuple(topic or ()))
     folder, _ = opening.places(store, None, lake)
     of_store = stored_zone(folder) if folder is not None else None
-    way = streams.Way(relation, checkpoint, once, every, on_error, quarantine, master, of_store or zone)
+    way = streams.StreamOptions(relation, checkpoint, once, every, on_error, quarantine, master, of_store or zone)
     opened = partial(open_database, store, strategy=strategy, engine=engine, lake=lake, zone=zone)
     streams.stream(program, places, way, opened)
 
@@ -307,7 +307,7 @@ def query(
 
     Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
     """
-    commands.query(program, atom, Sources(facts, tuple(base or ())), stats, Limits(max_rounds, max_tuples))
+    commands.query(program, atom, InitialRows(facts, tuple(base or ())), stats, Limits(max_rounds, max_tuples))
 
 
 for command in (network.init, network.serve, network.watch, network.apply):

@@ -25,7 +25,7 @@ def init(
 
     Example: `rederive init graph`
     """
-    from rederive.cli import service
+    from rederive.cli import service_commands as service
 
     service.start_project(folder)
 
@@ -40,7 +40,7 @@ def serve(
 
     Example: `rederive serve graph --address 127.0.0.1:8420`
     """
-    from rederive.cli import service
+    from rederive.cli import service_commands as service
 
     service.serve_project(project, address)
 
@@ -65,11 +65,11 @@ def watch(
 
     Example: `rederive watch http://127.0.0.1:8420 closure --where x=a`
     """
-    from rederive.cli import clients
+    from rederive.cli import client_commands as clients
 
     if view is None and not rules:
         raise typer.BadParameter("name a view, or give --rules")
-    way = clients.Way(once, as_json)
+    way = clients.WatchFormat(once, as_json)
     with clients.connected(url, token, patience) as db, suppress(KeyboardInterrupt):
         if rules:
             clients.watch_rules(db, view, way)
@@ -91,7 +91,7 @@ def apply(
 
     Example: `rederive apply http://127.0.0.1:8420 examples/changes.jsonl --key monday`
     """
-    from rederive.cli import clients
+    from rederive.cli import client_commands as clients
 
     with clients.connected(url, token, patience) as db:
         clients.apply(db, file, key)

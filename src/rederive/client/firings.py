@@ -8,10 +8,10 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
-from rederive.client import calls
-from rederive.client.calls import Call, Patience
-from rederive.client.connection import Connection, Lost
-from rederive.client.follow import ENDS, EVENTS
+from rederive.client import requests
+from rederive.client.blocking import Connection, ConnectionLost
+from rederive.client.requests import Backoff, HttpRequest
+from rederive.client.subscription_state import ENDS, EVENTS
 from rederive.errors import Refused
 
 
@@ -27,7 +27,7 @@ def listed(connection: Connection, rule: str | None = None, since: int | str = 0
     """The firings that are kept, after the one with a number; page by page."""
     more = True
     while more:
-        found = connection.ask(Call("GET", path(rule), [("since", str(since))], {"Accept": calls.JSON}))
+        found = connection.ask(HttpRequest("GET", path(rule), [("since", str(since))], {"Accept": requests.JSON}))
         yield from found["firings"]
         more = found["more"]
         since = found["next"]
@@ -40,22 +40,22 @@ def followed(
 
     Where the service was restored in between, those of its history now are told from the start.
     """
-    patience = Patience(connection.patience)
+    patience = Backoff(connection.patience)
     while True:
         why = "the stream ended"
         last = {"Last-Event-ID": str(since)} if since is not None else {}
         try:
-            with closing(connection.events(Call("GET", path(rule), (), {"Accept": EVENTS, **last}), patience)) as events:
+            with closing(connection.events(HttpRequest("GET", path(rule), (), {"Accept": EVENTS, **last}), patience)) as events:
                 for event in events:
                     if event.name == "problem" and event.data["code"] != ENDS:
                         raise Refused(event.data["code"], event.data["detail"])
                     since = event.id if event.id is not None else since
                     if event.name == "firing":
                         yield event.data
-        except Lost as error:
+        except ConnectionLost as error:
             why = str(error)
         except Refused as error:
-            if not calls.is_later(error.status):
+            if not requests.is_later(error.status):
                 raise
             why = error.message
         time.sleep(patience.wait(why))

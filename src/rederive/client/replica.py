@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rederive.client.wire import Event
+from rederive.client.sse import Event
 from rederive.errors import OutOfStep, Refused
 
 Row = tuple[Any, ...]
@@ -61,14 +61,14 @@ class Change:
 
 
 @dataclass(slots=True)
-class Copy:
+class Replica:
     """The rows of some views as the events tell them. `version`: everything up to it is in the copy; `position`: where the
     service is to go on, which only the service can read.
 
     Without `kept`, no rows are held: of a subscription that is told one sign alone there is no copy to hold. Rows that begin it
     at a `version` let a later process go on where an earlier one was.
 
-    >>> copy = Copy(("v",))
+    >>> copy = Replica(("v",))
     >>> copy.hear(Event("snapshot", {"version": 1, "view": "v", "columns": ["x"], "rows": [["a"]], "more": False}, "e-1")).plus
     (('a',),)
     >>> copy.hear(Event("change", {"version": 2, "view": "v", "plus": [["b"]], "minus": [["a"]]}, "e-2")).minus

@@ -33,10 +33,10 @@ NOBODY = Token("nobody", "")
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """Holds up to `burst` permits and gains `rate` of them in a second.
 
-    >>> bucket = Bucket(rate=10.0, burst=1)
+    >>> bucket = TokenBucket(rate=10.0, burst=1)
     >>> bucket.take(0.0), bucket.take(0.0), bucket.take(0.1)
     (0.0, 0.1, 0.0)
     """
@@ -64,7 +64,7 @@ class Access:
     rate: float
     burst: int
     _digests: list[tuple[bytes, Token]] = field(default_factory=list)
-    _buckets: dict[str, Bucket] = field(default_factory=dict)
+    _buckets: dict[str, TokenBucket] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._digests = [(_digest(token.secret), token) for token in self.tokens]
@@ -83,7 +83,7 @@ class Access:
 
     def admit(self, token: Token, now: float) -> None:
         """Refuse what comes faster than a token may ask."""
-        bucket = self._buckets.setdefault(token.name, Bucket(self.rate, self.burst))
+        bucket = self._buckets.setdefault(token.name, TokenBucket(self.rate, self.burst))
         if wait := bucket.take(now):
             raise TooMany(f"more than {self.rate:g} requests in a second", hint=f"try again in {wait:.3f} s")
 

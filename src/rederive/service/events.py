@@ -134,7 +134,7 @@ def merge(into: Moves, later: Moves, *, nervous: bool = False) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class EventShape:
     """How events of a subscription look: those of one view are flat, those of several list what changed in each."""
 
     views: tuple[str, ...]
@@ -144,9 +144,9 @@ class Shape:
     def change(self, version: int, deltas: Mapping[str, Delta], since: int | None = None, why: str = "") -> Event:
         """The change of one version, or the net change of all versions after `since`, which the event then says.
 
-        >>> Shape(("v",), False).change(8, {"v": Delta([("a",)])}, 5, "every").data
+        >>> EventShape(("v",), False).change(8, {"v": Delta([("a",)])}, 5, "every").data
         '{"version":8,"from":6,"coalesced":"every","view":"v","plus":[["a"]],"minus":[]}'
-        >>> Shape(("v", "w"), True).change(8, {"w": Delta([("a",)])}).data
+        >>> EventShape(("v", "w"), True).change(8, {"w": Delta([("a",)])}).data
         '{"version":8,"changes":[{"view":"w","plus":[["a"]],"minus":[]}]}'
         """
         head = f'"version":{version}'

@@ -18,13 +18,13 @@ from itertools import count, islice
 from rederive.delta import Sign
 from rederive.engines.protocol import Question
 from rederive.errors import Closed, RederiveError, TooMany
-from rederive.service.events import Delta, Event, Segment, Shape, merge, progress, told
-from rederive.service.settings import Bounds
+from rederive.service.events import Delta, Event, EventShape, Segment, merge, progress, told
+from rederive.service.settings import ServiceLimits
 from rederive.store.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscriptionRequest:
     """What a subscriber wants: parts of views, together or one alone; which signs; a change each interval of `every` seconds."""
 
     parts: tuple[Question, ...]
@@ -35,12 +35,12 @@ class Wish:
     epoch: str = ""
 
     @property
-    def shape(self) -> Shape:
-        return Shape(tuple(part.view for part in self.parts), self.together, self.epoch)
+    def shape(self) -> EventShape:
+        return EventShape(tuple(part.view for part in self.parts), self.together, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class PublishedVersion:
     """What a version did to the parts that somebody follows, and the parts that it put an end to."""
 
     number: int
@@ -48,12 +48,12 @@ class Version:
     ended: Mapping[Question, RederiveError] = field(default_factory=dict)
 
 
-class Client:
+class Subscriber:
     """One subscriber. `wake` is called when there is something to take."""
 
     _numbers = count(1)
 
-    def __init__(self, wish: Wish, bounds: Bounds, wake: Callable[[], None]) -> None:
+    def __init__(self, wish: SubscriptionRequest, bounds: ServiceLimits, wake: Callable[[], None]) -> None:
         self.number = next(self._numbers)
         self.wish = wish
         self.version = 0  # everything up to here is told, or in the queue
@@ -101,12 +101,12 @@ class Client:
 class Feed:
     """The clients that want the same parts and signs: what one of them is told as it happens, all of them are."""
 
-    def __init__(self, wish: Wish, nervous: bool) -> None:
+    def __init__(self, wish: SubscriptionRequest, nervous: bool) -> None:
         self.shape = wish.shape
         self.parts = wish.parts
         self.signs = wish.signs
-        self.live: dict[Client, None] = {}
-        self.late: dict[Client, None] = {}
+        self.live: dict[Subscriber, None] = {}
+        self.late: dict[Subscriber, None] = {}
         self._nervous = nervous
         self._segments: deque[Segment] = deque()
         self._first = 0  # the number of the first segment
@@ -114,12 +114,12 @@ class Feed:
         self._open = False  # whether the last segment may grow
         self._encoded: dict[tuple[int, int, int, str], Event | None] = {}
 
-    def add(self, client: Client) -> None:
+    def add(self, client: Subscriber) -> None:
         self.live[client] = None
         if client.wish.every or client.full:
             self.fall_behind(client)
 
-    def remove(self, client: Client) -> None:
+    def remove(self, client: Subscriber) -> None:
         self.live.pop(client, None)
         if client in self.late:
             self._is_up(client)
@@ -141,7 +141,7 @@ class Feed:
             for client in self.live:
                 client.put(event, number)
 
-    def fall_behind(self, client: Client) -> None:
+    def fall_behind(self, client: Subscriber) -> None:
         """From now on the client's changes are added up."""
         del self.live[client]
         self.late[client] = None
@@ -149,7 +149,7 @@ class Feed:
         self._marks[client.behind] += 1
         self._open = False
 
-    def catch_up(self, client: Client, number: int, why: str) -> None:
+    def catch_up(self, client: Subscriber, number: int, why: str) -> None:
         """Tell a client the net change of all that it was not told, up to the last version."""
         assert client.behind is not None
         key = (client.behind, client.version, number, why)
@@ -165,7 +165,7 @@ class Feed:
         if client.wish.every:
             self.fall_behind(client)
 
-    def _is_up(self, client: Client) -> None:
+    def _is_up(self, client: Subscriber) -> None:
         """A client is behind no more, and what nobody else is behind of is let go."""
         assert client.behind is not None
         del self.late[client]
@@ -181,7 +181,7 @@ class Feed:
             self._open = True
         self._segments[-1].add(deltas, nervous=self._nervous)
 
-    def _net(self, client: Client, number: int, why: str) -> Event | None:
+    def _net(self, client: Subscriber, number: int, why: str) -> Event | None:
         assert client.behind is not None
         total = Segment()
         for segment in islice(self._segments, client.behind - self._first, None):
@@ -203,16 +203,16 @@ class Feed:
 class Hub:
     """All subscriptions of a service."""
 
-    def __init__(self, bounds: Bounds, version: int = 0, *, epoch: str = "", nervous: bool = False) -> None:
+    def __init__(self, bounds: ServiceLimits, version: int = 0, *, epoch: str = "", nervous: bool = False) -> None:
         self.version = version
         self.epoch = epoch
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, Subscriber] = {}
         self._bounds = bounds
         self._nervous = nervous
         self._closed = False
-        self._feeds: dict[tuple[Shape, tuple[Question, ...], frozenset[Sign]], Feed] = {}
+        self._feeds: dict[tuple[EventShape, tuple[Question, ...], frozenset[Sign]], Feed] = {}
         self._of_part: dict[Question, dict[Feed, None]] = {}
-        self._intervals: dict[float, tuple[float, dict[Client, None]]] = {}
+        self._intervals: dict[float, tuple[float, dict[Subscriber, None]]] = {}
 
     @property
     def position(self) -> Position:
@@ -225,7 +225,7 @@ class Hub:
         if len(self.clients) >= self._bounds.subscriptions:
             raise TooMany(f"there are {len(self.clients)} subscriptions already", hint="end one, or raise bounds.subscriptions")
 
-    def attach(self, client: Client, events: Sequence[Event], version: int) -> None:
+    def attach(self, client: Subscriber, events: Sequence[Event], version: int) -> None:
         """Begin: `events` bring the client to a version, which is the hub's own or one that it is about to hear of."""
         self.check_room()
         self.clients[client.number] = client
@@ -238,7 +238,7 @@ class Hub:
         if every := client.wish.every:
             self._intervals.setdefault(every, (0.0, {}))[1][client] = None
 
-    def detach(self, client: Client) -> None:
+    def detach(self, client: Subscriber) -> None:
         """End; whoever ends twice has ended."""
         if self.clients.pop(client.number, None) is None:
             return
@@ -257,7 +257,7 @@ class Hub:
             if not clients:
                 del self._intervals[every]
 
-    def publish(self, version: Version) -> None:
+    def publish(self, version: PublishedVersion) -> None:
         """A version is on disk. Only the feeds that it concerns are looked at."""
         concerned: dict[Feed, dict[str, Delta]] = {}
         for part, delta in version.changes.items():
@@ -270,7 +270,7 @@ class Hub:
             for feed in list(self._of_part.get(part, ())):
                 self._end(feed, error)
 
-    def take(self, client: Client) -> list[Event]:
+    def take(self, client: Subscriber) -> list[Event]:
         """The events to send now. Whoever takes the last one of a full queue is told what was added up since."""
         events = client.taken()
         if not events and client.behind is not None and not client.wish.every and not client.closed:
@@ -295,7 +295,7 @@ class Hub:
                     if not client.full:
                         self._caught_up(client)
 
-    def _caught_up(self, client: Client) -> None:
+    def _caught_up(self, client: Subscriber) -> None:
         self._feed(client.wish).catch_up(client, self.version, "every")
         if client.quiet and not client.waiting:
             client.put(progress(self.position), self.version)
@@ -312,11 +312,11 @@ class Hub:
                 feed.catch_up(client, self.version, "slow")
             self._finish(client, error)
 
-    def _finish(self, client: Client, error: RederiveError) -> None:
+    def _finish(self, client: Subscriber, error: RederiveError) -> None:
         client.put(told("problem", self.version, error), self.version)
         self.detach(client)
 
-    def _feed(self, wish: Wish) -> Feed:
+    def _feed(self, wish: SubscriptionRequest) -> Feed:
         key = _key(wish)
         if key not in self._feeds:
             self._feeds[key] = feed = Feed(wish, self._nervous)
@@ -325,5 +325,5 @@ class Hub:
         return self._feeds[key]
 
 
-def _key(wish: Wish) -> tuple[Shape, tuple[Question, ...], frozenset[Sign]]:
+def _key(wish: SubscriptionRequest) -> tuple[EventShape, tuple[Question, ...], frozenset[Sign]]:
     return wish.shape, wish.parts, wish.signs

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rederive.errors import Closed, TooMany
 
 
-class News:
+class Notifier:
     """Listeners, each called when something is new, and once when it is all over."""
 
     def __init__(self, most: int) -> None:

@@ -19,10 +19,10 @@ from rederive.errors import DataError, MalformedInput, MissingFile, ProjectError
 from rederive.lang import compile_program
 from rederive.locations import local_folder
 from rederive.queries import positions
-from rederive.service.project_file import Table, project_from
+from rederive.service.project_file import TomlTable, project_from
 from rederive.service.settings import Project
 from rederive.service.subscription_request import declared
-from rederive.warehouse.bridge import House, housed_text
+from rederive.warehouse.bridge import WarehouseBridge, bridge_program_text
 
 FILE: Final = "rederive.toml"
 APPLIED: Final = "programs.sha256"
@@ -47,7 +47,7 @@ def read_project(folder: Path, environment: Mapping[str, str] = environ) -> Proj
     except OSError as error:
         raise ProjectError(f"cannot be read: {error.strerror}", hint="rederive init DIR makes one").at(str(file)) from None
     try:
-        project = project_from(folder, Table(read), environment)
+        project = project_from(folder, TomlTable(read), environment)
         check_address(project)
     except ProjectError as error:
         raise error.at(f"{file}: {error.place}" if error.place else str(file)) from None
@@ -99,7 +99,7 @@ def open_project(project: Project) -> Database:
         _apply(db, texts, project.store / APPLIED)
         if project.warehouse is not None:
             whole, place = _joined(written)
-            db.house = House(db, whole, place, net=project.warehouse.net)
+            db.house = WarehouseBridge(db, whole, place, net=project.warehouse.net)
         _check_tokens(project, db)
         db.limits = project.budgets
         db.parks = False  # nobody's definition stops the views of the others
@@ -115,7 +115,7 @@ def _housed(texts: list[tuple[Path, str]]) -> tuple[Path, str]:
         raise ProjectError("a warehouse's relations are declared in Datalog, with .remote", hint="see docs/selfmaint.md").at(
             str(sql[0])
         )
-    return texts[0][0], housed_text(compile_program(*_joined(texts)))
+    return texts[0][0], bridge_program_text(compile_program(*_joined(texts)))
 
 
 def _joined(texts: list[tuple[Path, str]]) -> tuple[str, str]:

@@ -13,14 +13,14 @@ from rederive.limits import Limits as Budgets
 from rederive.locations import Place, local_folder, place_of
 from rederive.maintain.plan import PRECISIONS, STRATEGIES
 from rederive.rules.webhook import Webhooks
-from rederive.service.settings import BUDGETS, Address, Bounds, Project, Token, Warehouse
+from rederive.service.settings import BUDGETS, Address, Project, ServiceLimits, Token, WarehouseSettings
 from rederive.time_zones import zone_name
 
 _MEBIBYTE: Final = 2**20
 _SHORTEST: Final = 16
 
 
-class Table:
+class TomlTable:
     """A table of TOML whose keys are taken one by one; what nobody took is unknown."""
 
     def __init__(self, values: Mapping[str, Any], place: str = "") -> None:
@@ -74,14 +74,14 @@ class Table:
             raise self.error(key, f"{value} is less than {least}")
         return value
 
-    def table(self, key: str) -> Table:
-        return Table(self.take(key, dict, "a table", {}), f"{self._place}{key}.")
+    def table(self, key: str) -> TomlTable:
+        return TomlTable(self.take(key, dict, "a table", {}), f"{self._place}{key}.")
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         found = self.take(key, list, f"a list of tables: [[{key}]]", [])
         if not all(isinstance(one, dict) for one in found):
             raise self.error(key, f"not a list of tables: [[{key}]]")
-        return [Table(one, f"{self._place}{key}[{i}].") for i, one in enumerate(found)]
+        return [TomlTable(one, f"{self._place}{key}[{i}].") for i, one in enumerate(found)]
 
     def error(self, key: str, message: str, hint: str | None = None) -> ProjectError:
         return ProjectError(message, hint=hint).at(f"{self._place}{key}")
@@ -92,7 +92,7 @@ class Table:
                 raise self.error(key, f"unknown key '{key}'", nearest(key, self._known))
 
 
-def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> Project:
+def project_from(folder: Path, table: TomlTable, environment: Mapping[str, str]) -> Project:
     programs = table.texts("programs")
     if not programs:
         raise table.error("programs", "there is no program", 'name one: programs = ["views.dl"]')
@@ -121,7 +121,7 @@ def project_from(folder: Path, table: Table, environment: Mapping[str, str]) -> 
     return project
 
 
-def _zone(table: Table) -> str | None:
+def _zone(table: TomlTable) -> str | None:
     zone: str | None = table.text("zone")
     try:
         return zone_name(zone) if zone is not None else None
@@ -129,19 +129,19 @@ def _zone(table: Table) -> str | None:
         raise table.error("zone", error.message, error.hint) from None
 
 
-def _warehouse(table: Table) -> Warehouse | None:
+def _warehouse(table: TomlTable) -> WarehouseSettings | None:
     """Where the table is there, even empty, remote relations are left where they are."""
     if table.take("warehouse", dict, "a table") is None:
         return None
-    given, default = table.table("warehouse"), Warehouse()
-    found = Warehouse(
+    given, default = table.table("warehouse"), WarehouseSettings()
+    found = WarehouseSettings(
         given.take("net", bool, "true or false", default.net), given.number("retry", default.retry, 0.05, (int, float))
     )
     given.done()
     return found
 
 
-def _budgets(table: Table) -> Budgets:
+def _budgets(table: TomlTable) -> Budgets:
     default = BUDGETS
     found = Budgets(
         table.number("rounds", default.rounds, 1),
@@ -155,10 +155,10 @@ def _budgets(table: Table) -> Budgets:
     return found
 
 
-def _bounds(table: Table) -> Bounds:
-    default = Bounds()
+def _bounds(table: TomlTable) -> ServiceLimits:
+    default = ServiceLimits()
     rate = table.number("rate", default.rate, 1, (int, float))
-    found = Bounds(
+    found = ServiceLimits(
         body=table.number("body", default.body, 1),
         headers=table.number("headers", default.headers, 1024),
         header_seconds=table.number("header_seconds", default.header_seconds, 0.05, (int, float)),
@@ -188,7 +188,7 @@ def address_from(text: str) -> Address:
     return Address(host, int(port))
 
 
-def _tokens(table: Table, environment: Mapping[str, str]) -> tuple[Token, ...]:
+def _tokens(table: TomlTable, environment: Mapping[str, str]) -> tuple[Token, ...]:
     tokens = tuple(_token(one, environment) for one in table.tables("token"))
     for field in ("name", "secret"):
         if len({getattr(token, field) for token in tokens}) < len(tokens):
@@ -196,7 +196,7 @@ def _tokens(table: Table, environment: Mapping[str, str]) -> tuple[Token, ...]:
     return tokens
 
 
-def _token(table: Table, environment: Mapping[str, str]) -> Token:
+def _token(table: TomlTable, environment: Mapping[str, str]) -> Token:
     name, variable = table.text("name"), table.text("secret")
     if not name or not variable:
         raise table.error("name" if not name else "secret", "a token has a name, and the variable that holds its secret")
@@ -213,7 +213,7 @@ def _token(table: Table, environment: Mapping[str, str]) -> Token:
     return token
 
 
-def _secret(table: Table, variable: str, environment: Mapping[str, str]) -> str:
+def _secret(table: TomlTable, variable: str, environment: Mapping[str, str]) -> str:
     secret = environment.get(variable, "")
     if len(secret) < _SHORTEST:
         problem = f"the environment variable {variable} is not set" if not secret else f"{variable} holds too short a secret"
@@ -221,7 +221,7 @@ def _secret(table: Table, variable: str, environment: Mapping[str, str]) -> str:
     return secret
 
 
-def _webhooks(table: Table, environment: Mapping[str, str]) -> Webhooks | None:
+def _webhooks(table: TomlTable, environment: Mapping[str, str]) -> Webhooks | None:
     """Where rules may post to; without hosts, nowhere."""
     hosts, variable, default = table.texts("hosts"), table.text("secret"), Webhooks("", ())
     private = table.take("private", bool, "true or false", default.private)
@@ -235,7 +235,7 @@ def _webhooks(table: Table, environment: Mapping[str, str]) -> Webhooks | None:
     return Webhooks(_secret(table, variable, environment), hosts, private, timeout, attempts=attempts)
 
 
-def _rows(table: Table) -> dict[str, dict[str, Any]]:
+def _rows(table: TomlTable) -> dict[str, dict[str, Any]]:
     rows = table.take("rows", dict, "a table from relations to columns and values", {})
     for relation, values in rows.items():
         if not isinstance(values, dict) or not values:

@@ -16,7 +16,7 @@ BUDGETS = Budgets(seconds=10.0, rows=100_000_000, growth=2 * 2**30)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ServiceLimits:
     """What clients may take of the service.
 
     `body`: bytes of a request. `headers`: bytes of its request line and headers. `header_seconds`, `body_seconds`: in which they
@@ -63,7 +63,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Warehouse:
+class WarehouseSettings:
     """`net`: the sources report net changes only. `retry`: seconds between tries to bring up to date the views that wait."""
 
     net: bool = False
@@ -85,8 +85,8 @@ class Project:
     budgets: Budgets = BUDGETS
     address: Address = field(default_factory=Address)
     origins: tuple[str, ...] = ()
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: ServiceLimits = field(default_factory=ServiceLimits)
     tokens: tuple[Token, ...] = ()
-    warehouse: Warehouse | None = None
+    warehouse: WarehouseSettings | None = None
     webhooks: Webhooks | None = None
     zone: str | None = None

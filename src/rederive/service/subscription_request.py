@@ -15,7 +15,7 @@ from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Value
 from rederive.maintain.plan import PRECISIONS
 from rederive.service.access import check_read, enforced
-from rederive.service.hub import Wish
+from rederive.service.hub import SubscriptionRequest
 from rederive.service.settings import Token
 from rederive.store.position import Position
 from rederive.values import from_text
@@ -74,7 +74,7 @@ def wish(
     parameters: Parameters,
     together: bool,
     epoch: str = "",
-) -> Wish:
+) -> SubscriptionRequest:
     """What a subscriber wants. With several views, `view.column` says whose column is bound."""
     options = dict(parameters)
     if not views:
@@ -85,7 +85,7 @@ def wish(
         check_read(token, view)
         check_view(program, view)
         parts.append(question(program, token, view, _own(view, views, parameters) if together else parameters))
-    return Wish(tuple(parts), _signs(options), together, _every(options), token.name, epoch)
+    return SubscriptionRequest(tuple(parts), _signs(options), together, _every(options), token.name, epoch)
 
 
 def _own(view: str, views: Sequence[str], parameters: Parameters) -> Parameters:

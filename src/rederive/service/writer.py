@@ -21,10 +21,10 @@ from rederive.database import Database
 from rederive.engines.protocol import Question
 from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
 from rederive.result import Result
-from rederive.service.follow import Follower
-from rederive.service.hub import Version
+from rederive.service.followed_views import FollowedViews
+from rederive.service.hub import PublishedVersion
 from rederive.store.journal.rules import Deliveries
-from rederive.warehouse.bridge import House
+from rederive.warehouse.bridge import WarehouseBridge
 
 T = TypeVar("T")
 MOST: Final = 256  # jobs that are done before anybody is told
@@ -35,7 +35,7 @@ _END: Final = None
 class _Job:
     """Something to do with the database. `then` is called in the loop with what it found, before any later version is told."""
 
-    run: Callable[[Database, Follower], Any]
+    run: Callable[[Database, FollowedViews], Any]
     future: asyncio.Future[Any]
     then: Callable[[Any], None] | None = None
     redefines: bool = False
@@ -50,7 +50,7 @@ class _Writes:
 
 
 @dataclass(slots=True)
-class Work:
+class WriterCounts:
     """What the thread has done so far."""
 
     commits: int = 0
@@ -61,7 +61,7 @@ class Work:
 
 @dataclass(slots=True)
 class _Done:
-    versions: list[Version] = field(default_factory=list)
+    versions: list[PublishedVersion] = field(default_factory=list)
     found: list[tuple[_Job | _Writes, Any, BaseException | None]] = field(default_factory=list)
     fired: bool = False
 
@@ -69,10 +69,12 @@ class _Done:
 class Writer:
     """Takes jobs from the event loop. There, `publish` is called with each version, and `fired` where rules fired or failed."""
 
-    def __init__(self, database: Database, publish: Callable[[Version], None], fired: Callable[[], None], waiting: int) -> None:
-        self.work = Work()
+    def __init__(
+        self, database: Database, publish: Callable[[PublishedVersion], None], fired: Callable[[], None], waiting: int
+    ) -> None:
+        self.work = WriterCounts()
         self._db = database
-        self._follower = Follower(database)
+        self._follower = FollowedViews(database)
         self._publish = publish
         self._fired = fired
         self._most_waiting = waiting
@@ -85,7 +87,7 @@ class Writer:
 
     # In the loop
 
-    async def ask(self, run: Callable[[Database, Follower], T], then: Callable[[T], None] | None = None) -> T:
+    async def ask(self, run: Callable[[Database, FollowedViews], T], then: Callable[[T], None] | None = None) -> T:
         """What a function of the database gives."""
         found: T = await self._put(_Job(run, self._loop.create_future(), then))
         return found
@@ -100,7 +102,7 @@ class Writer:
         outcome: Outcome = await self._put(_Writes(typed, self._loop.create_future()))
         return outcome
 
-    def post(self, run: Callable[[Database, Follower], None]) -> None:
+    def post(self, run: Callable[[Database, FollowedViews], None]) -> None:
         """Do something in its turn; nobody waits for it."""
         if not self._ended:
             self._queue.put(_Job(run, self._loop.create_future()))
@@ -121,7 +123,7 @@ class Writer:
         return round(monotonic() - since, 3) if since is not None else 0.0
 
     @property
-    def house(self) -> House | None:
+    def house(self) -> WarehouseBridge | None:
         """The warehouse, where the database keeps one's views."""
         return self._db.house
 
@@ -218,7 +220,7 @@ class Writer:
             if job.redefines:
                 ended = self._follower.ended()
                 done.versions = [_without(self._follower.version(result), ended) for result in found]
-                done.versions.append(Version(self._db.version, {}, ended))
+                done.versions.append(PublishedVersion(self._db.version, {}, ended))
             done.found.append((job, found, None))
         except BaseException as error:
             done.found.append((job, None, error))
@@ -253,7 +255,7 @@ class Writer:
         self.work.seconds += sum(result.seconds for result in fresh)
 
 
-def _without(version: Version, ended: Mapping[Question, RederiveError]) -> Version:
+def _without(version: PublishedVersion, ended: Mapping[Question, RederiveError]) -> PublishedVersion:
     """A version without the changes of parts whose columns are others now: its rows are of both kinds."""
     changes = {part: delta for part, delta in version.changes.items() if not isinstance(ended.get(part), Mismatch)}
-    return Version(version.number, changes)
+    return PublishedVersion(version.number, changes)

@@ -20,10 +20,10 @@ from rederive.ir.printing import show_relation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.store.codec import row_text, rows_from
-from rederive.warehouse.report import Report, Status
+from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus
 from rederive.warehouse.selfmaint.conjunctive import stored_views
-from rederive.warehouse.selfmaint.update import Update
-from rederive.warehouse.warehouse import Progress, Warehouse
+from rederive.warehouse.selfmaint.source_update import SourceUpdate
+from rederive.warehouse.warehouse import Warehouse, WarehouseProgress
 
 if TYPE_CHECKING:
     from rederive.database import Database
@@ -48,11 +48,11 @@ def kept(name: str) -> str:
     return f"{name}__stored"
 
 
-def housed_text(program: Program) -> str:
+def bridge_program_text(program: Program) -> str:
     """The program of the database that keeps a warehouse's views.
 
     >>> from rederive.lang import compile_program
-    >>> text = housed_text(compile_program('''
+    >>> text = bridge_program_text(compile_program('''
     ...     .decl r(x: symbol)  .decl s(x: symbol)  .remote r, s  .decl v(x: symbol)  v(x) :- r(x), s(x).
     ... '''))
     >>> print(*text.splitlines()[:6], sep="\\n")
@@ -77,29 +77,29 @@ def housed_text(program: Program) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry(Write):
+class RetryWaitingViews(Write):
     """No transaction: another try to bring views up to date that wait."""
 
 
 @dataclass(slots=True)
-class Tally:
+class MaintenanceCounts:
     """What was worked out since the start: views by how they were maintained, reads by relation, and reads avoided."""
 
-    maintained: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    maintained: Counter[tuple[str, MaintenanceStatus]] = field(default_factory=Counter)
     reads: Counter[str] = field(default_factory=Counter)
     avoided: int = 0
 
-    def add(self, report: Report) -> None:
+    def add(self, report: MaintenanceReport) -> None:
         self.maintained.update((view, outcome.status) for view, outcome in report.views.items())
         self.reads.update(report.reads)
         self.avoided += report.avoided
 
 
-class House:
+class WarehouseBridge:
     """The warehouse of a database. It is loaded anew whenever the database did not take what it had worked out."""
 
     def __init__(self, database: Database, text: str, name: str = "<text>", *, net: bool = False) -> None:
-        self.tally = Tally()
+        self.tally = MaintenanceCounts()
         self._db = database
         self._open = partial(Warehouse, text, net=net, name=name)
         self._net = net
@@ -119,44 +119,44 @@ class House:
         if write.course is not None:
             raise Unsupported("a warehouse takes transactions as a whole", hint="use db.commit_together, or the service")
         self._reload_where_lost()
-        report = self._retried() if isinstance(write, Retry) else self._applied(write.operations)
+        report = self._retried() if isinstance(write, RetryWaitingViews) else self._applied(write.operations)
         self._step += 1
         local = (step for step in write.operations if step.relation not in self._warehouse.remote)
         return (*local, *self._changes(report), *self._bookkeeping(report))
 
     # Transactions
 
-    def _applied(self, operations: Sequence[Operation]) -> Report:
+    def _applied(self, operations: Sequence[Operation]) -> MaintenanceReport:
         update = self._update(operations)
         return self._warehouse.apply(update.inserts, update.deletes)
 
-    def _retried(self) -> Report:
+    def _retried(self) -> MaintenanceReport:
         report = self._warehouse.retry()
         if len(report.waiting) == len(report.views):
             raise SourceUnavailable(f"still waiting: {', '.join(report.waiting)}")
         return report
 
-    def _update(self, operations: Iterable[Operation]) -> Update:
-        found = Update(net=self._net)
+    def _update(self, operations: Iterable[Operation]) -> SourceUpdate:
+        found = SourceUpdate(net=self._net)
         for step in operations:
             rows = {step.relation: step.rows if not isinstance(step.rows, Bulk) else tuple(step.rows)}
             match step.action:
                 case Action.INSERT:
-                    found = found.then(Update.of(insert=rows, net=self._net))
+                    found = found.then(SourceUpdate.of(insert=rows, net=self._net))
                 case Action.DELETE:
-                    found = found.then(Update.of(delete=rows, net=self._net))
+                    found = found.then(SourceUpdate.of(delete=rows, net=self._net))
                 case Action.UPSERT:
                     hint = "delete the old row and insert the new one"
                     message = f"a warehouse does not know the row that an upsert of '{step.relation}' replaces"
                     raise Unsupported(message, hint=hint)
         return found
 
-    def _changes(self, report: Report) -> Iterator[Operation]:
+    def _changes(self, report: MaintenanceReport) -> Iterator[Operation]:
         for view, outcome in report.views.items():
             yield Operation(Action.DELETE, kept(view), outcome.minus)
             yield Operation(Action.INSERT, kept(view), outcome.plus)
 
-    def _bookkeeping(self, report: Report) -> Iterator[Operation]:
+    def _bookkeeping(self, report: MaintenanceReport) -> Iterator[Operation]:
         """How far every view is now, in place of what stood there; and a line of the log."""
         self.tally.add(report)
         told = "; ".join(f"{view} {outcome}" for view, outcome in report.views.items())
@@ -191,16 +191,16 @@ class House:
         views = {str(view): int(at) for view, at, *_ in self._stored(REPORT)}  # type: ignore[arg-type]
         local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote
         contents = {name: self._stored(name) for name in views} | {name: self._db.rows(name) for name in local}
-        self._warehouse.restore(Progress(version, views, self._pending()), contents)  # type: ignore[arg-type]
+        self._warehouse.restore(WarehouseProgress(version, views, self._pending()), contents)  # type: ignore[arg-type]
 
-    def _pending(self) -> dict[int, Update]:
+    def _pending(self) -> dict[int, SourceUpdate]:
         found: dict[int, dict[str, dict[str, list[Row]]]] = {}
         for number, relation, sign, text in self._stored(PENDING):
             sides = found.setdefault(int(number), {"insert": {}, "delete": {}})  # type: ignore[arg-type]
             if relation:
                 declared = self._db.program.relations[str(relation)]
                 sides[str(sign)].setdefault(str(relation), []).extend(rows_from(f"[{text}]", declared))
-        return {number: Update.of(**sides, net=self._net) for number, sides in found.items()}
+        return {number: SourceUpdate.of(**sides, net=self._net) for number, sides in found.items()}
 
     def _begin(self) -> None:
         """Read all sources, and evaluate all views: the first state."""
@@ -215,7 +215,7 @@ class House:
         self._step = 0
 
 
-def _pending_rows(progress: Progress) -> Iterator[Row]:
+def _pending_rows(progress: WarehouseProgress) -> Iterator[Row]:
     """Each row of each transaction that some view lacks; a transaction without rows has a mark of its own."""
     for number, update in progress.pending.items():
         sides: Sequence[tuple[str, str, Row]] = [

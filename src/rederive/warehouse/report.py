@@ -9,7 +9,7 @@ from enum import Enum
 from rederive.ir.terms import Row
 
 
-class Status(Enum):
+class MaintenanceStatus(Enum):
     UNAFFECTED = "unaffected"
     STRICT = "maintained without a source"
     READ = "maintained with sources read"
@@ -17,10 +17,10 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ViewOutcome:
     """What a transaction meant for one view. `read`: the remote relations that it took. `why`: what a waiting view waits for."""
 
-    status: Status
+    status: MaintenanceStatus
     plus: tuple[Row, ...] = ()
     minus: tuple[Row, ...] = ()
     read: tuple[str, ...] = ()
@@ -31,15 +31,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MaintenanceReport:
     """A version of the warehouse. `reads`: the remote relations that were read for it. `avoided`: how many of those under the
     views that it brought up to date were not, and are not waited for either."""
 
     version: int
-    views: Mapping[str, Outcome]
+    views: Mapping[str, ViewOutcome]
     reads: tuple[str, ...]
     avoided: int
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        return tuple(view for view, outcome in self.views.items() if outcome.status is Status.WAITING)
+        return tuple(view for view, outcome in self.views.items() if outcome.status is MaintenanceStatus.WAITING)

@@ -13,7 +13,7 @@ from rederive.errors import SourceUnavailable
 from rederive.ingest.files import read_rows
 from rederive.ir.rules import Program, Relation, Remote
 from rederive.ir.terms import Row
-from rederive.warehouse.selfmaint.update import Update
+from rederive.warehouse.selfmaint.source_update import SourceUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Reading:
 Reader = Callable[[], Reading | Iterable[Row]]
 
 
-class Sources:
+class RemoteSources:
     """A reader for each remote relation that has one, and what is expected of its size."""
 
     def __init__(self, program: Program, readers: Mapping[str, Reader]) -> None:
@@ -51,7 +51,7 @@ class Sources:
             raise SourceUnavailable(f"the sources moved on while they were read: {told}", hint="try again")
         return max(versions.values(), default=0)
 
-    def read(self, relation: str, version: int, updates: Mapping[int, Update]) -> frozenset[Row]:
+    def read(self, relation: str, version: int, updates: Mapping[int, SourceUpdate]) -> frozenset[Row]:
         """The relation after that transaction. A reading that is ahead is taken back by the transactions received since."""
         latest = max(updates, default=version)
         reading = self._reading(relation)
@@ -76,7 +76,7 @@ class Sources:
         return found if isinstance(found, Reading) else Reading(found)
 
 
-def _taken_back(relation: str, rows: frozenset[Row], update: Update) -> frozenset[Row]:
+def _taken_back(relation: str, rows: frozenset[Row], update: SourceUpdate) -> frozenset[Row]:
     """The state before an update that touches the relation; only one that is net says what it was."""
     if relation not in update.relations:
         return rows

@@ -15,13 +15,13 @@ from rederive.ir.terms import Row, Value
 from rederive.lang import compile_program
 from rederive.opening import make_engine
 from rederive.values import sort_key
-from rederive.warehouse.maintenance_step import Attempt, Images, Situation
-from rederive.warehouse.report import Outcome, Report, Status
-from rederive.warehouse.selfmaint.conjunctive import View, stored_views
+from rederive.warehouse.maintenance_step import AfterImages, MaintenanceStep, OutdatedViews
+from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus, ViewOutcome
+from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
 from rederive.warehouse.selfmaint.search import STEPS
-from rederive.warehouse.selfmaint.update import PartialCopy, Update
-from rederive.warehouse.sources import Reader, Sources
-from rederive.warehouse.stored_views import Stored, evaluated
+from rederive.warehouse.selfmaint.source_update import PartialCopy, SourceUpdate
+from rederive.warehouse.sources import Reader, RemoteSources
+from rederive.warehouse.view_storage import ViewStorage, evaluated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +30,12 @@ GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class WarehouseProgress:
     """How far a warehouse is: the transactions processed, the version of each view, and the transactions that some view lacks."""
 
     version: int
     views: Mapping[str, int]
-    pending: Mapping[int, Update]
+    pending: Mapping[int, SourceUpdate]
 
 
 @guard_class
@@ -86,13 +86,13 @@ class Warehouse:
         self.version = 0
         self._net = net
         self._steps = steps
-        self._sources = Sources(self.program, readers or {})
+        self._sources = RemoteSources(self.program, readers or {})
         self._engine = partial(make_engine, engine, None, spark)
-        self._stored = Stored(self.program, self.views, self._engine())
-        self._updates: dict[int, Update] = {}
+        self._stored = ViewStorage(self.program, self.views, self._engine())
+        self._updates: dict[int, SourceUpdate] = {}
         self._at = dict.fromkeys((view.name for view in self.views), 0)
         self._why: dict[str, str] = {}
-        self._log: deque[Update] = deque(maxlen=log)
+        self._log: deque[SourceUpdate] = deque(maxlen=log)
 
     # Contents
 
@@ -127,10 +127,10 @@ class Warehouse:
         return sorted(self._stored.rows(view), key=sort_key)
 
     @property
-    def progress(self) -> Progress:
-        return Progress(self.version, dict(self._at), dict(self._updates))
+    def progress(self) -> WarehouseProgress:
+        return WarehouseProgress(self.version, dict(self._at), dict(self._updates))
 
-    def restore(self, progress: Progress, contents: Mapping[str, Iterable[Row]]) -> None:
+    def restore(self, progress: WarehouseProgress, contents: Mapping[str, Iterable[Row]]) -> None:
         """Go on from where a warehouse of the same views was, with the rows that it had."""
         self.load_typed(contents)
         self.version, self._at, self._updates = progress.version, dict(progress.views), dict(progress.pending)
@@ -147,14 +147,14 @@ class Warehouse:
 
     # Transactions
 
-    def apply(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> Report:
+    def apply(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> MaintenanceReport:
         """Take one transaction of the sources, and bring the views up to date with it and all that were received before."""
         self.receive(insert, delete)
         return self.process()[-1]
 
     def receive(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> int:
         """Take one transaction, to be processed later; its number. Where a row is both deleted and inserted, it is inserted."""
-        update = Update.of(self._typed(insert or {}), self._typed(delete or {}), net=self._net)
+        update = SourceUpdate.of(self._typed(insert or {}), self._typed(delete or {}), net=self._net)
         self._updates[max(self._updates, default=self.version) + 1] = update
         return max(self._updates)
 
@@ -162,18 +162,18 @@ class Warehouse:
         declared = {name: base_relation(self.program, name) for name in given}
         return {name: frozenset(typed_row(declared[name], row) for row in given_rows(rows)) for name, rows in given.items()}
 
-    def process(self) -> list[Report]:
+    def process(self) -> list[MaintenanceReport]:
         """Bring the views up to date with every transaction received, one version after the other."""
         reports = []
         while self.version + 1 in self._updates:
             reports.append(self._step(self.version + 1))
         return reports
 
-    def retry(self) -> Report:
+    def retry(self) -> MaintenanceReport:
         """Try again to bring the views that wait up to date with the present version."""
         return self._report(self.version, self._outcomes(self.version))
 
-    def _step(self, version: int) -> Report:
+    def _step(self, version: int) -> MaintenanceReport:
         update = self._updates[version]
         outcomes = self._outcomes(version)
         local = {name for name in update.relations if name in self.program.bases and name not in self.remote}
@@ -183,11 +183,11 @@ class Warehouse:
         self._log.append(update)
         return self._report(version, outcomes)
 
-    def _report(self, version: int, found: Mapping[str, Outcome]) -> Report:
+    def _report(self, version: int, found: Mapping[str, ViewOutcome]) -> MaintenanceReport:
         """Apply what was found to all views at once, and forget the updates that no view needs any more."""
         self._stored.change({name: (outcome.plus, outcome.minus) for name, outcome in found.items()})
         for name, outcome in found.items():
-            if outcome.status is Status.WAITING:
+            if outcome.status is MaintenanceStatus.WAITING:
                 self._why[name] = outcome.why
             else:
                 self._at[name] = version
@@ -195,9 +195,11 @@ class Warehouse:
         oldest = min(self._at.values())
         self._updates = {number: update for number, update in self._updates.items() if number > oldest}
         reads = dict.fromkeys(name for outcome in found.values() for name in outcome.read)
-        maintained = self._under(name for name, outcome in found.items() if outcome.status in (Status.STRICT, Status.READ))
-        wanted = self._under(name for name, outcome in found.items() if outcome.status is Status.WAITING)
-        return Report(version, found, tuple(reads), len(maintained - wanted - set(reads)))
+        maintained = self._under(
+            name for name, outcome in found.items() if outcome.status in (MaintenanceStatus.STRICT, MaintenanceStatus.READ)
+        )
+        wanted = self._under(name for name, outcome in found.items() if outcome.status is MaintenanceStatus.WAITING)
+        return MaintenanceReport(version, found, tuple(reads), len(maintained - wanted - set(reads)))
 
     def _under(self, views: Iterable[str]) -> set[str]:
         """The remote relations that these views depend on."""
@@ -206,25 +208,25 @@ class Warehouse:
 
     # Decisions
 
-    def _outcomes(self, version: int) -> dict[str, Outcome]:
+    def _outcomes(self, version: int) -> dict[str, ViewOutcome]:
         """What to do to each view that is behind this version; views at one version are decided on together."""
-        images = Images(self.remote, self._sources.estimate, lambda relation: self._image(relation, version))
-        found: dict[str, Outcome] = {}
+        images = AfterImages(self.remote, self._sources.estimate, lambda relation: self._image(relation, version))
+        found: dict[str, ViewOutcome] = {}
         for start in sorted({at for at in self._at.values() if at < version}, reverse=True):
             group = [view for view in self.views if self._at[view.name] == start]
             situation = self._situation(group, start, version)
-            found |= Attempt(self.program, self._stored, self._engine, images, situation, self._steps).outcomes()
+            found |= MaintenanceStep(self.program, self._stored, self._engine, images, situation, self._steps).outcomes()
         return {view.name: found[view.name] for view in self.views if view.name in found}
 
-    def _situation(self, group: Sequence[View], start: int, version: int) -> Situation:
+    def _situation(self, group: Sequence[StoredView], start: int, version: int) -> OutdatedViews:
         """The views of one version, all that has happened to their sources since, and what the log tells of the state before."""
-        update = Update(net=self._net)
+        update = SourceUpdate(net=self._net)
         for number in range(start + 1, version + 1):
             update = update.then(self._updates[number])
         log = PartialCopy()
         for past in self._log if start == self.version else ():  # it tells nothing of a state before its last transaction
             log = log.then(past)
-        return Situation(tuple(group), update, log, current=start == self.version)
+        return OutdatedViews(tuple(group), update, log, current=start == self.version)
 
     def _image(self, relation: str, version: int) -> frozenset[Row]:
         """A base relation after a version, from its source or, where it is kept here, from its table."""

@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketState
 from rederive.database import Database
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
 from rederive.service.access import ANYONE, NOBODY, discreet
-from rederive.service.http import operations, rules, streams, transactions, views
+from rederive.service.http import change_streams, rules, status, transactions, views
 from rederive.service.http.openapi import described
 from rederive.service.http.problems import answer, problem
 from rederive.service.http.service import Service
@@ -58,14 +58,14 @@ ENDPOINTS: Final = (
     Endpoint("DELETE", "/v1/views/{name}", views.drop),
     Endpoint("GET", "/v1/views/{name}/rows", views.rows),
     Endpoint("GET", "/v1/views/{name}/explain", views.explain),
-    Endpoint("GET", "/v1/views/{name}/changes", streams.changes),
-    Endpoint("GET", "/v1/changes", streams.changes),
+    Endpoint("GET", "/v1/views/{name}/changes", change_streams.changes),
+    Endpoint("GET", "/v1/changes", change_streams.changes),
     Endpoint("GET", "/v1/rules", rules.rules),
     Endpoint("GET", "/v1/rules/{name}/firings", rules.firings),
     Endpoint("GET", "/v1/firings", rules.firings),
-    Endpoint("GET", "/v1/subscriptions", operations.subscriptions),
-    Endpoint("GET", "/v1/metrics", operations.metrics),
-    Endpoint("GET", "/v1/health", operations.health, open=True),
+    Endpoint("GET", "/v1/subscriptions", status.subscriptions),
+    Endpoint("GET", "/v1/metrics", status.metrics),
+    Endpoint("GET", "/v1/health", status.health, open=True),
     Endpoint("GET", "/v1/openapi.json", openapi, open=True),
 )
 STREAMED: Final = ("/v1/views/{name}/changes", "/v1/changes")
@@ -88,7 +88,7 @@ def make_app(project: Project, database: Database) -> Starlette:
         allow_origins=list(project.origins),
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-        expose_headers=["Rederive-Version", views.POSITION],
+        expose_headers=["Rederive-PublishedVersion", views.POSITION],
     )
     handlers: dict[Any, Any] = {RederiveError: _refused, HTTPException: _not_there, 500: _failed}
     app = Starlette(routes=_routes(), middleware=[cors], exception_handlers=handlers, lifespan=lifespan)
@@ -127,7 +127,7 @@ async def _socket(socket: WebSocket) -> None:
     token = NOBODY
     try:
         token = admitted(service, socket, False)
-        await streams.socket_changes(service, token, socket)
+        await change_streams.socket_changes(service, token, socket)
     except Exception as error:
         if socket.application_state is not WebSocketState.CONNECTING:
             raise

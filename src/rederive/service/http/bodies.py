@@ -48,12 +48,12 @@ def transactions(body: bytes, kind: str) -> list[RawTransaction]:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class DefinitionBody:
     language: str
     text: str
 
 
-def definition(body: bytes) -> Definition:
+def definition(body: bytes) -> DefinitionBody:
     """`{"language": "datalog", "text": "..."}`."""
     value: Json = parse_line(decoded(body, "body", 1), "body", 1)
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
@@ -63,4 +63,4 @@ def definition(body: bytes) -> Definition:
         raise MalformedInput(f"unknown language {language!r}", hint=f"known: {', '.join(LANGUAGES)}").at("body.language")
     if unknown := [key for key in value if key not in ("language", "text")]:
         raise MalformedInput(f"unknown key '{unknown[0]}'").at("body")
-    return Definition(str(language), str(value["text"]))
+    return DefinitionBody(str(language), str(value["text"]))

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from rederive.service.hub import Hub
 from rederive.service.writer import Writer
-from rederive.warehouse.bridge import House
+from rederive.warehouse.bridge import WarehouseBridge
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -48,7 +48,7 @@ class _State(Collector):
             yield from _warehouse(house)
 
 
-def _warehouse(house: House) -> Iterable[Metric]:
+def _warehouse(house: WarehouseBridge) -> Iterable[Metric]:
     tally = house.tally
     maintained = CounterMetricFamily(
         "rederive_warehouse_views", "Views of transactions, by how they were maintained", labels=("view", "how")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rederive.service.http.schemas import POSITION, SCHEMAS, TEXT, TRUTH, VERSION, WEBHOOKS, Json, an_object, ref
+from rederive.service.http.openapi_schemas import POSITION, SCHEMAS, TEXT, TRUTH, VERSION, WEBHOOKS, Json, an_object, ref
 
 
 def _content(schema: Json, media: str = "application/json") -> Json:
@@ -65,7 +65,7 @@ _STREAM: Final[Json] = {
     }
 }
 _ROWS: Final[Json] = {
-    "headers": {"Rederive-Version": {"schema": VERSION}},
+    "headers": {"Rederive-PublishedVersion": {"schema": VERSION}},
     "content": {
         "application/json": {"schema": ref("Answer")},
         "text/csv": {"schema": TEXT},

@@ -19,9 +19,9 @@ from rederive.rules.rule_set import Standing
 from rederive.service.access import check_admin
 from rederive.service.events import Event, progress, told
 from rederive.service.http.bodies import JSON
-from rederive.service.http.formats import chosen
+from rederive.service.http.change_streams import EVENTS, EventStream
+from rederive.service.http.row_formats import chosen
 from rederive.service.http.service import Service
-from rederive.service.http.streams import EVENTS, EventStream
 from rederive.service.http.views import answered
 from rederive.service.settings import Token
 from rederive.service.subscription_request import cursor

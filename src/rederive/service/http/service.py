@@ -12,10 +12,10 @@ from rederive.errors import Busy
 from rederive.service.access import Access
 from rederive.service.http.metrics import Metrics
 from rederive.service.hub import Hub
-from rederive.service.notifier import News
+from rederive.service.notifier import Notifier
 from rederive.service.settings import Project
 from rederive.service.writer import Writer
-from rederive.warehouse.bridge import Retry
+from rederive.warehouse.bridge import RetryWaitingViews
 
 TICK: Final = 0.05
 
@@ -27,7 +27,7 @@ class Service:
     project: Project
     writer: Writer
     hub: Hub
-    firings: News
+    firings: Notifier
     access: Access
     metrics: Metrics
 
@@ -36,7 +36,7 @@ class Service:
         """In a running loop: the database belongs to the writer from now on."""
         bounds = project.bounds
         hub = Hub(bounds, database.version, epoch=database.epoch, nervous=database.precision == "nervous")
-        firings = News(bounds.subscriptions)
+        firings = Notifier(bounds.subscriptions)
         writer = Writer(database, hub.publish, firings.tell, bounds.waiting)
         access = Access(project.tokens, bounds.rate, bounds.burst)
         return cls(project, writer, hub, firings, access, Metrics(hub, writer))
@@ -59,7 +59,7 @@ class Service:
             await asyncio.sleep(self.project.warehouse.retry)
             if house.waiting:
                 with suppress(Busy):
-                    await self.writer.commit(lambda _: [Retry(())])
+                    await self.writer.commit(lambda _: [RetryWaitingViews(())])
 
     def end(self) -> None:
         """End all streams; they can resume when the service is back."""

@@ -19,7 +19,7 @@ from rederive.maintain.explain import FORMATS as EXPLAINED
 from rederive.result import Result
 from rederive.service.access import can_read, check_define, check_read
 from rederive.service.http import bodies
-from rederive.service.http.formats import FORMATS, Answer, chosen
+from rederive.service.http.row_formats import FORMATS, VersionedRows, chosen
 from rederive.service.http.service import Service
 from rederive.service.settings import Token
 from rederive.service.subscription_request import Parameters, question
@@ -69,14 +69,14 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
     media = chosen(request.headers.get("accept"), list(FORMATS))
     name, given = request.path_params["name"], parameters(request)
 
-    def read(db: Database) -> tuple[Answer, str]:
+    def read(db: Database) -> tuple[VersionedRows, str]:
         part = question(db.program, token, name, given, ())
         relation = db.program.relations[name]
         found = db.rows(name, {relation.columns[i].name: v for i, v in part.bindings})
-        return Answer(db.version, relation, found), db.position
+        return VersionedRows(db.version, relation, found), db.position
 
     answer, position = await service.writer.ask(lambda db, _: read(db))
-    headers = {"Rederive-Version": str(answer.version), POSITION: position, "Vary": "Accept"}
+    headers = {"Rederive-PublishedVersion": str(answer.version), POSITION: position, "Vary": "Accept"}
     return Response(FORMATS[media](answer), media_type=media, headers=headers)
 
 
@@ -127,7 +127,7 @@ async def drop(service: Service, token: Token, request: Request) -> Response:
     return await _redefined(service, lambda db: [db.drop_view(view)])
 
 
-async def _definition(service: Service, request: Request) -> bodies.Definition:
+async def _definition(service: Service, request: Request) -> bodies.DefinitionBody:
     bodies.media(request, (bodies.JSON,))
     return bodies.definition(await bodies.read(request, service.project.bounds.body))
 

@@ -6,29 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rederive.ir.rules import Atom, Negation, Relation, Rule
 from rederive.ir.terms import Variable
-from rederive.warehouse.selfmaint import names
-from rederive.warehouse.selfmaint.conjunctive import Class, Query, View
-from rederive.warehouse.selfmaint.update import Given, Kind
+from rederive.warehouse.selfmaint import relation_names as names
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
+from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 
-def informative(views: Sequence[View]) -> tuple[View, ...]:
+def informative(views: Sequence[StoredView]) -> tuple[StoredView, ...]:
     """The views that compiled rules draw on. Leaving one out forgets something and claims nothing: a yes stays right."""
-    return tuple(view for view in views if view.kind is Class.PLAIN)
+    return tuple(view for view in views if view.kind is ViewClass.PLAIN)
 
 
-def determined(views: Sequence[View], given: Given) -> frozenset[str]:
+def determined(views: Sequence[StoredView], given: KnownRelations) -> frozenset[str]:
     """The relations that are known as a whole: kept here, read, or copied by a view."""
     copies = (view.query.body[0].relation for view in informative(views) if is_copy(view.query))
     return given.local | given.read | frozenset(copies)
 
 
-def is_copy(query: Query) -> bool:
+def is_copy(query: ConjunctiveQuery) -> bool:
     """Whether a plain query holds all rows of one relation."""
     terms = query.body[0].terms
     return len(query.body) == 1 and all(isinstance(term, Variable) for term in terms) and len(set(terms)) == len(terms)
 
 
-def canonical_rules(views: Sequence[View], relations: Mapping[str, Relation], kind: Kind, given: Given) -> Iterator[Rule]:
+def canonical_rules(
+    views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> Iterator[Rule]:
     """(A) r.known :- v. for every atom of every view's body: what must be there for the view's rows to be there.
 
     What is read counts as a copy of its before-image (section 7); a partial copy's rows are known too (6.3).
@@ -50,7 +52,7 @@ def canonical_rules(views: Sequence[View], relations: Mapping[str, Relation], ki
             yield Rule(known, (names.every(relation, names.PRESENT),))
 
 
-def before_image(relation: Relation, kind: Kind, given: Given) -> Iterator[Rule]:
+def before_image(relation: Relation, kind: UpdateKind, given: KnownRelations) -> Iterator[Rule]:
     """s.before(..) :- s.read(..), !s.inserted(..) | s.deleted(..).
 
     An update that is not net may insert a row that was there, or delete one that was not: of these rows the before-image is
@@ -63,7 +65,7 @@ def before_image(relation: Relation, kind: Kind, given: Given) -> Iterator[Rule]
         yield Rule(before, (names.every(relation, names.DELETED),))
 
 
-def maintenance_rules(view: View, relations: Mapping[str, Relation], kind: Kind) -> Iterator[Rule]:
+def maintenance_rules(view: StoredView, relations: Mapping[str, Relation], kind: UpdateKind) -> Iterator[Rule]:
     """The change and the new state of a plain view, its base relations taken from the canonical database.
 
     Without projection a row has one derivation: it leaves when a fact of it does, and no other can bring it back.
@@ -82,12 +84,12 @@ def maintenance_rules(view: View, relations: Mapping[str, Relation], kind: Kind)
     yield from _next_view(view, relations[view.name], kind)
 
 
-def after_update(atom: Atom, kind: Kind) -> Atom:
+def after_update(atom: Atom, kind: UpdateKind) -> Atom:
     """The atom over the updated canonical database; a relation that the update leaves alone is as it was."""
     return names.at(atom, names.NEXT if atom.relation in kind.relations else names.KNOWN)
 
 
-def _next_state(relation: Relation, kind: Kind) -> Iterator[Rule]:
+def _next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
     """(F) r.next :- r.known, !r.deleted | r.inserted."""
     name = relation.name
     if name in kind.relations:
@@ -97,7 +99,7 @@ def _next_state(relation: Relation, kind: Kind) -> Iterator[Rule]:
         yield Rule(names.every(relation, names.NEXT), (names.every(relation, names.INSERTED),))
 
 
-def _next_view(view: View, relation: Relation, kind: Kind) -> Iterator[Rule]:
+def _next_view(view: StoredView, relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
     """(H) v.next = v - v.minus + v.plus."""
     after = names.every(relation, names.NEXT)
     stays = [Negation(names.every(relation, names.MINUS))] if kind.deletes.intersection(view.sources) else []

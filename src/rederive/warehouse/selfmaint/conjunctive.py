@@ -17,7 +17,7 @@ MAX_RULES: Final = 64  # of one view, after the views that it reads are unfolded
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ConjunctiveQuery:
     """`head :- body`: one conjunctive query over base relations, with equality only."""
 
     head: Atom
@@ -35,7 +35,7 @@ class Query:
         return tuple(v for v in self.variables if v not in shown)
 
 
-class Class(Enum):
+class ViewClass(Enum):
     """What is known about a view's self-maintainability, by the form of its definition."""
 
     PLAIN = "conjunctive, without projection"  # HU97 sections 3 to 5: a compiled test
@@ -45,22 +45,22 @@ class Class(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StoredView:
     """A stored view, its queries over base relations, and the base relations that it depends on."""
 
     name: str
-    kind: Class
-    queries: tuple[Query, ...]
+    kind: ViewClass
+    queries: tuple[ConjunctiveQuery, ...]
     sources: tuple[str, ...]
 
     @property
-    def query(self) -> Query:
+    def query(self) -> ConjunctiveQuery:
         """The only query of a plain view."""
         (query,) = self.queries
         return query
 
 
-def stored_views(program: Program) -> tuple[View, ...]:
+def stored_views(program: Program) -> tuple[StoredView, ...]:
     """The stored views of a program: those declared so, or else the monitored views that read a remote relation.
 
     >>> from rederive.lang import compile_program
@@ -99,12 +99,12 @@ def _read(definition: Rule | Aggregate) -> Iterator[str]:
                     yield literal.relation if isinstance(literal, Atom) else literal.atom.relation
 
 
-def _view(name: str, queries: tuple[Query, ...] | None, sources: tuple[str, ...]) -> View:
+def _view(name: str, queries: tuple[ConjunctiveQuery, ...] | None, sources: tuple[str, ...]) -> StoredView:
     if not queries:
-        return View(name, Class.OTHER, (), sources)
+        return StoredView(name, ViewClass.OTHER, (), sources)
     if len(queries) > 1:
-        return View(name, Class.UNION, queries, sources)
-    return View(name, Class.PROJECTION if queries[0].hidden else Class.PLAIN, queries, sources)
+        return StoredView(name, ViewClass.UNION, queries, sources)
+    return StoredView(name, ViewClass.PROJECTION if queries[0].hidden else ViewClass.PLAIN, queries, sources)
 
 
 class _Unfolding:
@@ -112,17 +112,17 @@ class _Unfolding:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._known: dict[str, tuple[Query, ...] | None] = {}
+        self._known: dict[str, tuple[ConjunctiveQuery, ...] | None] = {}
         for component in components(program):
             for name in component.relations:
                 self._known[name] = None if component.recursive else self._defined(name)
 
-    def queries(self, name: str) -> tuple[Query, ...] | None:
+    def queries(self, name: str) -> tuple[ConjunctiveQuery, ...] | None:
         """The view's queries; None where it is more than a union of conjunctive ones."""
         return self._known[name]
 
-    def _defined(self, name: str) -> tuple[Query, ...] | None:
-        found: dict[Query, None] = {}
+    def _defined(self, name: str) -> tuple[ConjunctiveQuery, ...] | None:
+        found: dict[ConjunctiveQuery, None] = {}
         for definition in self._program.definitions_of(name):
             queries = self._unfolded(definition) if isinstance(definition, Rule) else None
             if queries is None:
@@ -132,7 +132,7 @@ class _Unfolding:
                 return None
         return tuple(found)
 
-    def _unfolded(self, rule: Rule) -> list[Query] | None:
+    def _unfolded(self, rule: Rule) -> list[ConjunctiveQuery] | None:
         """One query for each choice of a rule for every view in the body; None where a literal has no place in a query."""
         if not rule.body or any(not isinstance(literal, Atom) and not _equation(literal) for literal in rule.body):
             return None
@@ -143,7 +143,7 @@ class _Unfolding:
         combined = (self._combined(rule, chosen) for chosen in product(*choices))
         return [query for query in combined if query is not None]
 
-    def _combined(self, rule: Rule, chosen: Sequence[Query]) -> Query | None:
+    def _combined(self, rule: Rule, chosen: Sequence[ConjunctiveQuery]) -> ConjunctiveQuery | None:
         """The rule with these queries in place of its views; None where the constants contradict each other."""
         body: list[Atom] = []
         pairs: list[tuple[Term, Term]] = [(e.left, e.right) for e in rule.body if isinstance(e, Comparison)]
@@ -159,7 +159,7 @@ class _Unfolding:
         if bindings is None:
             return None
         unique = dict.fromkeys(substituted(atom, bindings) for atom in body)
-        return _tidy(Query(substituted(rule.head, bindings), tuple(unique)))
+        return _tidy(ConjunctiveQuery(substituted(rule.head, bindings), tuple(unique)))
 
 
 def _equation(literal: Comparison | Negation) -> bool:
@@ -171,12 +171,12 @@ def _equation(literal: Comparison | Negation) -> bool:
     )
 
 
-def _renamed(query: Query, mark: str) -> Query:
+def _renamed(query: ConjunctiveQuery, mark: str) -> ConjunctiveQuery:
     names: dict[Variable, Simple] = {v: Variable(f"{v.name}.{mark}") for v in (*query.variables, *literal_variables(query.head))}
-    return Query(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
+    return ConjunctiveQuery(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
 
 
-def _tidy(query: Query) -> Query:
+def _tidy(query: ConjunctiveQuery) -> ConjunctiveQuery:
     """The variables by short names that a reader knows: as written where that is unique, numbered where not."""
     names: dict[Variable, Simple] = {}
     taken: set[str] = set()
@@ -186,7 +186,7 @@ def _tidy(query: Query) -> Query:
         name = next(n for n in (stem, *(f"{stem}{i}" for i in range(1, len(query.variables) + 1))) if n not in taken)
         taken.add(name)
         names[variable] = Variable(name)
-    return Query(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
+    return ConjunctiveQuery(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
 
 
 def unified(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None:

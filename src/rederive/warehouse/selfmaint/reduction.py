@@ -13,14 +13,14 @@ from itertools import product
 
 from rederive.ir.rules import Atom, Comparison, Literal, Operator, literal_variables
 from rederive.ir.terms import Constant, Simple, Variable
-from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import determined, informative
-from rederive.warehouse.selfmaint.conjunctive import Query, View, substituted
-from rederive.warehouse.selfmaint.update import Given, Kind
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, substituted
+from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DiffCase:
     """One conjunctive query of DIFF: a fact that is inserted, facts that the canonical database has after the update, and
     `unknown` ones, outside of it."""
 
@@ -41,7 +41,7 @@ class Case:
         return frozenset(self.variables) - bound
 
 
-def cases(view: View, views: Sequence[View], kind: Kind, given: Given) -> Iterator[Case]:
+def cases(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations) -> Iterator[DiffCase]:
     """The expansions of rule (I) that can stand at all.
 
     One without an inserted fact cannot: its row is in the view already, so its facts are known. One without an unknown fact
@@ -58,11 +58,11 @@ def cases(view: View, views: Sequence[View], kind: Kind, given: Given) -> Iterat
                     tuple(atom for atom, is_unknown in zip(others, choice, strict=True) if is_unknown is wanted)
                     for wanted in (False, True)
                 ]
-                yield Case(view.query.head, inserted, *parts)
+                yield DiffCase(view.query.head, inserted, *parts)
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class Refutation:
     """One containment mapping h from a rule of INCON: where `equations` and `known` hold, its view would get a row.
 
     The view does not have that row: it maps some atom to an unknown fact, and a stored row's facts are all known.
@@ -83,9 +83,9 @@ class Constraint:
         return frozenset((*(t for pair in self.equations for t in pair), *(t for atom in self.known for t in atom.terms)))
 
 
-def constraints(case: Case, views: Sequence[View]) -> tuple[Constraint, ...]:
+def constraints(case: DiffCase, views: Sequence[StoredView]) -> tuple[Refutation, ...]:
     """All containment mappings of (B'): some atoms of a view's body fall on unknown facts of the case, the others are known."""
-    found: dict[Constraint, None] = {}
+    found: dict[Refutation, None] = {}
     for view in informative(views):
         query = _apart(view.query, case)
         choices = [(None, *(a for a in case.unknown if a.relation == atom.relation)) for atom in query.body]
@@ -97,14 +97,14 @@ def constraints(case: Case, views: Sequence[View]) -> tuple[Constraint, ...]:
     return tuple(found)
 
 
-def _apart(query: Query, case: Case) -> Query:
+def _apart(query: ConjunctiveQuery, case: DiffCase) -> ConjunctiveQuery:
     """The query with variables that the case does not use."""
     taken = {variable.name for variable in case.variables}
     renaming: dict[Variable, Variable] = {}
     for variable in query.variables:
         renaming[variable] = Variable(unused(variable.name, taken))
         taken.add(renaming[variable].name)
-    return Query(substituted(query.head, renaming), tuple(substituted(atom, renaming) for atom in query.body))
+    return ConjunctiveQuery(substituted(query.head, renaming), tuple(substituted(atom, renaming) for atom in query.body))
 
 
 def unused(name: str, taken: Container[str]) -> str:
@@ -118,7 +118,7 @@ def unused(name: str, taken: Container[str]) -> str:
     return name
 
 
-def _constraint(query: Query, images: Sequence[Atom | None]) -> Constraint | None:
+def _constraint(query: ConjunctiveQuery, images: Sequence[Atom | None]) -> Refutation | None:
     """The mapping, with the equations that rectifying the mapped atoms leaves; None where two constants would be equal."""
     mapping: dict[Variable, Simple] = {}
     equations: dict[tuple[Simple, Simple], None] = {}
@@ -130,7 +130,7 @@ def _constraint(query: Query, images: Sequence[Atom | None]) -> Constraint | Non
                     return None
                 equations[(source, target)] = None
     known = (atom for atom, image in zip(query.body, images, strict=True) if image is None)
-    return Constraint(tuple(equations), tuple(_known(atom, mapping) for atom in known))
+    return Refutation(tuple(equations), tuple(_known(atom, mapping) for atom in known))
 
 
 def _known(atom: Atom, mapping: Mapping[Variable, Simple]) -> Atom:

@@ -19,36 +19,36 @@ from typing import Any, Final, TypeAlias
 from rederive.errors import InconsistentViews
 from rederive.ir.rules import Atom, Relation, literal_variables
 from rederive.ir.terms import Constant, Row, Type, Variable
-from rederive.warehouse.selfmaint.conjunctive import Class, Query, View
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
 from rederive.warehouse.selfmaint.facts import Binding, Fact, Facts, bound, ground
-from rederive.warehouse.selfmaint.update import PartialCopy, Rows, Update
+from rederive.warehouse.selfmaint.source_update import PartialCopy, Rows, SourceUpdate
 
 STEPS: Final = 200_000  # rows looked at and values tried
 OPEN_ROWS: Final = 300  # rows of views with projections or unions: each has to be explained
 
 
-class Answer(Enum):
+class Maintainability(Enum):
     YES = "self-maintainable"
     NO = "not self-maintainable"
     UNKNOWN = "not known to be self-maintainable"
 
 
-State: TypeAlias = Mapping[str, Set[tuple[Any, ...]]]  # values that may be any at all are `Fresh`
+State: TypeAlias = Mapping[str, Set[tuple[Any, ...]]]  # values that may be any at all are `FreshSymbol`
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SearchDecision:
     """The answer. With a yes, the rows of the updated view; with a no, `evidence`: two states of the sources that give the
     stored views, but different updated ones."""
 
-    answer: Answer
+    answer: Maintainability
     rows: frozenset[Row] = frozenset()
     evidence: tuple[State, State] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
-    """The contents of the stored views, and what `Given` says there is besides.
+class KnownRows:
+    """The contents of the stored views, and what `KnownRelations` says there is besides.
 
     `local`: before-images of relations kept here. `read`: after-images of relations that were read. `log`: a partial copy.
     """
@@ -60,7 +60,7 @@ class Knowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class FreshSymbol:
     """A symbol for a value that occurs nowhere."""
 
     number: int
@@ -71,8 +71,13 @@ class _Exceeded(Exception):
 
 
 def decide(
-    view: View, views: Sequence[View], relations: Mapping[str, Relation], knowledge: Knowledge, update: Update, steps: int = STEPS
-) -> Decision:
+    view: StoredView,
+    views: Sequence[StoredView],
+    relations: Mapping[str, Relation],
+    knowledge: KnownRows,
+    update: SourceUpdate,
+    steps: int = STEPS,
+) -> SearchDecision:
     """Whether the view is self-maintainable under the update, and its new rows; UNKNOWN where the search would be too long.
 
     >>> from rederive.lang import compile_program
@@ -82,34 +87,35 @@ def decide(
     ...     .decl v(x: symbol, z: symbol)  v(x, z) :- s(x, y), s(y, z).
     ... ''')
     >>> views = stored_views(program)
-    >>> decide(views[0], views, program.relations, Knowledge({"v": {("d", "c")}}), Update.of(insert={"s": [("a", "b")]})).answer
-    <Answer.NO: 'not self-maintainable'>
+    >>> known, update = KnownRows({"v": {("d", "c")}}), SourceUpdate.of(insert={"s": [("a", "b")]})
+    >>> decide(views[0], views, program.relations, known, update).answer
+    <Maintainability.NO: 'not self-maintainable'>
     """
-    if view.kind is Class.OTHER:
-        return Decision(Answer.UNKNOWN)
+    if view.kind is ViewClass.OTHER:
+        return SearchDecision(Maintainability.UNKNOWN)
     try:
         return _Search(view, views, relations, knowledge, update, steps).decision()
     except _Exceeded:
-        return Decision(Answer.UNKNOWN)
+        return SearchDecision(Maintainability.UNKNOWN)
 
 
 class _Search:
     def __init__(
         self,
-        view: View,
-        views: Sequence[View],
+        view: StoredView,
+        views: Sequence[StoredView],
         relations: Mapping[str, Relation],
-        knowledge: Knowledge,
-        update: Update,
+        knowledge: KnownRows,
+        update: SourceUpdate,
         steps: int,
     ) -> None:
         self._view = view
-        self._views = [other for other in views if other.kind is not Class.OTHER]
+        self._views = [other for other in views if other.kind is not ViewClass.OTHER]
         self._relations = relations
         self._knowledge = knowledge
         self._update = update
         self._steps = steps
-        self._fresh: list[tuple[Fresh, Type]] = []
+        self._fresh: list[tuple[FreshSymbol, Type]] = []
         self._facts = Facts(self._given_facts(), self._step)
         self._constants = self._known_constants()
 
@@ -118,21 +124,21 @@ class _Search:
         if self._steps < 0:
             raise _Exceeded
 
-    def decision(self) -> Decision:
+    def decision(self) -> SearchDecision:
         first: tuple[State, frozenset[Row]] | None = None
         for _ in self._databases():
             state, after = self._facts.copy(), self._updated()
             found = self._answers(after)
-            if any(isinstance(value, Fresh) for row in found for value in row):
-                return Decision(Answer.NO, evidence=(state, _renamed(state, len(self._fresh))))
+            if any(isinstance(value, FreshSymbol) for row in found for value in row):
+                return SearchDecision(Maintainability.NO, evidence=(state, _renamed(state, len(self._fresh))))
             if first is not None and found != first[1]:
-                return Decision(Answer.NO, evidence=(first[0], state))
+                return SearchDecision(Maintainability.NO, evidence=(first[0], state))
             if (more := self._escapes(after, found)) is not None:
-                return Decision(Answer.NO, evidence=(state, more))
+                return SearchDecision(Maintainability.NO, evidence=(state, more))
             first = first or (state, found)
         if first is None:
             raise InconsistentViews(view.name for view in self._views)
-        return Decision(Answer.YES, first[1])
+        return SearchDecision(Maintainability.YES, first[1])
 
     # What is given
 
@@ -176,7 +182,7 @@ class _Search:
 
     def _databases(self) -> Iterator[None]:
         """Visit the canonical databases: `self._facts` is one of them at each turn."""
-        plain = [view for view in self._views if view.kind is Class.PLAIN]
+        plain = [view for view in self._views if view.kind is ViewClass.PLAIN]
         for view in plain:
             for row in self._knowledge.views.get(view.name, ()):
                 binding = bound(view.query.head, row, {})
@@ -193,7 +199,7 @@ class _Search:
             raise _Exceeded
         yield from self._explained(sorted(rows, key=lambda entry: repr(entry[1])))
 
-    def _explained(self, rows: Sequence[tuple[View, Row]]) -> Iterator[None]:
+    def _explained(self, rows: Sequence[tuple[StoredView, Row]]) -> Iterator[None]:
         """Explain the rows one after the other, in every way that is consistent. A row that is derived already needs no more:
         any database that explains it otherwise contains one that is visited without."""
         if not rows:
@@ -212,10 +218,10 @@ class _Search:
                         yield from self._explained(rest)
                         self._remove(with_fact)
 
-    def _derived(self, query: Query, binding: Binding) -> bool:
+    def _derived(self, query: ConjunctiveQuery, binding: Binding) -> bool:
         return next(self._facts.joined(query.body, binding), None) is not None
 
-    def _groundings(self, query: Query, binding: Binding, hidden: Sequence[Variable]) -> Iterator[list[Fact]]:
+    def _groundings(self, query: ConjunctiveQuery, binding: Binding, hidden: Sequence[Variable]) -> Iterator[list[Fact]]:
         """The body's facts, for all values of the hidden variables that what is known allows."""
         known = (atom for atom in query.body if all(isinstance(t, Constant) or t in binding for t in atom.terms))
         if not all(self._allowed(ground(atom, binding)) for atom in known):
@@ -233,11 +239,11 @@ class _Search:
             self._step()
             yield given
         self._step()
-        self._fresh.append((Fresh(len(self._fresh)), type_))
+        self._fresh.append((FreshSymbol(len(self._fresh)), type_))
         yield self._fresh[-1][0]
         self._fresh.pop()
 
-    def _type(self, query: Query, variable: Variable) -> Type:
+    def _type(self, query: ConjunctiveQuery, variable: Variable) -> Type:
         for atom in query.body:
             for term, type_ in zip(atom.terms, self._relations[atom.relation].types, strict=True):
                 if term == variable:
@@ -272,7 +278,7 @@ class _Search:
             if (binding := bound(atom, fact[1], {})) is not None
         )
 
-    def _only_stored(self, view: View, query: Query, binding: Binding, body: tuple[Atom, ...]) -> bool:
+    def _only_stored(self, view: StoredView, query: ConjunctiveQuery, binding: Binding, body: tuple[Atom, ...]) -> bool:
         stored = self._knowledge.views.get(view.name, frozenset())
         return all(ground(query.head, found)[1] in stored for found in self._facts.joined(body, binding))
 
@@ -311,7 +317,12 @@ class _Search:
         yield from self._partly(after, tuple(rest), binding, (*unknown, first))
 
     def _escape(
-        self, query: Query, binding: Binding, unknown: tuple[Atom, ...], free: Sequence[Variable], found: frozenset[Row]
+        self,
+        query: ConjunctiveQuery,
+        binding: Binding,
+        unknown: tuple[Atom, ...],
+        free: Sequence[Variable],
+        found: frozenset[Row],
     ) -> State | None:
         if free:
             variable, *rest = free
@@ -337,6 +348,6 @@ def _renamed(state: State, beyond: int) -> State:
     """The same state with other symbols."""
 
     def other(value: Any) -> Any:
-        return Fresh(value.number + beyond) if isinstance(value, Fresh) else value
+        return FreshSymbol(value.number + beyond) if isinstance(value, FreshSymbol) else value
 
     return {name: {tuple(map(other, row)) for row in rows} for name, rows in state.items()}

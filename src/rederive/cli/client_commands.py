@@ -13,8 +13,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 import rederive
-from rederive.cli.live import live
-from rederive.client.connection import Connection, Subscription
+from rederive.cli.live_table import live
+from rederive.client.blocking import Connection, Subscription
 from rederive.client.firings import followed, listed
 from rederive.client.replica import Change
 from rederive.errors import MalformedInput, Refused
@@ -25,14 +25,14 @@ BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WatchFormat:
     """How changes are shown: `once`, what there is now; `as_json`, an object on each line."""
 
     once: bool
     as_json: bool
 
 
-def watch(db: Connection, view: str, options: dict[str, Any], bindings: dict[str, str], way: Way) -> None:
+def watch(db: Connection, view: str, options: dict[str, Any], bindings: dict[str, str], way: WatchFormat) -> None:
     """Show a view as it changes, until an interrupt. On a terminal a table, unless one sign alone is told; else lines."""
     with db.subscribe(view, where=bindings, **options) as changes:
         if sys.stdout.isatty() and not way.as_json and not way.once and options["only"] is None:
@@ -42,7 +42,7 @@ def watch(db: Connection, view: str, options: dict[str, Any], bindings: dict[str
             _print(_change_lines(change, view, changes, way.as_json))
 
 
-def watch_rules(db: Connection, rule: str | None, way: Way) -> None:
+def watch_rules(db: Connection, rule: str | None, way: WatchFormat) -> None:
     """Show what rules do, from now on; with `once`, what they did so far."""
     for firing in listed(db, rule) if way.once else followed(db, rule):
         _print([json.dumps(firing, ensure_ascii=False) if way.as_json else _firing_line(firing)])

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from rederive.client.calls import Call, parameters
-from rederive.client.replica import Change, Copy, Row
-from rederive.client.wire import Event
+from rederive.client.replica import Change, Replica, Row
+from rederive.client.requests import HttpRequest, parameters
+from rederive.client.sse import Event
 from rederive.errors import MalformedInput, Refused
 
 EVENTS: Final = "text/event-stream"
@@ -18,7 +18,7 @@ ENDS: Final = "closed"  # the service says that it ends; it may be back
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscriptionRequest:
     """What to follow, and how."""
 
     views: tuple[str, ...]
@@ -26,7 +26,7 @@ class Wish:
     kept: bool
 
     @classmethod
-    def of(cls, views: Sequence[str], options: Mapping[str, str | None], bindings: Mapping[str, Any]) -> Wish:
+    def of(cls, views: Sequence[str], options: Mapping[str, str | None], bindings: Mapping[str, Any]) -> SubscriptionRequest:
         if not views:
             raise MalformedInput("no view is named", hint='subscribe("closure")')
         said = [(name, value) for name, value in options.items() if value is not None]
@@ -37,25 +37,28 @@ class Wish:
     def path(self) -> str:
         return "/v1/changes" if len(self.views) > 1 else f"/v1/views/{quote(self.views[0], safe='')}/changes"
 
-    def call(self, position: str | None) -> Call:
+    def call(self, position: str | None) -> HttpRequest:
         """The request that begins, or that goes on after a position.
 
-        >>> Wish.of(["closure"], {"only": "plus"}, {"x": "a"}).call("00c0ffee00c0ffee-7")  # doctest: +NORMALIZE_WHITESPACE
-        Call(method='GET', path='/v1/views/closure/changes', params=[('only', 'plus'), ('x', 'a')],
+        >>> request = SubscriptionRequest.of(["closure"], {"only": "plus"}, {"x": "a"})
+        >>> request.call("00c0ffee00c0ffee-7")  # doctest: +NORMALIZE_WHITESPACE
+        HttpRequest(method='GET', path='/v1/views/closure/changes', params=[('only', 'plus'), ('x', 'a')],
              headers={'Accept': 'text/event-stream', 'Last-Event-ID': '00c0ffee00c0ffee-7'}, content=None)
         """
         views = [("view", view) for view in self.views] if len(self.views) > 1 else []
         last = {"Last-Event-ID": position} if position is not None else {}
-        return Call("GET", self.path, [*views, *self.options], {"Accept": EVENTS, **last})
+        return HttpRequest("GET", self.path, [*views, *self.options], {"Accept": EVENTS, **last})
 
 
-class Following:
+class SubscriptionState:
     """A copy of views, and what has been heard of them. The base of subscriptions that have a connection."""
 
-    def __init__(self, wish: Wish, since: int | str | None = None, rows: Mapping[str, Iterable[Row]] | None = None) -> None:
+    def __init__(
+        self, wish: SubscriptionRequest, since: int | str | None = None, rows: Mapping[str, Iterable[Row]] | None = None
+    ) -> None:
         self.wish = wish
         held = {view: Counter(map(tuple, given)) for view, given in (rows or {}).items()}
-        self.copy = Copy(wish.views, wish.kept, _version_of(since), held, str(since) if since is not None else None)
+        self.copy = Replica(wish.views, wish.kept, _version_of(since), held, str(since) if since is not None else None)
 
     @property
     def version(self) -> int | None:
@@ -81,12 +84,12 @@ class Following:
         return self.copy.columns.get(view, ())
 
     def _heard(self, event: Event) -> Change | None:
-        """None where nothing changed; ServiceEnds where the stream is over and may be resumed."""
+        """None where nothing changed; ServiceClosing where the stream is over and may be resumed."""
         try:
             return self.copy.hear(event)
         except Refused as error:
             if error.code == ENDS:
-                raise ServiceEnds from None
+                raise ServiceClosing from None
             raise
 
 
@@ -103,5 +106,5 @@ def _version_of(since: int | str | None) -> int | None:
     return int(number)
 
 
-class ServiceEnds(Exception):
+class ServiceClosing(Exception):
     """The service said goodbye: the subscription resumes when it is back."""

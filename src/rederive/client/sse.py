@@ -17,10 +17,10 @@ class Event:
 
 
 @dataclass(slots=True)
-class Parser:
+class SseParser:
     """Lines end at a line feed or a carriage return before one, and nowhere else: a text may hold any other separator.
 
-    >>> parser = Parser()
+    >>> parser = SseParser()
     >>> parser.feed(b'event: progress\\nid: 00c0ffee00c0ffee-9\\nda')
     []
     >>> parser.feed(b'ta: {"version":9}\\n\\n')

@@ -10,7 +10,7 @@ import pytest
 import rederive
 from rederive.engines.protocol import Question
 from rederive.result import Change
-from rederive.service.follow import Follower
+from rederive.service.followed_views import FollowedViews
 from tests.service.conftest import GRAPH
 
 
@@ -33,7 +33,7 @@ def part(view: str, *bindings: tuple[int, str]) -> Question:
 
 def test_bound_parts_of_a_kept_view_are_looked_up(db: rederive.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, the database has one subscription, and no change is filtered for any of them."""
-    follower = Follower(db)
+    follower = FollowedViews(db)
     for i in range(500):
         follower.follow(part("closure", (0, f"n{i}")))
     follower.follow(part("closure", (0, "n1"), (1, "y")))
@@ -52,7 +52,7 @@ def test_bound_parts_of_a_kept_view_are_looked_up(db: rederive.Database, monkeyp
 
 
 def test_what_nobody_follows_any_more_is_forgotten(db: rederive.Database) -> None:
-    follower = Follower(db)
+    follower = FollowedViews(db)
     one, two = part("closure", (0, "a")), part("closure")
     for question in (one, one, two):
         follower.follow(question)
@@ -67,7 +67,7 @@ def test_what_nobody_follows_any_more_is_forgotten(db: rederive.Database) -> Non
 def test_bound_parts_of_a_view_that_is_not_kept_are_questions_of_their_own(tmp_path: Path) -> None:
     with rederive.open(tmp_path / "apart", strategy="on_demand") as db:
         db.define(GRAPH.replace(".output closure\n", ""))
-        follower = Follower(db)
+        follower = FollowedViews(db)
         question = part("closure", (0, "a"))
         follower.follow(question)
         made = result(db, ("a", "b"), ("c", "d"))

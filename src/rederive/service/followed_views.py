@@ -19,21 +19,21 @@ from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
 from rederive.result import Change, Result
 from rederive.service.events import Delta, Event, Segment, progress, snapshot, told
-from rederive.service.hub import Version, Wish
+from rederive.service.hub import PublishedVersion, SubscriptionRequest
 from rederive.store.position import Position
 
 Values = tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class CatchUp:
     """Events that bring a new subscriber to a version."""
 
     version: int
     events: list[Event]
 
 
-class Follower:
+class FollowedViews:
     """What is followed of a database."""
 
     def __init__(self, database: Database) -> None:
@@ -81,14 +81,14 @@ class Follower:
 
     # What a version did
 
-    def version(self, result: Result) -> Version:
+    def version(self, result: Result) -> PublishedVersion:
         """The changes of the parts that are followed."""
         found = {part: Delta.of(change) for part, change in result.bound.items() if part in self._wanted}
         for view, change in result.changes.items():
             for columns, parts in self._parts.get(view, {}).items():
                 for part, delta in _sorted_into(change, columns, parts):
                     found.setdefault(part, delta)
-        return Version(result.version, found)
+        return PublishedVersion(result.version, found)
 
     def ended(self) -> dict[Question, RederiveError]:
         """The parts that a new program has no place for."""
@@ -102,27 +102,27 @@ class Follower:
             return Mismatch(f"'{view}' has other columns now", hint="subscribe again")
         return None
 
-    # Beginning
+    # CatchUp
 
-    def begin(self, wish: Wish, since: Position | None, most: int) -> Beginning:
+    def begin(self, wish: SubscriptionRequest, since: Position | None, most: int) -> CatchUp:
         """Follow the parts of a wish, and bring its subscriber to the present version: by what it missed, or by all rows."""
         followed: list[Question] = []
         try:
             for part in wish.parts:
                 self.follow(part)
                 followed.append(part)
-            return Beginning(self._db.version, list(self._events(wish, since, most)))
+            return CatchUp(self._db.version, list(self._events(wish, since, most)))
         except BaseException:
             for part in followed:
                 self.unfollow(part)
             raise
 
-    def end(self, wish: Wish) -> None:
+    def end(self, wish: SubscriptionRequest) -> None:
         """Follow the parts of a wish no more."""
         for part in wish.parts:
             self.unfollow(part)
 
-    def _events(self, wish: Wish, since: Position | None, most: int) -> Iterator[Event]:
+    def _events(self, wish: SubscriptionRequest, since: Position | None, most: int) -> Iterator[Event]:
         if since is not None:
             try:
                 yield from self._missed(wish, self._db.version_at(since), most)
@@ -136,7 +136,7 @@ class Follower:
         names = [column.name for column in self._db.program.relations[part.view].columns]
         return names, self._db.rows(part.view, {names[i]: value for i, value in part.bindings})
 
-    def _missed(self, wish: Wish, since: int, most: int) -> list[Event]:
+    def _missed(self, wish: SubscriptionRequest, since: int, most: int) -> list[Event]:
         """The versions after `since`, one by one where they are few, or else their net change."""
         single: list[tuple[int, dict[str, Delta]]] = []
         net: Segment | None = Segment() if wish.every else None
@@ -155,7 +155,7 @@ class Follower:
         return Position(self._db.version, self._db.epoch)
 
     def _told(
-        self, wish: Wish, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
+        self, wish: SubscriptionRequest, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
     ) -> Iterator[Event]:
         if net is not None:
             single = [(self._db.version, {view: Delta.net(moves) for view, moves in net.moves.items()})]

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rederive.client.connection import Subscription
+from rederive.client.blocking import Subscription
 from rederive.client.replica import Change
 
 FRAME = 6  # lines around the rows

@@ -10,26 +10,26 @@ from rederive.ir.rules import Definition, Program, Relation
 from rederive.ir.terms import Row
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
-from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import is_copy
-from rederive.warehouse.selfmaint.compiled import Compiled, compiled
-from rederive.warehouse.selfmaint.conjunctive import Class, View
-from rederive.warehouse.selfmaint.update import Given, Kind, PartialCopy, Update
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
+from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
 
 _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT)
 
 
-class Stored:
+class ViewStorage:
     """Tables for the views, for local relations, and for all that compiled rules read of an update.
 
     Rules run on demand: nothing of them is kept, and what an update does not touch is not looked at.
     """
 
-    def __init__(self, program: Program, views: Sequence[View], engine: Engine) -> None:
+    def __init__(self, program: Program, views: Sequence[StoredView], engine: Engine) -> None:
         self._views = views
         self._relations = program.relations
-        self._kind = Kind(*[frozenset(name for view in views for name in view.sources)] * 2)
-        self._compiled: dict[tuple[str, tuple[str, ...], Given], Compiled | None] = {}
+        self._kind = UpdateKind(*[frozenset(name for view in views for name in view.sources)] * 2)
+        self._compiled: dict[tuple[str, tuple[str, ...], KnownRelations], CompiledMaintenance | None] = {}
         self._engine = engine
         self._installed: Program | None = None
         self._install(())
@@ -61,26 +61,30 @@ class Stored:
             operations += [_operation(Action.DELETE, name, minus), _operation(Action.INSERT, name, plus)]
         self._apply(operations)
 
-    def present(self, update: Update, read: Mapping[str, frozenset[Row]], log: PartialCopy) -> None:
+    def present(self, update: SourceUpdate, read: Mapping[str, frozenset[Row]], log: PartialCopy) -> None:
         """Put before the rules an update, what was read for it and what the log tells."""
         given = (update.inserts, update.deletes, read, log.present, log.absent)
         parts = [(part, rows) for part, rows in zip(_PARTS, given, strict=True)]
         names_of = {name for view in self._views for name in view.sources}
         self.replace({names.of(name, part): rows.get(name, frozenset()) for part, rows in parts for name in names_of})
 
-    def compiled(self, view: View, group: Sequence[View], given: Given) -> Compiled | None:
+    def compile_maintenance(
+        self, view: StoredView, group: Sequence[StoredView], given: KnownRelations
+    ) -> CompiledMaintenance | None:
         """The rules for a view, with the views of its group to draw on; made once for each such question."""
         key = (view.name, tuple(other.name for other in group), given)
         if key not in self._compiled:
-            self._compiled[key] = compiled(view, group, self._relations, self._kind, given)
+            self._compiled[key] = compile_maintenance(view, group, self._relations, self._kind, given)
         return self._compiled[key]
 
-    def maintained(self, view: View, group: Sequence[View], given: Given) -> tuple[frozenset[Row], frozenset[Row]] | None:
+    def maintained(
+        self, view: StoredView, group: Sequence[StoredView], given: KnownRelations
+    ) -> tuple[frozenset[Row], frozenset[Row]] | None:
         """Plus and minus of a plain view where its test says that it is self-maintainable."""
-        rules = self.compiled(view, group, given)
+        rules = self.compile_maintenance(view, group, given)
         if rules is None:
             return None
-        self._install([c for other in group if (c := self.compiled(other, group, given)) is not None])
+        self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
         test = () if rules.always else (names.MAINTAINABLE,)
         parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
         with closing(self._engine.answers(parts)) as answers:  # the test has derived most of what the change needs
@@ -89,7 +93,7 @@ class Stored:
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
 
-    def _install(self, rules: Sequence[Compiled]) -> None:
+    def _install(self, rules: Sequence[CompiledMaintenance]) -> None:
         """Switch to these rules; tables keep their rows."""
         definitions: dict[Definition, None] = {d: None for c in rules for d in c.program.definitions}
         relations = self._tables() | {n: r for c in rules for n, r in c.program.relations.items()}
@@ -123,9 +127,9 @@ def evaluated(program: Program, view: str, bases: Mapping[str, Iterable[Row]], e
     return frozenset(engine.rows(view, {}))
 
 
-def copied(view: View, rows: Iterable[Row]) -> tuple[str, frozenset[Row]] | None:
+def copied(view: StoredView, rows: Iterable[Row]) -> tuple[str, frozenset[Row]] | None:
     """The base relation that a view copies, and its rows from the view's; None where it is no copy."""
-    if view.kind is not Class.PLAIN or not is_copy(view.query):
+    if view.kind is not ViewClass.PLAIN or not is_copy(view.query):
         return None
     (atom,) = view.query.body
     places = [view.query.head.terms.index(term) for term in atom.terms]

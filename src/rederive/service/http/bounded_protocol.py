@@ -14,7 +14,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from rederive.errors import Busy, MalformedInput, RederiveError, TimedOut, TooLarge
 from rederive.service.http.problems import MEDIA, encoded
-from rederive.service.settings import Bounds
+from rederive.service.settings import ServiceLimits
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -24,7 +24,7 @@ class BoundedProtocol(HttpToolsProtocol):
     of the headers. Between requests uvicorn's own timeout for idle connections runs.
     """
 
-    def __init__(self, bounds: Bounds, *args: Any, **options: Any) -> None:
+    def __init__(self, bounds: ServiceLimits, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._bounds = bounds
         self._deadline: TimerHandle | None = None

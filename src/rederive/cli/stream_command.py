@@ -10,7 +10,7 @@ from typing import Any
 
 import rederive
 from rederive.cli.commands import change_line, settle
-from rederive.cli.programs import Loading, Sources, define, run_files
+from rederive.cli.program_files import InitialRows, Loading, define, run_files
 from rederive.errors import MalformedInput
 from rederive.ingest.ingest import Batch, Ingestion, Progress, check_on_error, ingest
 from rederive.ingest.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
@@ -20,7 +20,7 @@ from rederive.time_zones import zone_name
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class StreamPlaces:
     """Where the stream comes from: exactly one of them is given; topics belong to Kafka."""
 
     changes: str | None
@@ -32,7 +32,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class StreamOptions:
     """How it is taken in."""
 
     relation: str | None
@@ -45,10 +45,10 @@ class Way:
     zone: str | None
 
 
-def source_of(places: Places) -> Source:
+def source_of(places: StreamPlaces) -> Source:
     """The one source that is given.
 
-    >>> source_of(Places(None, None, None, None, "localhost:9092", ("shop.stock=stock",))).relations
+    >>> source_of(StreamPlaces(None, None, None, None, "localhost:9092", ("shop.stock=stock",))).relations
     {'shop.stock': 'stock'}
     """
     sources: dict[str, tuple[str | None, Callable[[str], Source]]] = {
@@ -78,7 +78,7 @@ def _topics(options: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.Database]) -> None:
+def stream(path: Path, places: StreamPlaces, way: StreamOptions, opened: Callable[..., rederive.Database]) -> None:
     """What is wrong with the program or the options is said before Spark is started and the store is opened."""
     source = source_of(places)
     define(rederive.open(zone=way.zone), [path])
@@ -86,7 +86,7 @@ def stream(path: Path, places: Places, way: Way, opened: Callable[..., rederive.
     spark = session_in(zone_name(way.zone or UTC), way.master)
     _quieten(spark._jvm)
     with opened(spark=spark) as db:
-        for extended in run_files(db, [path], Loading(db, Sources(None, (), inputs=False))):
+        for extended in run_files(db, [path], Loading(db, InitialRows(None, (), inputs=False))):
             _print(extended)
         running = ingest(
             db,

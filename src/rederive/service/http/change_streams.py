@@ -14,11 +14,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rederive.database import Database
 from rederive.errors import RederiveError
-from rederive.service.follow import Beginning, Follower
-from rederive.service.http.formats import chosen
+from rederive.service.followed_views import CatchUp, FollowedViews
+from rederive.service.http.row_formats import chosen
 from rederive.service.http.service import Service
 from rederive.service.http.views import POSITION, parameters
-from rederive.service.hub import Client, Wish
+from rederive.service.hub import Subscriber, SubscriptionRequest
 from rederive.service.settings import Token
 from rederive.service.subscription_request import cursor, wish
 
@@ -29,7 +29,7 @@ PAUSE: Final = 0.02
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-class Subscriber:
+class SubscriberConnection:
     """A connection's side of a subscription: it begins in its turn, is woken when there is something to take, and ends once."""
 
     def __init__(self, service: Service, connection: HTTPConnection, token: Token) -> None:
@@ -41,10 +41,10 @@ class Subscriber:
         names = [text for name, text in self._parameters if name == "view"]
         self._views = names if self._together else [connection.path_params["name"]]
         self._awake = asyncio.Event()
-        self._client: Client | None = None
+        self._client: Subscriber | None = None
         self.gone = False
 
-    def _wish(self, db: Database) -> Wish:
+    def _wish(self, db: Database) -> SubscriptionRequest:
         return wish(db.program, db.precision, self._token, self._views, self._parameters, self._together, db.epoch)
 
     async def begin(self) -> None:
@@ -52,15 +52,15 @@ class Subscriber:
         self._service.hub.check_room()
         most = self._service.project.bounds.queue
 
-        def run(db: Database, follower: Follower) -> tuple[Wish, Beginning]:
+        def run(db: Database, follower: FollowedViews) -> tuple[SubscriptionRequest, CatchUp]:
             wanted = self._wish(db)
             return wanted, follower.begin(wanted, self._cursor, most)
 
         await self._service.writer.ask(run, self._attach)
 
-    def _attach(self, begun: tuple[Wish, Beginning]) -> None:
+    def _attach(self, begun: tuple[SubscriptionRequest, CatchUp]) -> None:
         wanted, beginning = begun
-        self._client = Client(wanted, self._service.project.bounds, self._awake.set)
+        self._client = Subscriber(wanted, self._service.project.bounds, self._awake.set)
         try:
             self._service.hub.attach(self._client, beginning.events, beginning.version)
         except RederiveError:
@@ -70,7 +70,7 @@ class Subscriber:
     async def past(self) -> tuple[bytes, str]:
         """What happened after a version, as lines, and where they lead; refused where it is no longer kept."""
 
-        def run(db: Database, follower: Follower) -> tuple[bytes, str]:
+        def run(db: Database, follower: FollowedViews) -> tuple[bytes, str]:
             wanted = self._wish(db)
             found = list(follower.past(wanted.parts, self._cursor or 0))
             only = ((n, {v: d for v, delta in deltas.items() if (d := delta.only(wanted.signs))}) for n, deltas in found)
@@ -146,7 +146,7 @@ async def _until_gone(receive: Receive, subscriber: Followed, last: str) -> None
 
 async def changes(service: Service, token: Token, request: Request) -> Response:
     """The changes of a view, or of several with one event for each version."""
-    subscriber = Subscriber(service, request, token)
+    subscriber = SubscriberConnection(service, request, token)
     media = chosen(request.headers.get("accept"), (EVENTS, LINES))
     if request.method == "HEAD":
         return Response(media_type=media, headers=_HEADERS)
@@ -159,7 +159,7 @@ async def changes(service: Service, token: Token, request: Request) -> Response:
 
 async def socket_changes(service: Service, token: Token, socket: WebSocket) -> None:
     """`changes` over WebSocket: each event is one text message."""
-    subscriber = Subscriber(service, socket, token)
+    subscriber = SubscriberConnection(service, socket, token)
     await subscriber.begin()
     await socket.accept()
     watch = asyncio.create_task(_until_gone(socket.receive, subscriber, "websocket.disconnect"))

@@ -15,7 +15,7 @@ from rederive.service.access import check_admin
 from rederive.service.http.metrics import MEDIA
 from rederive.service.http.service import Service
 from rederive.service.http.views import answered
-from rederive.service.hub import Client
+from rederive.service.hub import Subscriber
 from rederive.service.settings import Token
 from rederive.values import to_json
 
@@ -52,7 +52,7 @@ async def subscriptions(service: Service, token: Token, request: Request) -> Res
     return answered({"version": service.hub.version, "subscriptions": [_shown(c, program) for c in service.hub.clients.values()]})
 
 
-def _shown(client: Client, program: Program) -> dict[str, Any]:
+def _shown(client: Subscriber, program: Program) -> dict[str, Any]:
     return {
         "id": client.number,
         "token": client.wish.owner,

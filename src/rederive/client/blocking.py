@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from rederive.boundary import Signal, guard_class
-from rederive.client import calls
-from rederive.client.calls import Answer, Call, Committed, Patience, Rows
-from rederive.client.follow import Following, ServiceEnds, Wish
+from rederive.client import requests
 from rederive.client.replica import Change, Row
-from rederive.client.wire import Event, Parser
+from rederive.client.requests import Backoff, CommitReceipt, HttpRequest, Rows, VersionedRows
+from rederive.client.sse import Event, SseParser
+from rederive.client.subscription_state import ServiceClosing, SubscriptionRequest, SubscriptionState
 from rederive.errors import Refused
 
 
@@ -26,7 +26,7 @@ class Connection:
     """
 
     def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
-        options = calls.http_options(url, token, timeout)
+        options = requests.http_options(url, token, timeout)
         import httpx
 
         self.url = options["base_url"]
@@ -36,14 +36,14 @@ class Connection:
 
     def apply(
         self, insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None, *, key: str | None = None
-    ) -> Committed:
+    ) -> CommitReceipt:
         """Commit one transaction: rows by base relation. It is on the service's disk when this returns."""
-        return calls.committed(self.ask(calls.commit(calls.transaction(insert, delete, upsert), key)))
+        return requests.committed(self.ask(requests.commit(requests.transaction(insert, delete, upsert), key)))
 
-    def apply_lines(self, lines: Sequence[str], key: str) -> list[Committed]:
+    def apply_lines(self, lines: Sequence[str], key: str) -> list[CommitReceipt]:
         """Commit transactions in the contract's format, a version each."""
-        found = self.ask(calls.commit_lines(lines, key))
-        return [calls.committed(one) for one in found["transactions"]]
+        found = self.ask(requests.commit_lines(lines, key))
+        return [requests.committed(one) for one in found["transactions"]]
 
     def transaction(self, key: str | None = None) -> Transaction:
         """Gather changes, and commit them together at the end of a `with` block that ends well."""
@@ -53,9 +53,9 @@ class Connection:
         """The rows of a base relation or view now, with these values."""
         return self.answer(relation, **bindings).rows
 
-    def answer(self, relation: str, /, **bindings: Any) -> Answer:
+    def answer(self, relation: str, /, **bindings: Any) -> VersionedRows:
         """The same with the version that it is of, and the names of the columns."""
-        return calls.rows_of(self.ask(calls.read_rows(relation, bindings)))
+        return requests.rows_of(self.ask(requests.read_rows(relation, bindings)))
 
     def subscribe(
         self,
@@ -75,37 +75,37 @@ class Connection:
         are as in docs/service.md; `where` is for columns that Python cannot name here: `where={"low.item": "bolt"}`.
         """
         options = {"only": only, "every": every, "precision": precision}
-        return Subscription(self, Wish.of(views, options, {**(where or {}), **bindings}), since, rows)
+        return Subscription(self, SubscriptionRequest.of(views, options, {**(where or {}), **bindings}), since, rows)
 
     # The wire
 
-    def ask(self, call: Call) -> Any:
+    def ask(self, call: HttpRequest) -> Any:
         """The JSON that a call gives."""
-        patience = Patience(self.patience)
+        patience = Backoff(self.patience)
         while True:
             try:
                 response = self._http.request(call.method, call.path, **call.arguments())
             except self._errors as error:
                 why = str(error) or type(error).__name__
             else:
-                if not calls.is_later(response.status_code):
-                    return calls.answer(response)
-                why = str(calls.refusal(response).message)
+                if not requests.is_later(response.status_code):
+                    return requests.answer(response)
+                why = str(requests.refusal(response).message)
             time.sleep(patience.wait(why))
 
-    def events(self, call: Call, patience: Patience) -> Generator[Event, None, None]:
+    def events(self, call: HttpRequest, patience: Backoff) -> Generator[Event, None, None]:
         """The events of one connection, until it is lost."""
         try:
             with self._http.stream(call.method, call.path, **call.arguments()) as response:
                 if response.status_code >= 400:
                     response.read()
-                    raise calls.refusal(response)
-                parser = Parser()
+                    raise requests.refusal(response)
+                parser = SseParser()
                 for piece in response.iter_bytes():
                     patience.answered()
                     yield from parser.feed(piece)
         except self._errors as error:
-            raise Lost(str(error) or type(error).__name__) from error
+            raise ConnectionLost(str(error) or type(error).__name__) from error
 
     def close(self) -> None:
         self._http.close()
@@ -117,16 +117,20 @@ class Connection:
         self.close()
 
 
-class Lost(Signal):
+class ConnectionLost(Signal):
     """A connection that broke."""
 
 
 @guard_class
-class Subscription(Following):
+class Subscription(SubscriptionState):
     """An iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
 
     def __init__(
-        self, connection: Connection, wish: Wish, since: int | str | None, rows: Mapping[str, Iterable[Row]] | None = None
+        self,
+        connection: Connection,
+        wish: SubscriptionRequest,
+        since: int | str | None,
+        rows: Mapping[str, Iterable[Row]] | None = None,
     ) -> None:
         super().__init__(wish, since, rows)
         self._connection = connection
@@ -139,7 +143,7 @@ class Subscription(Following):
         return next(self._changes)
 
     def _followed(self) -> Generator[Change, None, None]:
-        patience = Patience(self._connection.patience)
+        patience = Backoff(self._connection.patience)
         while True:
             self.copy.begin()
             why = "the stream ended"
@@ -148,10 +152,10 @@ class Subscription(Following):
                     for event in events:
                         if (change := self._heard(event)) is not None:
                             yield change
-            except (Lost, ServiceEnds) as error:
+            except (ConnectionLost, ServiceClosing) as error:
                 why = str(error) or why
             except Refused as error:
-                if not calls.is_later(error.status):
+                if not requests.is_later(error.status):
                     raise
                 why = error.message
             time.sleep(patience.wait(why))
@@ -170,7 +174,7 @@ class Subscription(Following):
 class Transaction:
     """Changes that are gathered here and committed together. `committed` is there afterwards."""
 
-    committed: Committed
+    committed: CommitReceipt
 
     def __init__(self, connection: Connection, key: str | None) -> None:
         self._connection = connection

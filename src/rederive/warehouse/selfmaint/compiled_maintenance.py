@@ -15,17 +15,17 @@ from typing import Final
 
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Program, Relation, Rule
 from rederive.ir.terms import Type, Variable
-from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
-from rederive.warehouse.selfmaint.conjunctive import Class, Query, View
-from rederive.warehouse.selfmaint.reduction import Case, Constraint, cases, constraints
-from rederive.warehouse.selfmaint.update import Given, Kind
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
+from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, constraints
+from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 MAX_RULES: Final = 20_000  # of one test; beyond it there is none, and the view is not known to be self-maintainable
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledMaintenance:
     """The rules for one view and one kind of update.
 
     `program` defines `v.plus`, `v.minus` and `v.next` and, unless the view is `always` self-maintainable, `v.depends` and
@@ -34,14 +34,16 @@ class Compiled:
     """
 
     view: str
-    kind: Kind
-    given: Given
+    kind: UpdateKind
+    given: KnownRelations
     program: Program
     always: bool
     hopeless: bool
 
 
-def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation], kind: Kind, given: Given) -> Compiled | None:
+def compile_maintenance(
+    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> CompiledMaintenance | None:
     """The maintenance queries and the test of a view; None where it has no compiled test, or one that would be too large.
 
     >>> from rederive.ir.printing import show_rule
@@ -53,7 +55,7 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
     ...     .decl v2(y: symbol, z: symbol)             v2(y, z) :- s(y, z).
     ... ''')
     >>> views = stored_views(program)
-    >>> test = compiled(views[0], views, program.relations, Kind.of(insert=["r"]), Given())
+    >>> test = compile_maintenance(views[0], views, program.relations, UpdateKind.of(insert=["r"]), KnownRelations())
     >>> print(*(show_rule(rule) for rule in test.program.definitions if rule.head.relation.startswith("v1")), sep="\\n")
     v1.plus(x, y, z) :- r.inserted(x, y), s.known(y, z), t.known(z), !v1(x, y, z).
     v1.next(x, y, z) :- v1(x, y, z).
@@ -63,7 +65,7 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
     v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
     v1.maintainable() :- !v1.depends().
     """
-    if view.kind is not Class.PLAIN:
+    if view.kind is not ViewClass.PLAIN:
         return None
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
     test: list[Rule] = []
@@ -81,10 +83,12 @@ def compiled(view: View, views: Sequence[View], relations: Mapping[str, Relation
     outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT, names.MAINTAINABLE)]
     types = _variable_types(view.query, relations)
     program = _assembled([*rules, *test], outputs, relations, view, types)
-    return Compiled(view.name, kind, given, program, not depends, hopeless)
+    return CompiledMaintenance(view.name, kind, given, program, not depends, hopeless)
 
 
-def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, given: Given, number: int) -> list[Rule]:
+def _case_rules(
+    view: str, case: DiffCase, found: Sequence[Refutation], kind: UpdateKind, given: KnownRelations, number: int
+) -> list[Rule]:
     """One case as safe rules: `candidate` proposes values, `refuted` are those that a constraint forbids."""
     fresh, applying = case.fresh, _applying(case, found)
     positive = (names.at(case.inserted, names.INSERTED), *(after_update(atom, kind) for atom in case.after))
@@ -102,7 +106,7 @@ def _case_rules(view: str, case: Case, found: Sequence[Constraint], kind: Kind, 
     return [Rule(candidate, body), *refutations, Rule(depends, (candidate, Negation(refuted)))]
 
 
-def _undecided(case: Case, kind: Kind) -> Atom:
+def _undecided(case: DiffCase, kind: UpdateKind) -> Atom:
     """What must not be known, or the row is in the new view anyway: the row itself.
 
     All facts of the case but the unknown ones hold after the update, one of them is inserted, and a row without projection is
@@ -111,20 +115,20 @@ def _undecided(case: Case, kind: Kind) -> Atom:
     return after_update(case.unknown[0], kind) if len(case.unknown) == 1 else names.at(case.head, names.NEXT)
 
 
-def _applying(case: Case, found: Sequence[Constraint]) -> list[Constraint]:
+def _applying(case: DiffCase, found: Sequence[Refutation]) -> list[Refutation]:
     """The constraints that fresh values can meet, without those whose premise includes another's, which forbids all they do."""
     premises = {c: frozenset(c.premise()) for c in found if not case.fresh.intersection(c.terms())}
     return [c for c in premises if not any(other < premises[c] for other in premises.values())]
 
 
-def _hopeless(case: Case, found: Sequence[Constraint]) -> bool:
+def _hopeless(case: DiffCase, found: Sequence[Refutation]) -> bool:
     """Whether the case stands for every inserted row that was not there: only that it was can forbid it."""
     there = names.at(case.inserted, names.KNOWN)
     hidden = all(case.fresh.intersection(atom.terms) for atom in (case.head, *case.unknown))
     return hidden and not case.after and all(there in constraint.known for constraint in _applying(case, found))
 
 
-def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:
+def _absences(case: DiffCase, kind: UpdateKind, given: KnownRelations) -> Iterator[Atom]:
     """What must not hold: unknown facts must outlive the update, and must not be known to be absent."""
     for atom in case.unknown:
         if atom.relation in kind.deletes:
@@ -135,7 +139,7 @@ def _absences(case: Case, kind: Kind, given: Given) -> Iterator[Atom]:
             yield names.at(atom, names.ABSENT)
 
 
-def _variable_types(query: Query, relations: Mapping[str, Relation]) -> dict[Variable, Type]:
+def _variable_types(query: ConjunctiveQuery, relations: Mapping[str, Relation]) -> dict[Variable, Type]:
     found = {}
     for atom in query.body:
         for term, type_ in zip(atom.terms, relations[atom.relation].types, strict=True):
@@ -148,7 +152,7 @@ def _assembled(
     rules: Iterable[Rule],
     outputs: Sequence[str],
     relations: Mapping[str, Relation],
-    view: View,
+    view: StoredView,
     types: Mapping[Variable, Type],
 ) -> Program:
     """The rules that the outputs need, with a declaration for every relation in them."""
@@ -176,7 +180,7 @@ def _atoms(rule: Rule) -> Iterator[Atom]:
             yield literal if isinstance(literal, Atom) else literal.atom
 
 
-def _declared(atom: Atom, relations: Mapping[str, Relation], view: View, types: Mapping[Variable, Type]) -> Relation:
+def _declared(atom: Atom, relations: Mapping[str, Relation], view: StoredView, types: Mapping[Variable, Type]) -> Relation:
     if atom.relation in relations:
         return Relation(atom.relation, relations[atom.relation].columns)
     stem, _, part = atom.relation.rpartition(".")

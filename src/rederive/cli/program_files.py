@@ -23,7 +23,7 @@ from rederive.store.journal.reader import JournalReader
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class InitialRows:
     """Where initial rows come from: a folder of facts, and files for single relations.
 
     `inputs`: whether `.input` relations are read without a folder, too. Those that the `store` has got are not read again.
@@ -78,7 +78,7 @@ def migrate(db: Database, paths: Sequence[Path]) -> None:
 class Loading:
     """The initial rows of a program with SQL: they go in once, with the definitions before its first change of data."""
 
-    def __init__(self, db: Database, sources: Sources) -> None:
+    def __init__(self, db: Database, sources: InitialRows) -> None:
         self.db = db
         self.sources = sources
         self.loaded: frozenset[str] | None = None
@@ -132,7 +132,7 @@ def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Re
     load.check()
 
 
-def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
+def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]:
     """The rows of `--base` files and of every other `.input` relation; one that has several directives has the rows of all."""
     found: dict[str, list[Row]] = {}
     for option in sources.base:
@@ -155,7 +155,7 @@ def initial_rows(program: Program, sources: Sources) -> dict[str, list[Row]]:
     return found
 
 
-def _folders(directive: Input, sources: Sources) -> tuple[Path, ...]:
+def _folders(directive: Input, sources: InitialRows) -> tuple[Path, ...]:
     """Where the file of a directive is looked for: the folder of facts, or else that of the program and the working directory."""
     if sources.facts is not None:
         return (sources.facts,)
@@ -163,7 +163,7 @@ def _folders(directive: Input, sources: Sources) -> tuple[Path, ...]:
     return (*program, Path())
 
 
-def _unread(program: Program, sources: Sources) -> Iterable[Input]:
+def _unread(program: Program, sources: InitialRows) -> Iterable[Input]:
     """The directives to be read without a folder of facts."""
     if not sources.inputs or not program.inputs:
         return ()

@@ -24,7 +24,7 @@ Rows = Mapping[str, Iterable[Sequence[Any] | Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpRequest:
     """A request that may be sent again: it reads, or it carries an idempotency key."""
 
     method: str
@@ -39,7 +39,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitReceipt:
     """A transaction that is on the service's disk. `repeated`: it was there already, under the same key."""
 
     version: int
@@ -47,7 +47,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class VersionedRows:
     """The rows of a relation or view at a version."""
 
     version: int
@@ -79,25 +79,25 @@ def transaction(insert: Rows | None = None, delete: Rows | None = None, upsert: 
     return {name: {relation: list(rows) for relation, rows in side.items()} for name, side in given.items() if side}
 
 
-def commit(changes: Mapping[str, Any], key: str | None) -> Call:
+def commit(changes: Mapping[str, Any], key: str | None) -> HttpRequest:
     """One transaction. Without a key it gets one of its own, so that it can be sent again.
 
     >>> commit({"insert": {"edge": [("a", "b")]}}, "order-17").content
     b'{"insert": {"edge": [["a", "b"]]}}'
     """
     content = json.dumps(changes, default=_plain, ensure_ascii=False).encode()
-    return Call("POST", "/v1/transactions", (), {"Content-Type": JSON, "Idempotency-Key": key or uuid4().hex}, content)
+    return HttpRequest("POST", "/v1/transactions", (), {"Content-Type": JSON, "Idempotency-Key": key or uuid4().hex}, content)
 
 
-def commit_lines(lines: Sequence[str], key: str) -> Call:
+def commit_lines(lines: Sequence[str], key: str) -> HttpRequest:
     """Transactions in the contract's format, one on each line, in one request."""
     headers = {"Content-Type": LINES, "Idempotency-Key": key}
-    return Call("POST", "/v1/transactions", (), headers, "\n".join(lines).encode())
+    return HttpRequest("POST", "/v1/transactions", (), headers, "\n".join(lines).encode())
 
 
-def read_rows(relation: str, bindings: Mapping[str, Any]) -> Call:
+def read_rows(relation: str, bindings: Mapping[str, Any]) -> HttpRequest:
     """The rows of a relation or view with these values."""
-    return Call("GET", f"/v1/relations/{quote(relation, safe='')}/rows", parameters(bindings), {"Accept": JSON})
+    return HttpRequest("GET", f"/v1/relations/{quote(relation, safe='')}/rows", parameters(bindings), {"Accept": JSON})
 
 
 def parameters(bindings: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -144,22 +144,22 @@ def refusal(response: Response) -> Refused:
     return refused.at(problem["place"]) if problem.get("place") else refused
 
 
-def committed(found: Mapping[str, Any]) -> Committed:
-    return Committed(found["version"], found["repeated"])
+def committed(found: Mapping[str, Any]) -> CommitReceipt:
+    return CommitReceipt(found["version"], found["repeated"])
 
 
-def rows_of(found: Mapping[str, Any]) -> Answer:
-    return Answer(found["version"], tuple(c["name"] for c in found["columns"]), [tuple(row) for row in found["rows"]])
+def rows_of(found: Mapping[str, Any]) -> VersionedRows:
+    return VersionedRows(found["version"], tuple(c["name"] for c in found["columns"]), [tuple(row) for row in found["rows"]])
 
 
 # Trying again
 
 
 @dataclass(slots=True)
-class Patience:
+class Backoff:
     """Attempts after longer and longer waits, until one has been without an answer for so many seconds.
 
-    >>> patience = Patience(60.0)
+    >>> patience = Backoff(60.0)
     >>> [patience.wait("no answer", 0.0), patience.wait("no answer", 1.0), patience.wait("no answer", 2.0)]
     [0.05, 0.1, 0.2]
     """

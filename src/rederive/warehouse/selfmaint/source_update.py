@@ -11,13 +11,13 @@ Rows = Mapping[str, frozenset[Row]]
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class SourceUpdate:
     """HU97's U: rows that leave and rows that enter. `U(D) = (D - deletes) + inserts`, so a row is never in both.
 
     `net`: the source says that every deleted row was there and every inserted one was not.
 
-    >>> Update.of(insert={"r": [(1,)]}, delete={"r": [(1,), (2,)]})
-    Update(inserts={'r': frozenset({(1,)})}, deletes={'r': frozenset({(2,)})}, net=False)
+    >>> SourceUpdate.of(insert={"r": [(1,)]}, delete={"r": [(1,), (2,)]})
+    SourceUpdate(inserts={'r': frozenset({(1,)})}, deletes={'r': frozenset({(2,)})}, net=False)
     """
 
     inserts: Rows = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Update:
         delete: Mapping[str, Iterable[Row]] | None = None,
         *,
         net: bool = False,
-    ) -> Update:
+    ) -> SourceUpdate:
         """Deletes come first: a row in both is inserted."""
         inserts = _rows(insert or {})
         return cls(inserts, _minus(_rows(delete or {}), inserts), net)
@@ -41,19 +41,19 @@ class Update:
         """The relations that it changes."""
         return frozenset((*self.inserts, *self.deletes))
 
-    def then(self, later: Update) -> Update:
+    def then(self, later: SourceUpdate) -> SourceUpdate:
         """One update with the effect of this one followed by `later`. It is net where both are.
 
-        >>> first, second = Update.of(insert={"r": [(1,)]}, net=True), Update.of(delete={"r": [(1,)]}, net=True)
+        >>> first, second = SourceUpdate.of(insert={"r": [(1,)]}, net=True), SourceUpdate.of(delete={"r": [(1,)]}, net=True)
         >>> first.then(second)
-        Update(inserts={}, deletes={}, net=True)
+        SourceUpdate(inserts={}, deletes={}, net=True)
         """
         if self.net and later.net:
             inserts = _union(_minus(self.inserts, later.deletes), _minus(later.inserts, self.deletes))
             deletes = _union(_minus(self.deletes, later.inserts), _minus(later.deletes, self.inserts))
-            return Update(inserts, deletes, net=True)
+            return SourceUpdate(inserts, deletes, net=True)
         inserts = _union(_minus(self.inserts, later.deletes), later.inserts)
-        return Update(inserts, _minus(_union(self.deletes, later.deletes), inserts))
+        return SourceUpdate(inserts, _minus(_union(self.deletes, later.deletes), inserts))
 
     def before(self, relation: str, after: frozenset[Row]) -> frozenset[Row]:
         """The before-image of a relation, from its after-image; exact for a net update."""
@@ -66,14 +66,14 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class UpdateKind:
     """The relations that an update may insert into and delete from."""
 
     inserts: frozenset[str]
     deletes: frozenset[str]
 
     @classmethod
-    def of(cls, insert: Iterable[str] = (), delete: Iterable[str] = ()) -> Kind:
+    def of(cls, insert: Iterable[str] = (), delete: Iterable[str] = ()) -> UpdateKind:
         return cls(frozenset(insert), frozenset(delete))
 
     @property
@@ -82,7 +82,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class KnownRelations:
     """What may be used besides the stored views and the update.
 
     `local`: relations that are kept here, in their state before the update. `read`: relations whose after-image is at hand.
@@ -100,7 +100,7 @@ class Given:
 class PartialCopy:
     """What a log of updates tells of the present state: rows that are there, and rows that are not (HU97, 6.3).
 
-    >>> log = PartialCopy().then(Update.of(insert={"r": [(1,)]})).then(Update.of(delete={"r": [(1,), (2,)]}))
+    >>> log = PartialCopy().then(SourceUpdate.of(insert={"r": [(1,)]})).then(SourceUpdate.of(delete={"r": [(1,), (2,)]}))
     >>> log.present, sorted(log.absent["r"])
     ({}, [(1,), (2,)])
     """
@@ -108,7 +108,7 @@ class PartialCopy:
     present: Rows = field(default_factory=dict)
     absent: Rows = field(default_factory=dict)
 
-    def then(self, update: Update) -> PartialCopy:
+    def then(self, update: SourceUpdate) -> PartialCopy:
         """The knowledge after one more update: what it inserted is there now, what it deleted is not."""
         present = _union(_minus(self.present, update.deletes), update.inserts)
         return PartialCopy(present, _union(_minus(self.absent, update.inserts), update.deletes))

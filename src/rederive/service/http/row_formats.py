@@ -24,7 +24,7 @@ ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class VersionedRows:
     """The rows of a relation at a version."""
 
     version: int
@@ -32,18 +32,18 @@ class Answer:
     rows: Sequence[Row]
 
 
-def as_json(answer: Answer) -> bytes:
+def as_json(answer: VersionedRows) -> bytes:
     columns = [{"name": column.name, "type": str(column.type)} for column in answer.relation.columns]
     head = f'"version":{answer.version},"relation":{json.dumps(answer.relation.name)},"columns":{json.dumps(columns)}'
     return f'{{{head},"rows":{rows_text(answer.rows)}}}'.encode()
 
 
-def as_csv(answer: Answer) -> bytes:
+def as_csv(answer: VersionedRows) -> bytes:
     """A line of names, then a line for each row. NULL is an empty field, and an empty text is a quoted one.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import SYMBOL
-    >>> as_csv(Answer(1, Relation("r", (Column("x", SYMBOL), Column("y", SYMBOL))), [("a,b", None), ("", "c")]))
+    >>> as_csv(VersionedRows(1, Relation("r", (Column("x", SYMBOL), Column("y", SYMBOL))), [("a,b", None), ("", "c")]))
     b'x,y\\r\\n"a,b",\\r\\n"",c\\r\\n'
     """
     out = io.StringIO(newline="")
@@ -68,7 +68,7 @@ def _field(value: object) -> str:
             return str(value)
 
 
-def as_arrow(answer: Answer) -> bytes:
+def as_arrow(answer: VersionedRows) -> bytes:
     """An Arrow stream; unsigned numbers are decimal(20,0), as in the lake."""
     relation = answer.relation
     columns: Sequence[Sequence[Value]] = list(zip(*answer.rows, strict=True)) if answer.rows else [()] * relation.arity
@@ -87,7 +87,7 @@ def _array(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
     return pyarrow.array(column, arrow_type(type))
 
 
-FORMATS: Final[dict[str, Callable[[Answer], bytes]]] = {JSON: as_json, CSV: as_csv, ARROW: as_arrow}
+FORMATS: Final[dict[str, Callable[[VersionedRows], bytes]]] = {JSON: as_json, CSV: as_csv, ARROW: as_arrow}
 
 
 def chosen(accept: str | None, offered: Sequence[str]) -> str:

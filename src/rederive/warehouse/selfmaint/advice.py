@@ -12,16 +12,16 @@ from textwrap import indent
 from rederive.errors import UnknownOption, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.to_sql import SPARK, sql_text
-from rederive.warehouse.selfmaint import names
+from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import determined
-from rederive.warehouse.selfmaint.compiled import Compiled, compiled
-from rederive.warehouse.selfmaint.conjunctive import Class, View, stored_views
-from rederive.warehouse.selfmaint.update import Given, Kind
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass, stored_views
+from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 FORMATS = ("text", "json")
 
 
-class Verdict(Enum):
+class AdviceVerdict(Enum):
     ALWAYS = "always"
     DEPENDS = "depends on the data"
     NEEDS = "needs"
@@ -32,22 +32,22 @@ class Advice:
     """One line of the table. `reads`: the fewest relations with which the answer is always. `rules`: the test and the maintenance
     queries, where they are compiled."""
 
-    view: View
+    view: StoredView
     update: str
-    verdict: Verdict
+    verdict: AdviceVerdict
     reads: tuple[str, ...] = ()
-    rules: Compiled | None = None
+    rules: CompiledMaintenance | None = None
 
     @property
     def answer(self) -> str:
         """The verdict in words, as the table has it."""
         relations = ", ".join(self.reads)
         match self.verdict:
-            case Verdict.ALWAYS:
+            case AdviceVerdict.ALWAYS:
                 return "always"
-            case Verdict.NEEDS:
+            case AdviceVerdict.NEEDS:
                 return f"needs {relations}"
-            case Verdict.DEPENDS:
+            case AdviceVerdict.DEPENDS:
                 how = "" if self.rules is not None else ", by a bounded search"
                 return f"depends on the data{how}; otherwise needs {relations}"
 
@@ -81,34 +81,39 @@ def advise(program: Program, view: str | None = None) -> tuple[Advice, ...]:
     return tuple(_advice(found, views, program, update, kind) for found in chosen for update, kind in _kinds(found))
 
 
-def _kinds(view: View) -> Iterator[tuple[str, Kind]]:
+def _kinds(view: StoredView) -> Iterator[tuple[str, UpdateKind]]:
     for name in view.sources:
-        yield f"insert {name}", Kind.of(insert=[name])
-        yield f"delete {name}", Kind.of(delete=[name])
-    yield "mixed", Kind.of(view.sources, view.sources)
+        yield f"insert {name}", UpdateKind.of(insert=[name])
+        yield f"delete {name}", UpdateKind.of(delete=[name])
+    yield "mixed", UpdateKind.of(view.sources, view.sources)
 
 
-def _advice(view: View, views: Sequence[View], program: Program, update: str, kind: Kind) -> Advice:
+def _advice(view: StoredView, views: Sequence[StoredView], program: Program, update: str, kind: UpdateKind) -> Advice:
     remote = {declared.relation for declared in program.remotes}
-    given = Given(local=frozenset(name for name in program.bases if name not in remote))
+    given = KnownRelations(local=frozenset(name for name in program.bases if name not in remote))
     missing = [name for name in view.sources if name not in determined(views, given)]
-    rules = compiled(view, views, program.relations, kind, given)
+    rules = compile_maintenance(view, views, program.relations, kind, given)
     if not missing or (rules is not None and rules.always):
-        return Advice(view, update, Verdict.ALWAYS, rules=rules)
+        return Advice(view, update, AdviceVerdict.ALWAYS, rules=rules)
     if rules is None:
-        searched = view.kind in (Class.PROJECTION, Class.UNION)
-        return Advice(view, update, Verdict.DEPENDS if searched else Verdict.NEEDS, tuple(missing))
-    verdict = Verdict.NEEDS if rules.hopeless else Verdict.DEPENDS
+        searched = view.kind in (ViewClass.PROJECTION, ViewClass.UNION)
+        return Advice(view, update, AdviceVerdict.DEPENDS if searched else AdviceVerdict.NEEDS, tuple(missing))
+    verdict = AdviceVerdict.NEEDS if rules.hopeless else AdviceVerdict.DEPENDS
     return Advice(view, update, verdict, _fewest(view, views, program, kind, given, missing), rules)
 
 
 def _fewest(
-    view: View, views: Sequence[View], program: Program, kind: Kind, given: Given, missing: Sequence[str]
+    view: StoredView,
+    views: Sequence[StoredView],
+    program: Program,
+    kind: UpdateKind,
+    given: KnownRelations,
+    missing: Sequence[str],
 ) -> tuple[str, ...]:
     """The fewest relations that make the view always self-maintainable; all that are missing do."""
     for size in range(1, len(missing)):
         for read in combinations(missing, size):
-            rules = compiled(view, views, program.relations, kind, Given(given.local, frozenset(read)))
+            rules = compile_maintenance(view, views, program.relations, kind, KnownRelations(given.local, frozenset(read)))
             if rules is not None and rules.always:
                 return read
     return tuple(missing)
@@ -143,6 +148,6 @@ def _text(advice: Sequence[Advice]) -> Iterator[str]:
         for line in lines:
             yield f"  {line.update:<{width}}  {line.answer}"
         for line in lines:
-            if line.verdict is Verdict.DEPENDS and (test := line.sql(names.MAINTAINABLE)) is not None:
+            if line.verdict is AdviceVerdict.DEPENDS and (test := line.sql(names.MAINTAINABLE)) is not None:
                 yield f"  test for {line.update}:"
                 yield indent(test, "    ")
