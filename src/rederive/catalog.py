@@ -11,10 +11,10 @@ from itertools import chain, groupby
 from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
 from rederive.ir.rules import Fact, Program
 from rederive.ir.terms import UTC, Row
-from rederive.lang.datalog.compiler import extended, parse_statements
-from rederive.lang.datalog.edit import (
+from rederive.lang.datalog.compiler import extend_program, parse_statements
+from rederive.lang.datalog.program_edits import (
     Statements,
-    not_in,
+    missing_statements,
     parse_rules,
     rule_directives,
     with_rules,
@@ -26,9 +26,9 @@ from rederive.lang.datalog.edit import (
 )
 from rederive.lang.datalog.rule_directives import active_rule
 from rederive.lang.datalog.syntax import Clause, Declaration, Statement
-from rederive.lang.programs import compile_statements, defines_in_sql, extended_by, replaced, without_sql_view
-from rederive.lang.rules.definition import ActiveRule
-from rederive.lang.sql.definition import Definition
+from rederive.lang.programs import add_sql_definition, compile_statements, defines_in_sql, replace_sql_view, without_sql_view
+from rederive.lang.rules.syntax import ActiveRule
+from rederive.lang.sql.definition import SqlDefinition
 from rederive.records import DATALOG, SQL, Text
 
 
@@ -74,7 +74,7 @@ class Definitions:
 
     def define(self, text: str, name: str = "<text>") -> Step:
         added = parse_statements(text, name)
-        program = extended(self.program, added)
+        program = extend_program(self.program, added)
         return Step(Definitions((*self.parts, added), program), _by_relation(program.facts[len(self.program.facts) :]), False)
 
     def migrate(self, text: str, name: str = "<text>", *, whole: bool = True) -> Step | None:
@@ -87,33 +87,33 @@ class Definitions:
         if not self.parts:
             return self.define(text, name)
         wanted = parse_statements(text, name)
-        standing = tuple(s for s in self.statements if not isinstance(s, Definition))
-        missing = not_in(standing, wanted)
+        standing = tuple(s for s in self.statements if not isinstance(s, SqlDefinition))
+        missing = missing_statements(standing, wanted)
         if whole:
             _check_none_missing(missing, name)
-        added = not_in(wanted, standing)
+        added = missing_statements(wanted, standing)
         alone = standing == self.statements and not missing
         return self._to(wanted if alone else self._with(added), always=False) if added else None
 
     def _migrate_sql(self, text: str, name: str, whole: bool) -> Step | None:
-        from rederive.lang.sql.ddl import definitions
+        from rederive.lang.sql.ddl import parse_definitions
 
-        wanted = definitions(text, name)
+        wanted = parse_definitions(text, name)
         replaced_names = {definition.name for definition in wanted if definition.replaces}
-        standing = tuple(s for s in self.statements if isinstance(s, Definition) and s.name not in replaced_names)
+        standing = tuple(s for s in self.statements if isinstance(s, SqlDefinition) and s.name not in replaced_names)
         if whole:
-            _check_none_missing(not_in(standing, wanted), name)
+            _check_none_missing(missing_statements(standing, wanted), name)
         found: Definitions = self
         for definition in wanted:
             if not found.has(definition) and (step := found.create(definition)) is not None:
                 found = step.after
         return Step(found, {}, False) if found is not self else None
 
-    def has(self, definition: Definition) -> bool:
+    def has(self, definition: SqlDefinition) -> bool:
         """Whether this definition of SQL stands, however it was written."""
-        return not not_in((definition,), self.statements)
+        return not missing_statements((definition,), self.statements)
 
-    def _with(self, added: Sequence[Statement | Definition]) -> Statements:
+    def _with(self, added: Sequence[Statement | SqlDefinition]) -> Statements:
         """What stands, with more of Datalog: rules behind the declarations of their heads, before the SQL that reads them."""
         rules = [s for s in added if isinstance(s, Clause)]
         others = (s for s in added if not isinstance(s, Clause))
@@ -131,7 +131,7 @@ class Definitions:
 
     def drop_view(self, view: str) -> Step:
         check_view(self.program, view)
-        sql = any(isinstance(statement, Definition) and statement.name == view for statement in self.statements)
+        sql = any(isinstance(statement, SqlDefinition) and statement.name == view for statement in self.statements)
         return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
 
     def drop_rule(self, name: str) -> Step:
@@ -143,14 +143,14 @@ class Definitions:
         """The active rules that the texts state."""
         return [active_rule(directive) for directive in rule_directives(self.statements)]
 
-    def create(self, added: Definition) -> Step | None:
+    def create(self, added: SqlDefinition) -> Step | None:
         """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
         there = any(name.lower() == added.name for name in self.program.relations)
         if there and added.unless_there:
             return None
         if there and added.replaces and added.view:
-            return self._to(replaced(self.statements, added, self._empty))
-        return Step(Definitions((*self.parts, (added,)), extended_by(self.program, added)), {}, False)
+            return self._to(replace_sql_view(self.statements, added, self._empty))
+        return Step(Definitions((*self.parts, (added,)), add_sql_definition(self.program, added)), {}, False)
 
     def _to(self, statements: Statements, *, always: bool = True) -> Step:
         """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
@@ -189,7 +189,7 @@ def _by_relation(facts: Iterable[Fact]) -> dict[str, list[Row]]:
     return found
 
 
-def _check_none_missing(missing: Sequence[Statement | Definition], name: str) -> None:
+def _check_none_missing(missing: Sequence[Statement | SqlDefinition], name: str) -> None:
     if missing:
         raise Mismatch(
             f"the database has a definition that is not in {name}: {missing[0].span.text}",
@@ -197,29 +197,29 @@ def _check_none_missing(missing: Sequence[Statement | Definition], name: str) ->
         )
 
 
-def _written_together(statement: Statement | Definition) -> tuple[int, int]:
+def _written_together(statement: Statement | SqlDefinition) -> tuple[int, int]:
     """Datalog is kept by whole texts; of SQL, whose texts change data too, each definition by itself."""
-    return id(statement.span.source), id(statement) if isinstance(statement, Definition) else 0
+    return id(statement.span.source), id(statement) if isinstance(statement, SqlDefinition) else 0
 
 
-def _text(part: int, group: Sequence[Statement | Definition]) -> Text:
+def _text(part: int, group: Sequence[Statement | SqlDefinition]) -> Text:
     span = group[0].span
     marks = json.dumps([_mark(statement) for statement in group])
-    sql = isinstance(group[0], Definition)
+    sql = isinstance(group[0], SqlDefinition)
     return Text(part, span.source.name, span.whole if sql else span.source.text, marks, SQL if sql else DATALOG)
 
 
-def _mark(statement: Statement | Definition) -> list[object]:
+def _mark(statement: Statement | SqlDefinition) -> list[object]:
     """Tells a statement from the others of its text; a declaration may have lost some of its names."""
     names = [name.text for name in statement.names] if isinstance(statement, Declaration) else []
     return [statement.span.line, statement.span.column, *names]
 
 
-def _standing(text: Text) -> Sequence[Statement | Definition]:
+def _standing(text: Text) -> Sequence[Statement | SqlDefinition]:
     if text.language == SQL:
-        from rederive.lang.sql.ddl import definition_at
+        from rederive.lang.sql.ddl import parse_definition_at
 
-        return [definition_at(text.text, text.name, *place) for place in json.loads(text.kept)]
+        return [parse_definition_at(text.text, text.name, *place) for place in json.loads(text.kept)]
     written = {(s.span.line, s.span.column): s for s in parse_statements(text.text, text.name)}
     return [_narrowed(written[line, column], names) for line, column, *names in json.loads(text.kept)]
 

@@ -26,7 +26,7 @@ from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import UTC, Row, Value
 from rederive.lang import compile_query
 from rederive.lang.programs import is_query
-from rederive.lang.sql.definition import Definition
+from rederive.lang.sql.definition import SqlDefinition
 from rederive.limits import Limits
 from rederive.maintain.explain import explain
 from rederive.maintain.plan import AUTO, plan
@@ -225,12 +225,12 @@ class Database(ActiveDatabase):
 
         return list(SqlRun(self).run(text, name))
 
-    def create(self, added: Definition) -> Result | None:
+    def create(self, added: SqlDefinition) -> Result | None:
         """Add a table or view that SQL defines. Replacing a view yields the exact change of every monitored view above it."""
         step = self._definitions.create(added)
         return self._redefine(step) if step is not None else None
 
-    def stands(self, definition: Definition) -> bool:
+    def stands(self, definition: SqlDefinition) -> bool:
         """Whether this table or view of SQL is defined already, and as it is written there."""
         return self._definitions.has(definition)
 

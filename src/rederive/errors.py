@@ -88,7 +88,7 @@ from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """A program text and the name that errors call it by."""
 
     name: str
@@ -99,7 +99,7 @@ class Source:
 class Span:
     """A stretch of program text; lines and columns count from 1, the end is exclusive."""
 
-    source: Source
+    source: SourceText
     line: int
     column: int
     end_line: int

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from rederive.errors import DataError, IllTypedRow, MalformedInput, UnknownColumn
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Kind, Row, Type, Value
-from rederive.scalar.datalog_functors import INTEGERS
+from rederive.scalar.datalog.signatures import INTEGERS
 from rederive.values import column_value, from_json
 
 Convert: TypeAlias = Callable[[Any, Type], Value]

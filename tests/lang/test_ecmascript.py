@@ -9,7 +9,7 @@ import pytest
 
 import rederive
 from rederive.errors import EvaluationError, SyntaxProblem
-from rederive.scalar.regex.ecmascript import compiled
+from rederive.scalar.regex.ecmascript import compile_ecmascript
 
 MATCHES = [
     ("[[:digit:]]+", "123"),
@@ -55,18 +55,18 @@ REFUSED = [
 
 @pytest.mark.parametrize(("pattern", "text"), MATCHES)
 def test_patterns_that_match(pattern: str, text: str) -> None:
-    assert compiled(pattern).fullmatch(text)
+    assert compile_ecmascript(pattern).fullmatch(text)
 
 
 @pytest.mark.parametrize(("pattern", "text"), DIFFERS)
 def test_patterns_that_do_not_match(pattern: str, text: str) -> None:
-    assert not compiled(pattern).fullmatch(text)
+    assert not compile_ecmascript(pattern).fullmatch(text)
 
 
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_patterns_that_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        compiled(pattern)
+        compile_ecmascript(pattern)
 
 
 def test_a_pattern_is_checked_where_it_is_written() -> None:

@@ -7,25 +7,25 @@ from decimal import Decimal
 
 import pytest
 
-from rederive.errors import Source, Span
+from rederive.errors import SourceText, Span
 from rederive.ir.rules import Function, Operator
 from rederive.ir.terms import BOOLEAN, FLOAT, NUMBER, SYMBOL, UNSIGNED
 from rederive.lang.datalog.parser import parse_program, parse_query
 from rederive.lang.datalog.syntax import (
     And,
     Apply,
-    Atom,
     Clause,
     Compare,
     Declaration,
     Fold,
     Formula,
     InputDirective,
-    Literal,
     Node,
     Not,
     Or,
     OutputDirective,
+    ParsedAtom,
+    ParsedConstant,
     Truth,
     TypeDefinition,
     Value,
@@ -33,11 +33,11 @@ from rederive.lang.datalog.syntax import (
     children,
 )
 
-SPAN = Span(Source("", ""), 1, 1, 1, 1)
+SPAN = Span(SourceText("", ""), 1, 1, 1, 1)
 
 
 def body(text: str) -> Formula:
-    (clause,) = parse_program(Source("t", f"p(x) :- {text}."))
+    (clause,) = parse_program(SourceText("t", f"p(x) :- {text}."))
     assert isinstance(clause, Clause)
     assert clause.body is not None
     return clause.body
@@ -53,34 +53,34 @@ def var(name: str) -> Var:
     return Var(name, SPAN)
 
 
-def number(n: int) -> Literal:
-    return Literal(n, NUMBER, SPAN)
+def number(n: int) -> ParsedConstant:
+    return ParsedConstant(n, NUMBER, SPAN)
 
 
 def call(functor: str, *arguments: Value) -> Apply:
     return Apply(functor, arguments, SPAN)
 
 
-def atom(relation: str, *arguments: Value) -> Atom:
-    return Atom(relation, arguments, SPAN)
+def atom(relation: str, *arguments: Value) -> ParsedAtom:
+    return ParsedAtom(relation, arguments, SPAN)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("42", Literal(42, NUMBER, SPAN)),
-        ("007", Literal(7, NUMBER, SPAN)),
-        ("-42", Literal(-42, NUMBER, SPAN)),
-        ("0xfF", Literal(255, NUMBER, SPAN)),
-        ("0b101", Literal(5, NUMBER, SPAN)),
-        ("7u", Literal(7, UNSIGNED, SPAN)),
-        ("0xFFu", Literal(255, UNSIGNED, SPAN)),
-        ("1.50", Literal(Decimal("1.50"), FLOAT, SPAN)),
-        ("-2.5e-3", Literal(Decimal("-0.0025"), FLOAT, SPAN)),
-        ("true", Literal(True, BOOLEAN, SPAN)),
-        ("false", Literal(False, BOOLEAN, SPAN)),
-        (r'"a\n\"\\\t\u00e9"', Literal('a\n"\\\té', SYMBOL, SPAN)),
-        ('"// no comment"', Literal("// no comment", SYMBOL, SPAN)),
+        ("42", ParsedConstant(42, NUMBER, SPAN)),
+        ("007", ParsedConstant(7, NUMBER, SPAN)),
+        ("-42", ParsedConstant(-42, NUMBER, SPAN)),
+        ("0xfF", ParsedConstant(255, NUMBER, SPAN)),
+        ("0b101", ParsedConstant(5, NUMBER, SPAN)),
+        ("7u", ParsedConstant(7, UNSIGNED, SPAN)),
+        ("0xFFu", ParsedConstant(255, UNSIGNED, SPAN)),
+        ("1.50", ParsedConstant(Decimal("1.50"), FLOAT, SPAN)),
+        ("-2.5e-3", ParsedConstant(Decimal("-0.0025"), FLOAT, SPAN)),
+        ("true", ParsedConstant(True, BOOLEAN, SPAN)),
+        ("false", ParsedConstant(False, BOOLEAN, SPAN)),
+        (r'"a\n\"\\\t\u00e9"', ParsedConstant('a\n"\\\té', SYMBOL, SPAN)),
+        ('"// no comment"', ParsedConstant("// no comment", SYMBOL, SPAN)),
         ("?x", var("?x")),
         ("counter", var("counter")),
         ("maximum", var("maximum")),
@@ -148,16 +148,16 @@ def test_conditions() -> None:
     assert body("(p(x))") == p
     assert body("(x) < (1)") == Compare(Operator.LT, var("x"), number(1), SPAN)
     assert body("(true)") == Truth(True, SPAN)
-    assert body("x = true") == Compare(Operator.EQ, var("x"), Literal(True, BOOLEAN, SPAN), SPAN)
-    assert body('match("a.*", x)') == Compare(Operator.MATCH, Literal("a.*", SYMBOL, SPAN), var("x"), SPAN)
-    assert body('!contains("a", x)') == Not(Compare(Operator.CONTAINS, Literal("a", SYMBOL, SPAN), var("x"), SPAN), SPAN)
+    assert body("x = true") == Compare(Operator.EQ, var("x"), ParsedConstant(True, BOOLEAN, SPAN), SPAN)
+    assert body('match("a.*", x)') == Compare(Operator.MATCH, ParsedConstant("a.*", SYMBOL, SPAN), var("x"), SPAN)
+    assert body('!contains("a", x)') == Not(Compare(Operator.CONTAINS, ParsedConstant("a", SYMBOL, SPAN), var("x"), SPAN), SPAN)
     assert body("p(x), // one\n /* two\n , */ q(x) /**/") == And((p, q), SPAN)
     assert body("x = 6 / 2 // half\n") == Compare(Operator.EQ, var("x"), call("/", number(6), number(2)), SPAN)
 
 
 def test_each_wildcard_is_a_variable_of_its_own() -> None:
     formula = body("e(_, _)")
-    assert isinstance(formula, Atom)
+    assert isinstance(formula, ParsedAtom)
     first, second = formula.arguments
     assert isinstance(first, Var)
     assert isinstance(second, Var)
@@ -167,7 +167,7 @@ def test_each_wildcard_is_a_variable_of_its_own() -> None:
 
 def test_directives() -> None:
     statements = parse_program(
-        Source(
+        SourceText(
             "t",
             """
             .type Node <: symbol
@@ -216,13 +216,13 @@ def test_directives() -> None:
 
 
 def test_clauses() -> None:
-    fact, rule = parse_program(Source("t", "p(1).q(x), r(x) :- p(x)."))
+    fact, rule = parse_program(SourceText("t", "p(1).q(x), r(x) :- p(x)."))
     assert fact == Clause((atom("p", number(1)),), None, SPAN)
     assert rule == Clause((atom("q", var("x")), atom("r", var("x"))), atom("p", var("x")), SPAN)
 
 
 def test_query() -> None:
-    assert parse_query(Source("t", 'p("a", y)')) == parse_query(Source("t", ' p("a",y) . '))
+    assert parse_query(SourceText("t", 'p("a", y)')) == parse_query(SourceText("t", ' p("a",y) . '))
 
 
 def nodes(node: Node) -> Iterator[Node]:
@@ -233,7 +233,7 @@ def nodes(node: Node) -> Iterator[Node]:
 
 def test_every_span_covers_its_own_text() -> None:
     text = 'p(x, 12) :- q(x + 1, "a"), (r(x) ; !s(x, _)), x != min(3, y),\n  n = sum x * 2 : { q(x, y), !(x < 2 ^ y) }.'
-    (clause,) = parse_program(Source("t", text))
+    (clause,) = parse_program(SourceText("t", text))
     assert isinstance(clause, Clause)
     assert clause.body is not None
     for node in [n for root in (*clause.heads, clause.body) for n in nodes(root)]:
@@ -245,9 +245,9 @@ def test_every_span_covers_its_own_text() -> None:
                 assert span.text == node.name
             case Var():
                 assert span.text == "_"
-            case Literal():
+            case ParsedConstant():
                 assert span.text.strip('"') == str(node.value)
-            case Apply() | Atom():
+            case Apply() | ParsedAtom():
                 name = node.functor if isinstance(node, Apply) else node.relation
                 assert name in covered
                 assert span.text == text.split("\n")[span.line - 1][span.column - 1 : span.end_column - 1]

@@ -23,7 +23,7 @@ from rederive.errors import (
     UnknownFunction,
     UnknownName,
 )
-from rederive.lang.rules.statements import rule_statement
+from rederive.lang.rules.parser import parse_rule_statement
 from rederive.lang.sql.parser import parse
 
 PROGRAM = """
@@ -566,7 +566,7 @@ def test_any_words_are_a_rule_or_are_refused(start: str, words: list[str]) -> No
     try:
         for parsed in parse(text):
             if parsed.kind == "rule":
-                rule_statement(parsed)
+                parse_rule_statement(parsed)
     except RederiveError:
         return
     with suppress(RederiveError):

@@ -11,11 +11,11 @@ from sqlglot import exp
 import rederive
 from rederive.errors import RederiveError, SyntaxProblem, TypeClash, Unsupported, WrongArity
 from rederive.ir.rules import Program
-from rederive.lang.sql.accepted_parts import PARTS, unread
-from rederive.lang.sql.calls import AGGREGATES
-from rederive.lang.sql.ddl import definition, extended_by
+from rederive.lang.sql.ddl import add_definition, definition_of
 from rederive.lang.sql.functions import FUNCTIONS
-from rederive.lang.sql.parser import Parsed, parse
+from rederive.lang.sql.invocation import AGGREGATES
+from rederive.lang.sql.parser import ParsedStatement, parse
+from rederive.lang.sql.supported_syntax import PARTS, unsupported_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def kinds(root: type[exp.Expr]) -> Iterator[type[exp.Expr]]:
         yield from kinds(kind)
 
 
-def trees() -> list[Parsed]:
+def trees() -> list[ParsedStatement]:
     return [parsed for statement in STATEMENTS for parsed in parse(statement)]
 
 
@@ -87,16 +87,16 @@ def test_a_part_that_is_not_read_is_refused_wherever_it_is_set(kind: type[exp.Ex
                 before = node.args.get(part)
                 for value in (exp.Var(this="x"), "x", [exp.Var(this="x")]):
                     node.set(part, value)
-                    assert next(unread(parsed.tree), None) is not None, (kind, part)
+                    assert next(unsupported_parts(parsed.tree), None) is not None, (kind, part)
                 node.set(part, before)
-        assert next(unread(parsed.tree), None) is None
+        assert next(unsupported_parts(parsed.tree), None) is None
 
 
 def test_every_other_kind_of_node_is_refused() -> None:
     others = {kind for kind in kinds(exp.Expr) if kind not in PARTS and kind is not exp.Hint}
     assert len(others) > 500
     for kind in others:
-        assert next(unread(exp.Paren(this=kind())), None) is not None, kind
+        assert next(unsupported_parts(exp.Paren(this=kind())), None) is not None, kind
 
 
 # What is read
@@ -112,10 +112,10 @@ MEANINGLESS = {  # parts that a query means the same without, here
 }
 
 
-def lowered(parsed: Parsed, known: Program) -> object:
+def lowered(parsed: ParsedStatement, known: Program) -> object:
     """What a definition adds to a program; or the error, where a tree lacks what it needs."""
     try:
-        found = extended_by(known, definition(parsed))
+        found = add_definition(known, definition_of(parsed))
     except Exception as error:
         return repr(error)
     added = [str(one) for one in found.definitions[len(known.definitions) :]]

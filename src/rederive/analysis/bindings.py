@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, literal_variables
 from rederive.ir.terms import Call, Constant, Term, Variable, variables
-from rederive.scalar.datalog_functors import FUNCTORS, Functor
-from rederive.scalar.sql_functions import SCALARS
+from rederive.scalar.datalog.signatures import FUNCTORS, Functor
+from rederive.scalar.sql.signatures import SCALARS
 
 Fanout = Callable[[Atom, tuple[int, ...]], float]
 

@@ -9,7 +9,7 @@ from rederive.errors import Span, TypeClash, UnknownName, WrongArity
 from rederive.ir.printing import show_term
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule
 from rederive.ir.terms import FLOAT, SYMBOL, Call, Constant, Kind, Term, Type, Variable
-from rederive.scalar.datalog_functors import FUNCTORS, Functor
+from rederive.scalar.datalog.signatures import FUNCTORS, Functor
 
 # The kinds that a literal may stand for beside its own.
 _ADAPTS: Final[Mapping[Kind, frozenset[Kind]]] = {

@@ -19,7 +19,7 @@ from rederive.engines.protocol import Action, Delta, Operation, Propagation
 from rederive.errors import ActionFailed, CascadeLimit, RederiveError, RuleError, UnknownFunction, Violated
 from rederive.ir.rules import Mode
 from rederive.ir.terms import Row
-from rederive.lang.rules.definition import FIRING, Call, Webhook, Write
+from rederive.lang.rules.syntax import FIRING, CallAction, WebhookAction, WriteAction
 from rederive.records import DONE, FAILED, WAITING, Firing
 from rederive.result import of_bag
 from rederive.rules.moved import STILL, Moved, happened, of_base, of_view
@@ -193,18 +193,18 @@ class Course:
         plus, minus = (sorted(rows, key=sort_key) for rows in (moved.plus, moved.minus))
         version = self._version
         match one.rule.action:
-            case Call(function):
+            case CallAction(function):
                 called = self._database.functions.get(function)
                 if called is None:
                     raise UnknownFunction(one.name, function)
                 self.firings.append(Firing(version, one.name, "call", tuple(plus), tuple(minus), DONE, "", one.recorded))
                 self._calls.append(PendingCall(one, called, moved))
                 return []
-            case Webhook(url):
+            case WebhookAction(url):
                 waiting = Firing(version, one.name, "webhook", tuple(plus), tuple(minus), WAITING, "", one.recorded, url)
                 self._post(waiting)
                 return []
-            case Write(parsed):
+            case WriteAction(parsed):
                 self.firings.append(Firing(version, one.name, "write", tuple(plus), tuple(minus), DONE, "", one.recorded))
                 assert one.write is not None
                 from rederive.commit.sql_statements import SqlRun
@@ -245,7 +245,7 @@ class Course:
         """Note what stopped the transaction, and say which rule it was."""
         if not isinstance(error, Exception):
             return
-        kind = {Call: "call", Webhook: "webhook", Write: "write"}[type(one.rule.action)]
+        kind = {CallAction: "call", WebhookAction: "webhook", WriteAction: "write"}[type(one.rule.action)]
         plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus))
         detail = error.message if isinstance(error, RederiveError) else f"{type(error).__name__}: {error}"
         self._database.note_failure(Firing(self._version, one.name, kind, plus, minus, FAILED, detail, one.recorded))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rederive.engines.protocol import Delta, Operation
 from rederive.failpoints import passing
-from rederive.lang.rules.definition import Call
+from rederive.lang.rules.syntax import CallAction
 from rederive.records import Entry
 from rederive.result import Result
 from rederive.store.codec import digest
@@ -172,7 +172,7 @@ class Group:
 
 def _calls_at_once(database: Database) -> bool:
     """Whether a statement may call functions before its transaction is committed; working it out twice would call them twice."""
-    return any(one.rule.immediate and isinstance(one.rule.action, Call) for one in database.rule_base.active)
+    return any(one.rule.immediate and isinstance(one.rule.action, CallAction) for one in database.rule_base.active)
 
 
 class Together:

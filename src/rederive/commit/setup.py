@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from rederive.catalog import Definitions, Step
 from rederive.errors import Mismatch
 from rederive.ir.terms import Row
-from rederive.lang.rules.definition import RuleStatement
+from rederive.lang.rules.syntax import RuleStatement
 from rederive.result import Result
 
 if TYPE_CHECKING:

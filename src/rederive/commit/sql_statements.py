@@ -25,15 +25,24 @@ from rederive.errors import (
 )
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Term, Value
-from rederive.lang.rules.statements import rule_statement
-from rederive.lang.sql.ddl import definition, dropped
-from rederive.lang.sql.definition import Definition
-from rederive.lang.sql.dml import Change, ChangeFrom, DataChange, Insert, InsertFrom, Question, data_change, question
-from rederive.lang.sql.parser import Parsed, parse
+from rederive.lang.rules.parser import parse_rule_statement
+from rederive.lang.sql.ddl import definition_of, dropped_view
+from rederive.lang.sql.definition import SqlDefinition
+from rederive.lang.sql.dml import (
+    ChangeMatching,
+    ChangeQuery,
+    CompiledQuery,
+    DataChange,
+    InsertQuery,
+    InsertValues,
+    compile_change,
+    compile_select,
+)
+from rederive.lang.sql.parser import ParsedStatement, parse
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 from rederive.result import Result
-from rederive.scalar.datalog_evaluation import FunctorError
+from rederive.scalar.failures import ScalarError
 from rederive.values import column_value, from_python, sort_key
 
 if TYPE_CHECKING:
@@ -60,7 +69,7 @@ class SqlRun:
         self.before_change = before_change
         self.given = given or {}
         self.again = again
-        self.stood: frozenset[Definition] = frozenset()
+        self.stood: frozenset[SqlDefinition] = frozenset()
         self.pending: list[Operation] | None = None
         self.course: Course | None = None
 
@@ -77,9 +86,9 @@ class SqlRun:
             if (result := self.statement(parsed)) is not None:
                 yield result
 
-    def standing(self, statements: Sequence[Parsed]) -> frozenset[Definition]:
+    def standing(self, statements: Sequence[ParsedStatement]) -> frozenset[SqlDefinition]:
         """The definitions among these statements that stand already."""
-        return frozenset(d for p in statements if p.kind == "create" and self.database.stands(d := definition(p)))
+        return frozenset(d for p in statements if p.kind == "create" and self.database.stands(d := definition_of(p)))
 
     def define(self, text: str, name: str = "<text>") -> None:
         """The definitions alone; the other statements are checked and not run."""
@@ -88,11 +97,11 @@ class SqlRun:
                 case "create" | "drop" | "rule":
                     self.statement(parsed)
                 case "change":
-                    data_change(parsed, self.database.definitions.program)
+                    compile_change(parsed, self.database.definitions.program)
                 case "query":
-                    question(parsed, self.database.definitions.program)
+                    compile_select(parsed, self.database.definitions.program)
 
-    def statement(self, parsed: Parsed) -> Result | None:
+    def statement(self, parsed: ParsedStatement) -> Result | None:
         match parsed.kind:
             case "begin":
                 self.course = self.database.begin()
@@ -110,17 +119,17 @@ class SqlRun:
                 return self.defined(kind, parsed)
         return None
 
-    def defined(self, kind: str, parsed: Parsed) -> Result | None:
+    def defined(self, kind: str, parsed: ParsedStatement) -> Result | None:
         if self.pending is not None:
             raise parsed.unsupported("a definition inside a transaction", None, "COMMIT first")
         if kind == "create":
-            created = definition(parsed)
+            created = definition_of(parsed)
             passed_over = created in self.stood and self.database.stands(created)
             return self.database.create(created) if not passed_over else None
         if kind == "rule":
-            self.database.run_rule_statement(rule_statement(parsed))
+            self.database.run_rule_statement(parse_rule_statement(parsed))
             return None
-        view, may_miss = dropped(parsed)
+        view, may_miss = dropped_view(parsed)
         try:
             return self.database.drop(view)
         except UnknownRelation as error:
@@ -136,42 +145,42 @@ class SqlRun:
 
     # Changes of data
 
-    def change(self, parsed: Parsed) -> Result | None:
+    def change(self, parsed: ParsedStatement) -> Result | None:
         operations = self.operations(self.lowered(parsed), parsed)
         if self.course is None:
             return self.committed(operations, parsed.span)
         self.course.statement(operations)
         return None
 
-    def lowered(self, parsed: Parsed) -> DataChange:
+    def lowered(self, parsed: ParsedStatement) -> DataChange:
         """What a statement asks for. Keys hold when the transaction ends: until then, it reads tables as sets of rows.
 
         The rules of a view rely on keys: who reads one inside a transaction meets a key conflict at once.
         """
         program = self.database.program
         if self.pending:
-            change = data_change(parsed, without_keys(program))
-            if not isinstance(change, InsertFrom | ChangeFrom) or not _reads_view(change.question, program):
+            change = compile_change(parsed, without_keys(program))
+            if not isinstance(change, InsertQuery | ChangeQuery) or not _reads_view(change.question, program):
                 return change
-        return data_change(parsed, program)
+        return compile_change(parsed, program)
 
-    def operations(self, change: DataChange, parsed: Parsed) -> list[Operation]:
+    def operations(self, change: DataChange, parsed: ParsedStatement) -> list[Operation]:
         table = self.database.program.relations[change.table]
         match change:
-            case Insert(_, rows):
+            case InsertValues(_, rows):
                 return [self.inserted(table, (_constants(row) for row in rows), parsed)]
-            case InsertFrom(_, asked):
+            case InsertQuery(_, asked):
                 return [self.inserted(table, answers(self.database, asked, self.pending or (), self.given), parsed)]
-            case Change():
+            case ChangeMatching():
                 return self.changed(table, change, parsed)
-            case ChangeFrom(_, asked, updates):
+            case ChangeQuery(_, asked, updates):
                 found = answers(self.database, asked, self.pending or (), self.given)
                 return self.exchanged(table, [(r[: table.arity], r[table.arity :] if updates else None) for r in found], parsed)
 
-    def inserted(self, table: Relation, rows: Iterator[Row] | list[Row], parsed: Parsed) -> Operation:
+    def inserted(self, table: Relation, rows: Iterator[Row] | list[Row], parsed: ParsedStatement) -> Operation:
         return Operation(Action.INSERT, table.name, tuple(_checked(table, row, parsed) for row in rows))
 
-    def changed(self, table: Relation, change: Change, parsed: Parsed) -> list[Operation]:
+    def changed(self, table: Relation, change: ChangeMatching, parsed: ParsedStatement) -> list[Operation]:
         columns = [f"c{i}" for i in range(table.arity)]
         types = dict(zip(columns, table.types, strict=True))
         rows = self.rows(table, dict(change.bindings))
@@ -183,10 +192,10 @@ class SqlRun:
                 return self.exchanged(table, [(row, None) for row in rows], parsed)
             functions = [row_function(value, columns, types) for value in change.values]
             return self.exchanged(table, [(row, tuple(f(row) for f in functions)) for row in rows], parsed)
-        except FunctorError as error:
+        except ScalarError as error:
             raise error.kind(str(error)).at(str(parsed.span)) from None
 
-    def exchanged(self, table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: Parsed) -> list[Operation]:
+    def exchanged(self, table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: ParsedStatement) -> list[Operation]:
         """Old rows leave, and new ones take their places."""
         old = tuple(row for row, _ in rows)
         new = tuple(_checked(table, row, parsed) for _, row in rows if row is not None)
@@ -194,7 +203,7 @@ class SqlRun:
             self.check_distinct(table, old, new, parsed)
         return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
 
-    def check_distinct(self, table: Relation, old: Sequence[Row], new: Sequence[Row], parsed: Parsed) -> None:
+    def check_distinct(self, table: Relation, old: Sequence[Row], new: Sequence[Row], parsed: ParsedStatement) -> None:
         """An update leaves as many rows as there were: a set would make one of two that become the same.
 
         Rows that share a key and differ otherwise are refused when the transaction ends.
@@ -232,26 +241,26 @@ def without_keys(program: Program) -> Program:
     return replace(program, relations=relations)
 
 
-def _reads_view(asked: Question, program: Program) -> bool:
+def _reads_view(asked: CompiledQuery, program: Program) -> bool:
     read = needed(asked.program, [asked.view])
     return any(view in read and program.copies_of(view) is None for view in program.views)
 
 
-def _checked_statements(text: str, name: str) -> tuple[Parsed, ...]:
+def _checked_statements(text: str, name: str) -> tuple[ParsedStatement, ...]:
     statements = parse(text, name)
     _check_transactions(statements)
     for parsed in statements:
         if parsed.kind == "rule":
-            rule_statement(parsed)
+            parse_rule_statement(parsed)
     return statements
 
 
-def _check_transactions(statements: Sequence[Parsed]) -> None:
+def _check_transactions(statements: Sequence[ParsedStatement]) -> None:
     """BEGIN and COMMIT must alternate."""
-    begun: Parsed | None = None
+    begun: ParsedStatement | None = None
     for parsed in statements:
         match parsed.kind, begun:
-            case "begin", Parsed():
+            case "begin", ParsedStatement():
                 raise SyntaxProblem("BEGIN inside a transaction", parsed.span, hint="COMMIT first")
             case "begin", None:
                 begun = parsed
@@ -266,11 +275,11 @@ def _check_transactions(statements: Sequence[Parsed]) -> None:
 def _constants(terms: Sequence[Term]) -> Row:
     try:
         return tuple(row_function(term, [], {})(()) for term in terms)
-    except FunctorError as error:
+    except ScalarError as error:
         raise error.kind(str(error)) from None
 
 
-def _checked(table: Relation, row: Row, parsed: Parsed) -> Row:
+def _checked(table: Relation, row: Row, parsed: ParsedStatement) -> Row:
     values = []
     for column, value in zip(table.columns, row, strict=True):
         try:
@@ -282,7 +291,7 @@ def _checked(table: Relation, row: Row, parsed: Parsed) -> Row:
 
 
 def answers(
-    database: Database, asked: Question, pending: Sequence[Operation] = (), given: Mapping[str, Sequence[Row]] | None = None
+    database: Database, asked: CompiledQuery, pending: Sequence[Operation] = (), given: Mapping[str, Sequence[Row]] | None = None
 ) -> list[Row]:
     """The answers of a query over the tables as they are, with changes that are not committed yet: evaluated apart.
 
@@ -307,4 +316,4 @@ def asked_rows(database: Database, text: str) -> list[Row]:
     parsed, *others = parse(text, "<query>")
     if others:
         raise SyntaxProblem("one query at a time", others[0].span, hint="db.sql runs several statements")
-    return sorted(answers(database, question(parsed, database.program)), key=sort_key)
+    return sorted(answers(database, compile_select(parsed, database.program)), key=sort_key)

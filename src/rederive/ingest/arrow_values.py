@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from rederive.ir.terms import Type, Value
-from rederive.scalar.datalog_functors import INTEGERS
+from rederive.scalar.datalog.signatures import INTEGERS
 from rederive.values import from_python
 
 

@@ -72,9 +72,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A functor applied to terms: arithmetic and string functions alike. See `ir.functors`.
+    """A functor applied to terms: arithmetic and string functions alike. See `scalar.datalog.signatures`.
 
-    With `gives`, it is one of `ir.scalars`, which know NULL, and this is its result's type.
+    With `gives`, it is one of `scalar.sql.signatures`, which know NULL, and this is its result's type.
     """
 
     functor: str

@@ -24,7 +24,7 @@ from rederive.ir.terms import UTC, Variable
 
 
 @dataclass(slots=True)
-class Draft:
+class ProgramBuilder:
     """Grows by one statement after the other; `program` is what has been gathered."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Draft:
     zone: str = UTC
 
     @classmethod
-    def of(cls, program: Program) -> Draft:
+    def of(cls, program: Program) -> ProgramBuilder:
         return cls(
             dict(program.relations),
             list(program.definitions),
@@ -75,7 +75,7 @@ class Draft:
             self.definitions.append(rule)
         return name
 
-    def numbered(self, owner: str) -> int:
+    def free_number(self, owner: str) -> int:
         """The first number that no aggregate of `owner` has: `deg.count1` and its `deg.body1` share theirs."""
         words = ("body", *(function.value for function in Function))
         number = 1

@@ -12,10 +12,10 @@ from typing import Final
 
 from rederive.errors import StillNeeded, UnknownName
 from rederive.ir.rules import Program
-from rederive.lang.datalog.compiler import extended
-from rederive.lang.datalog.edit import Statements
+from rederive.lang.datalog.compiler import extend_program
+from rederive.lang.datalog.program_edits import Statements
 from rederive.lang.datalog.syntax import Statement
-from rederive.lang.sql.definition import Definition
+from rederive.lang.sql.definition import SqlDefinition
 
 SQL: Final = ".sql"
 _BLANK: Final = r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
@@ -47,29 +47,29 @@ _QUERY: Final = re.compile(
 )
 
 
-def compile_statements(statements: Sequence[Statement | Definition], known: Program) -> Program:
+def compile_statements(statements: Sequence[Statement | SqlDefinition], known: Program) -> Program:
     """A known program, which may be empty, with these statements; Datalog that stands together is one text."""
     program = known
-    for is_sql, run in groupby(statements, lambda statement: isinstance(statement, Definition)):
+    for is_sql, run in groupby(statements, lambda statement: isinstance(statement, SqlDefinition)):
         if is_sql:
             for definition in run:
-                assert isinstance(definition, Definition)
-                program = extended_by(program, definition)
+                assert isinstance(definition, SqlDefinition)
+                program = add_sql_definition(program, definition)
         else:
-            program = extended(program, [s for s in run if not isinstance(s, Definition)])
+            program = extend_program(program, [s for s in run if not isinstance(s, SqlDefinition)])
     return program
 
 
-def extended_by(known: Program, added: Definition) -> Program:
+def add_sql_definition(known: Program, added: SqlDefinition) -> Program:
     """A program with one more table or view of SQL."""
     from rederive.lang.sql import ddl as statements
 
-    return statements.extended_by(known, added)
+    return statements.add_definition(known, added)
 
 
-def replaced(statements: Statements, added: Definition, empty: Program) -> Statements:
+def replace_sql_view(statements: Statements, added: SqlDefinition, empty: Program) -> Statements:
     """The statements with another definition of a view: in its place, or at the end where it reads what follows."""
-    at = next((i for i, s in enumerate(statements) if isinstance(s, Definition) and s.name == added.name and s.view), None)
+    at = next((i for i, s in enumerate(statements) if isinstance(s, SqlDefinition) and s.name == added.name and s.view), None)
     if at is None:
         return (*statements, added)
     in_place = (*statements[:at], added, *statements[at + 1 :])
@@ -82,7 +82,7 @@ def replaced(statements: Statements, added: Definition, empty: Program) -> State
 
 def without_sql_view(statements: Statements, view: str, empty: Program) -> Statements:
     """The statements without a view of SQL; refused while another statement reads it."""
-    left = tuple(s for s in statements if not (isinstance(s, Definition) and s.view and s.name == view))
+    left = tuple(s for s in statements if not (isinstance(s, SqlDefinition) and s.view and s.name == view))
     try:
         compile_statements(left, empty)
     except UnknownName as error:

@@ -14,7 +14,7 @@ from rederive.catalog import Definitions
 from rederive.engines.protocol import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
-from rederive.lang.rules.definition import ActiveRule, AlterRule, Call, CreateRule, DropRule, RuleStatement, Webhook
+from rederive.lang.rules.syntax import ActiveRule, AlterRule, CallAction, CreateRule, DropRule, RuleStatement, WebhookAction
 from rederive.lifecycle import Lifecycle
 from rederive.records import Firing
 from rederive.rules.activity import Activity
@@ -197,7 +197,7 @@ class ActiveDatabase(Lifecycle):
             if (one.name, _target(one)) in known:
                 continue
             check_functions([one], self.functions)
-            if isinstance(action := one.rule.action, Webhook):
+            if isinstance(action := one.rule.action, WebhookAction):
                 if self._store is None:
                     raise NoStore("a webhook")
                 (self.webhooks or NOWHERE).check(action.url, action.span)
@@ -294,9 +294,9 @@ class ActiveDatabase(Lifecycle):
 def _target(one: Standing) -> tuple[str, str]:
     """What the action of a rule needs outside of the database: a function, or an address."""
     match one.rule.action:
-        case Call(function):
+        case CallAction(function):
             return "call", function
-        case Webhook(url):
+        case WebhookAction(url):
             return "webhook", url
         case _:
             return "write", ""
@@ -307,10 +307,10 @@ def _kept(one: Standing) -> KeptRule:
 
 
 def _statement(text: str, name: str) -> RuleStatement:
-    from rederive.lang.rules.statements import rule_statement
+    from rederive.lang.rules.parser import parse_rule_statement
     from rederive.lang.sql.parser import parse
 
-    return rule_statement(parse(text, f"<rule {name}>")[0])
+    return parse_rule_statement(parse(text, f"<rule {name}>")[0])
 
 
 def _read(kept: KeptRule) -> ActiveRule:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from rederive.analysis.graph import needed
 from rederive.errors import Redefined
 from rederive.ir.rules import Program
-from rederive.lang.rules.definition import ActiveRule, Write, condition_name, event_table
-from rederive.lang.rules.lower import with_condition, write_of
+from rederive.lang.rules.lower import add_condition, compile_write
+from rederive.lang.rules.syntax import ActiveRule, WriteAction, condition_name, event_table
 from rederive.rules.activity import Activity
 from rederive.rules.cycles import check_cycles
 from rederive.rules.rule_set import Standing
@@ -22,7 +22,7 @@ def compiled(
     for i, rule in enumerate(rules := (*stated, *kept)):
         if any(other.name == rule.name for other in rules[:i]):
             raise Redefined(f"there is a rule '{rule.name}' already", rule.span, hint="CREATE OR REPLACE RULE replaces it")
-        extended = with_condition(extended, rule)
+        extended = add_condition(extended, rule)
     active = [activity.get(rule.name, Activity()) for rule in rules]
     standing = [_standing(rule, extended, active[i], i < len(stated)) for i, rule in enumerate(rules)]
     check_cycles(extended, [(one.rule, one.write) for one in standing])
@@ -31,7 +31,7 @@ def compiled(
 
 def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> Standing:
     condition = program.relations[condition_name(rule.name)]
-    write = write_of(program, rule) if isinstance(rule.action, Write) else None
+    write = compile_write(program, rule) if isinstance(rule.action, WriteAction) else None
     event = program.relations[event_table(rule.event, program)] if rule.event is not None else None
     influents = needed(program, [condition.name]).intersection(program.bases)
     return Standing(rule, condition, influents, event, write, activity, stated)

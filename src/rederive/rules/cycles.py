@@ -12,8 +12,8 @@ from rederive.analysis.polarity import wanted_signs
 from rederive.delta import Sign
 from rederive.errors import Unsupported
 from rederive.ir.rules import Program
-from rederive.lang.rules.definition import ActiveRule, condition_name
-from rederive.lang.sql.dml import Change, ChangeFrom, DataChange, Insert, InsertFrom
+from rederive.lang.rules.syntax import ActiveRule, condition_name
+from rederive.lang.sql.dml import ChangeMatching, ChangeQuery, DataChange, InsertQuery, InsertValues
 
 Pairs = Sequence[tuple[ActiveRule, DataChange | None]]
 
@@ -42,11 +42,11 @@ def _reaches(program: Program, write: DataChange | None, reads: Mapping[str, fro
 
 def _effects(write: DataChange) -> frozenset[Sign]:
     match write:
-        case Insert() | InsertFrom():
+        case InsertValues() | InsertQuery():
             return frozenset({Sign.PLUS})
-        case Change(values=None) | ChangeFrom(updates=False):
+        case ChangeMatching(values=None) | ChangeQuery(updates=False):
             return frozenset({Sign.MINUS})
-        case Change() | ChangeFrom():
+        case ChangeMatching() | ChangeQuery():
             return frozenset(Sign)
 
 

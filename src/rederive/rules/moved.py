@@ -9,7 +9,7 @@ from typing import TypeAlias
 from rederive.engines.protocol import Delta, ViewDelta
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.lang.rules.definition import EventKind
+from rederive.lang.rules.syntax import EventKind
 
 Rows: TypeAlias = frozenset[Row]
 

@@ -10,7 +10,7 @@ from rederive.delta import BOTH, Sign
 from rederive.errors import StillNeeded, StrategyError, UnknownName
 from rederive.ir.rules import Column, Mode, Program, Relation
 from rederive.ir.terms import Row
-from rederive.lang.rules.definition import ActiveRule, Call
+from rederive.lang.rules.syntax import ActiveRule, CallAction
 from rederive.maintain.plan import NERVOUS
 from rederive.rules.activity import Activity
 
@@ -54,7 +54,7 @@ class Standing:
         """The columns that a function is called with."""
         names = [column.name for column in self.condition.columns]
         action = self.rule.action
-        if not isinstance(action, Call) or action.columns is None:
+        if not isinstance(action, CallAction) or action.columns is None:
             return tuple(range(len(names)))
         return tuple(names.index(name.text) for name in action.columns)
 
@@ -143,7 +143,7 @@ def check_functions(rules: Iterable[Standing], known: Collection[str]) -> None:
     """Refuse rules that call a function which nobody registered."""
     for one in rules:
         action = one.rule.action
-        if isinstance(action, Call) and action.function not in known:
+        if isinstance(action, CallAction) and action.function not in known:
             raise UnknownName("function", action.function, known, action.span)
 
 

@@ -34,9 +34,9 @@ from rederive.ir.rules import (
 from rederive.ir.terms import FLOAT, NUMBER, Call, Constant, Simple, Term, Type, Variable
 from rederive.lang.datalog import syntax
 from rederive.lang.datalog.dnf import Item, alternatives
-from rederive.lang.datalog.literals import finished, impossible
-from rederive.lang.program_builder import Draft
-from rederive.scalar.datalog_functors import NUMERIC
+from rederive.lang.datalog.simplification import finish_rule, is_impossible
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.scalar.datalog.signatures import NUMERIC
 from rederive.values import from_python
 
 _REFUSED_FUNCTORS: Final = {"autoinc": "autoinc()", "range": "range", "as": "type casts (as)"}
@@ -44,23 +44,23 @@ _REFUSED_FUNCTORS: Final = {"autoinc": "autoinc()", "range": "range", "as": "typ
 Literals: TypeAlias = tuple[Literal, ...]
 
 
-def lower_clause(clause: syntax.Clause, draft: Draft) -> None:
-    """Add the clause's rules, and the views they need, to the draft."""
+def lower_clause(clause: syntax.Clause, builder: ProgramBuilder) -> None:
+    """Add the clause's rules, and the views they need, to the builder."""
     body: syntax.Formula = syntax.And((), clause.span) if clause.body is None else clause.body
     for head in clause.heads:
-        rules = [rule for items in alternatives(body) for rule in _Lowering(draft, head, items).rules(clause.span)]
-        draft.definitions.extend(_possible(rules))
+        rules = [rule for items in alternatives(body) for rule in _ClauseLowering(builder, head, items).rules(clause.span)]
+        builder.definitions.extend(_possible(rules))
 
 
 def _possible(rules: Sequence[Rule]) -> list[Rule]:
     """Without repetitions and without rules that can never fire, but at least one: the head stays a view."""
-    return [rule for rule in dict.fromkeys(rules) if not impossible(rule)] or list(rules[:1])
+    return [rule for rule in dict.fromkeys(rules) if not is_impossible(rule)] or list(rules[:1])
 
 
 def lower_constant(value: syntax.Value) -> Constant | None:
     """The constant that a value stands for, sums, differences and products of integers included; None where it is none."""
     match value:
-        case syntax.Literal():
+        case syntax.ParsedConstant():
             return Constant(value.value, value.type, value.span)
         case syntax.Apply("+" | "-" | "*" as functor, arguments):
             numbers = [constant for a in arguments if (constant := lower_constant(a)) is not None]
@@ -106,11 +106,11 @@ class _Level:
         return _Level(self.names | frozenset(names), (*literals, *self.literals))
 
 
-class _Lowering:
+class _ClauseLowering:
     """One head with one alternative of its body."""
 
-    def __init__(self, draft: Draft, head: syntax.Atom, items: Sequence[Item]) -> None:
-        self._draft = draft
+    def __init__(self, builder: ProgramBuilder, head: syntax.ParsedAtom, items: Sequence[Item]) -> None:
+        self._builder = builder
         self._head = head
         self._items = items
         self._owner = head.relation
@@ -123,16 +123,16 @@ class _Lowering:
         head = self._atom(self._head, conjunction)
         level = _Level(_names((self._head, *self._items)), ())
         for literals in self._resolved(conjunction, level):
-            yield finished(Rule(head, literals, span), self._draft.relations)
+            yield finish_rule(Rule(head, literals, span), self._builder.relations)
 
     # items to literals
 
     def _gather(self, items: Sequence[Item], into: _Conjunction) -> None:
         for item in items:
             match item:
-                case syntax.Atom():
+                case syntax.ParsedAtom():
                     into.literals.append(self._atom(item, into))
-                case syntax.Not(syntax.Atom() as atom):
+                case syntax.Not(syntax.ParsedAtom() as atom):
                     into.literals.append(self._negation(atom, into))
                 case syntax.Compare():
                     self._test(item, into)
@@ -140,17 +140,17 @@ class _Lowering:
                     never = Constant(0, NUMBER, item.span)
                     into.literals.append(Comparison(Operator.NE, never, never, item.span))
 
-    def _atom(self, atom: syntax.Atom, into: _Conjunction) -> Atom:
-        relation_of(atom.relation, len(atom.arguments), self._draft.relations, atom.span)
+    def _atom(self, atom: syntax.ParsedAtom, into: _Conjunction) -> Atom:
+        relation_of(atom.relation, len(atom.arguments), self._builder.relations, atom.span)
         return Atom(atom.relation, tuple(self._simple(a, into) for a in atom.arguments), span=atom.span)
 
-    def _negation(self, atom: syntax.Atom, into: _Conjunction) -> Negation:
+    def _negation(self, atom: syntax.ParsedAtom, into: _Conjunction) -> Negation:
         """`!edge(x, _)`: no row at all, so the columns under `_` are projected away."""
         plain = self._atom(atom, into)
         kept = [i for i, term in enumerate(plain.terms) if not (isinstance(term, Variable) and term.anonymous)]
         if len(kept) == len(plain.terms):
             return Negation(plain)
-        name = self._draft.projection(self._draft.relations[atom.relation], kept, atom.span)
+        name = self._builder.projection(self._builder.relations[atom.relation], kept, atom.span)
         return Negation(Atom(name, tuple(plain.terms[i] for i in kept), span=atom.span))
 
     def _test(self, test: syntax.Compare, into: _Conjunction) -> None:
@@ -173,7 +173,7 @@ class _Lowering:
         match value:
             case syntax.Var():
                 return Variable(value.name, value.span)
-            case syntax.Literal():
+            case syntax.ParsedConstant():
                 return Constant(value.value, value.type, value.span)
             case syntax.Apply():
                 if value.functor in _REFUSED_FUNCTORS:
@@ -216,18 +216,18 @@ class _Lowering:
         """The literals that give `result` its value: a join with the aggregate, and for empty groups its absence."""
         group = _group(fold, level.names)
         bodies = list(self._bodies(fold, level))
-        view = _AggregateView(self._draft, self._owner, fold, group, bodies, frozenset(self._fresh))
+        view = _AggregateView(self._builder, self._owner, fold, group, bodies, frozenset(self._fresh))
         relation, keys = view.defined()
         join: Literals = (Atom(relation.name, (*keys, result), span=fold.span),)
         if fold.function not in (Function.COUNT, Function.SUM) or _never_empty(bodies, group, level.literals):
             return [join]
         kept = range(len(keys))
-        absent = Negation(Atom(self._draft.projection(relation, kept, fold.span), keys, span=fold.span))
+        absent = Negation(Atom(self._builder.projection(relation, kept, fold.span), keys, span=fold.span))
         type = relation.columns[-1].type
         zero = Comparison(Operator.EQ, result, Constant(from_python(0, type), type, fold.span), fold.span)
         return [join, (absent, zero)]
 
-    def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[_Body]:
+    def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[_AggregateBody]:
         """The alternatives of the aggregate's own body, each with the outer literals it needs to be safe."""
         names = _names(syntax.children(fold))
         for items in alternatives(fold.body):
@@ -235,7 +235,7 @@ class _Lowering:
             self._gather(items, conjunction)
             value = None if fold.value is None else self._simple(fold.value, conjunction)
             for literals in self._resolved(conjunction, level.within(names, ())):
-                yield _Body(literals, self._support(fold, literals, level), value)
+                yield _AggregateBody(literals, self._support(fold, literals, level), value)
 
     def _support(self, fold: syntax.Fold, literals: Literals, level: _Level) -> Literals:
         """The fewest outer literals that bind what the body uses but does not bind: `count : { p(y), y < x }`."""
@@ -254,7 +254,7 @@ class _Lowering:
 
 
 @dataclass(frozen=True, slots=True)
-class _Body:
+class _AggregateBody:
     """One alternative of an aggregate's body: its own literals, those that support it, and the value to fold."""
 
     literals: Literals
@@ -266,27 +266,27 @@ class _Body:
 class _AggregateView:
     """The view of an aggregate's bindings, unless a relation already is that, and the aggregate over it."""
 
-    draft: Draft
+    builder: ProgramBuilder
     owner: str
     fold: syntax.Fold
     group: tuple[Variable, ...]
-    bodies: Sequence[_Body]
+    bodies: Sequence[_AggregateBody]
     fresh: frozenset[str]
 
     def defined(self) -> tuple[Relation, tuple[Variable, ...]]:
         """The aggregate's relation and the group's variables in the order of its columns."""
         columns = self._columns()
-        number = self.draft.numbered(self.owner)
+        number = self.builder.free_number(self.owner)
         source = self._direct(columns) or self._body_view(f"{self.owner}.body{number}", columns)
         positions = tuple(i for i, variable in enumerate(columns) if variable in self.group)
         value = self._value_position(columns)
         result = self._result(None if value is None else source.columns[value].type)
         name = f"{self.owner}.{self.fold.function.value}{number}"
-        self.draft.aggregate(
+        self.builder.aggregate(
             Aggregate(name, self.fold.function, source.name, positions, value, self.fold.span),
             (*(source.columns[i] for i in positions), Column("result", result)),
         )
-        return self.draft.relations[name], tuple(columns[i] for i in positions)
+        return self.builder.relations[name], tuple(columns[i] for i in positions)
 
     def _columns(self) -> list[Variable]:
         """All variables of the body: each distinct binding of them counts once. What is computed from them adds nothing."""
@@ -296,8 +296,8 @@ class _AggregateView:
 
     def _direct(self, columns: Sequence[Variable]) -> Relation | None:
         match self.bodies:
-            case [_Body((Atom(relation, terms),), ())] if terms == tuple(columns) and self._plain_value():
-                return self.draft.relations[relation]
+            case [_AggregateBody((Atom(relation, terms),), ())] if terms == tuple(columns) and self._plain_value():
+                return self.builder.relations[relation]
             case _:
                 return None
 
@@ -319,15 +319,15 @@ class _AggregateView:
         for body, rule in zip(self.bodies, rules, strict=True):
             self._check_alternative(body, columns)
             check_safety(rule)
-        types = body_types(rules[0].body, self.draft.relations)
+        types = body_types(rules[0].body, self.builder.relations)
         names = [f"_{i}" if variable.anonymous else variable.name for i, variable in enumerate(columns)]
         names += [_unused("value", names)] * (not self._plain_value())
         declared = (Column(n, term_type(t, types)) for n, t in zip(names, rules[0].head.terms, strict=True))
-        relation = self.draft.relations[name] = Relation(name, tuple(declared), span=self.fold.span)
-        self.draft.definitions.extend(_possible([finished(rule, self.draft.relations) for rule in rules]))
+        relation = self.builder.relations[name] = Relation(name, tuple(declared), span=self.fold.span)
+        self.builder.definitions.extend(_possible([finish_rule(rule, self.builder.relations) for rule in rules]))
         return relation
 
-    def _check_alternative(self, body: _Body, columns: Sequence[Variable]) -> None:
+    def _check_alternative(self, body: _AggregateBody, columns: Sequence[Variable]) -> None:
         """Every alternative has all columns: a binding that lacks one could not be told from another."""
         found = {v for literal in body.literals + body.support for v in literal_variables(literal)}
         for variable in columns:
@@ -339,7 +339,7 @@ class _AggregateView:
                     hint="use the same variables in each, or give the disjunction a relation of its own",
                 )
 
-    def _body_rule(self, name: str, columns: Sequence[Variable], body: _Body) -> Rule:
+    def _body_rule(self, name: str, columns: Sequence[Variable], body: _AggregateBody) -> Rule:
         value = () if self._plain_value() or body.value is None else (body.value,)
         head = Atom(name, (*columns, *value), span=self.fold.span)
         return Rule(head, body.literals + body.support, self.fold.span)
@@ -380,10 +380,10 @@ def _unbound_group(fold: syntax.Fold, outside: frozenset[str], bound: Iterable[s
     )
 
 
-def _never_empty(bodies: Sequence[_Body], group: Sequence[Variable], outer: Literals) -> bool:
+def _never_empty(bodies: Sequence[_AggregateBody], group: Sequence[Variable], outer: Literals) -> bool:
     """Whether an outer atom is itself a row of every group: `r(x, n) :- edge(x, _), n = count : { edge(x, _) }`."""
     match bodies:
-        case [_Body((Atom() as atom,))]:
+        case [_AggregateBody((Atom() as atom,))]:
             return any(isinstance(other, Atom) and _covers(other, atom, group) for other in outer)
         case _:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import DuplicateKey, Source, Span, Unsupported
+from rederive.errors import DuplicateKey, SourceText, Span, Unsupported
 from rederive.ir.rules import Atom, Program
 from rederive.ir.terms import Row
 from rederive.lang.datalog.lower import lower, lower_query
@@ -29,10 +29,10 @@ def compile_program(text: str, name: str = "<text>", known: Program | None = Non
     closure(x, y) :- edge(x, y).
     closure(x, y) :- edge(x, z), closure(z, y).
     """
-    return extended(known if known is not None else Program({}, ()), parse_statements(text, name))
+    return extend_program(known if known is not None else Program({}, ()), parse_statements(text, name))
 
 
-def extended(known: Program, statements: Sequence[Statement]) -> Program:
+def extend_program(known: Program, statements: Sequence[Statement]) -> Program:
     """A program with more statements, as `compile_program` describes it."""
     try:
         program = lower(statements, known)
@@ -45,7 +45,7 @@ def extended(known: Program, statements: Sequence[Statement]) -> Program:
 
 def parse_statements(text: str, name: str = "<text>") -> tuple[Statement, ...]:
     """The statements of a text, parsed but not checked."""
-    source = Source(name, text)
+    source = SourceText(name, text)
     try:
         return tuple(parse_program(source))
     except RecursionError:
@@ -59,7 +59,7 @@ def compile_query(text: str, program: Program) -> Atom:
     >>> show_atom(compile_query('edge("a", y)', compile_program(".decl edge(x: symbol, y: symbol)")))
     'edge("a", y)'
     """
-    source = Source("<query>", text)
+    source = SourceText("<query>", text)
     try:
         return lower_query(parse_query(source), program)
     except RecursionError:
@@ -78,5 +78,5 @@ def _check_keys(program: Program) -> None:
                 raise DuplicateKey(relation.name, names, fact.row, other).at(str(fact.span))
 
 
-def _too_deep(source: Source) -> Unsupported:
+def _too_deep(source: SourceText) -> Unsupported:
     return Unsupported("not supported: a text nested this deeply", Span(source, 1, 1, 1, 1))

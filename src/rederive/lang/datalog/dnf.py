@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 from rederive.errors import Unsupported
 from rederive.ir.rules import Operator
-from rederive.lang.datalog.syntax import And, Atom, Compare, Formula, Not, Or, Truth
+from rederive.lang.datalog.syntax import And, Compare, Formula, Not, Or, ParsedAtom, Truth
 
-Item: TypeAlias = Atom | Not | Compare | Truth
+Item: TypeAlias = ParsedAtom | Not | Compare | Truth
 """What stands in a conjunction: every `Not` holds an atom."""
 
 MOST_ALTERNATIVES: Final = 1024
@@ -29,7 +29,7 @@ def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
     match formula:
         case Truth(True):
             return [()]
-        case Atom() | Compare() | Truth() | Not(Atom()):
+        case ParsedAtom() | Compare() | Truth() | Not(ParsedAtom()):
             return [(formula,)]
         case Not():
             return alternatives(_negated(formula.part))
@@ -66,7 +66,7 @@ def _too_many(formula: And | Or) -> Unsupported:
 def _negated(formula: Formula) -> Formula:
     """The complement, by De Morgan's laws."""
     match formula:
-        case Atom():
+        case ParsedAtom():
             return Not(formula, formula.span)
         case Compare():
             return Compare(INVERSE[formula.operator], formula.left, formula.right, formula.span)

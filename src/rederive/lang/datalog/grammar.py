@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, cast
 
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
 
-from rederive.errors import Source, Span, SyntaxProblem, Unsupported
+from rederive.errors import SourceText, Span, SyntaxProblem, Unsupported
 from rederive.ir.rules import Operator
 
 _REFUSED: Final = {
@@ -25,7 +25,7 @@ _REFUSED: Final = {
 }
 
 
-def parse_tree(source: Source, start: str) -> Tree[Token]:
+def parse_tree(source: SourceText, start: str) -> Tree[Token]:
     """The tree of a text; `start` is the rule that covers all of it. Raises SyntaxProblem or Unsupported."""
     try:
         return _parser().parse(source.text, start=start)
@@ -65,7 +65,7 @@ def refused(construct: str, span: Span, hint: str | None = None) -> Unsupported:
     return Unsupported(f"not supported: {_REFUSED.get(construct, construct)}", span, hint=hint)
 
 
-def token_span(source: Source, token: Token) -> Span:
+def token_span(source: SourceText, token: Token) -> Span:
     return Span(source, token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
 
 
@@ -136,7 +136,7 @@ def _accepted(problem: UnexpectedToken | UnexpectedCharacters) -> Iterable[str]:
     return cast("set[str]", parser.accepts())
 
 
-def _unexpected_token(source: Source, problem: UnexpectedToken) -> SyntaxProblem:
+def _unexpected_token(source: SourceText, problem: UnexpectedToken) -> SyntaxProblem:
     expected = _expectation(_accepted(problem))
     if problem.token.type == "$END":
         return SyntaxProblem(f"the text ends, but expected {expected}", _end(source))
@@ -144,7 +144,7 @@ def _unexpected_token(source: Source, problem: UnexpectedToken) -> SyntaxProblem
     return SyntaxProblem(f"unexpected '{span.text}', expected {expected}", span)
 
 
-def _unexpected_characters(source: Source, problem: UnexpectedCharacters) -> SyntaxProblem:
+def _unexpected_characters(source: SourceText, problem: UnexpectedCharacters) -> SyntaxProblem:
     span = Span(source, problem.line, problem.column, problem.line, problem.column + 1)
     rest = source.text[problem.pos_in_stream :]
     expected = _expectation(_accepted(problem))
@@ -157,7 +157,7 @@ def _unexpected_characters(source: Source, problem: UnexpectedCharacters) -> Syn
     return SyntaxProblem(f"unexpected '{span.text}', expected {expected}", span)
 
 
-def _end(source: Source) -> Span:
+def _end(source: SourceText) -> Span:
     """Just behind the last thing that was written."""
     lines = source.text.rstrip().split("\n")
     return Span(source, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)

@@ -22,10 +22,9 @@ from rederive.errors import (
 from rederive.ir.rules import Atom, Column, Constraint, Fact, Input, Program, Relation, Remote
 from rederive.ir.terms import Constant, Kind, Simple, Type, Variable
 from rederive.lang.datalog.clauses import lower_clause, lower_constant
-from rederive.lang.datalog.literals import typed_constant
 from rederive.lang.datalog.parser import RESERVED
 from rederive.lang.datalog.rule_directives import active_rule, constraint_mode
-from rederive.lang.datalog.syntax import Atom as SyntaxAtom
+from rederive.lang.datalog.simplification import typed_constant
 from rederive.lang.datalog.syntax import (
     Clause,
     ConstraintDirective,
@@ -34,6 +33,7 @@ from rederive.lang.datalog.syntax import (
     InputDirective,
     Option,
     OutputDirective,
+    ParsedAtom,
     RemoteDirective,
     RuleDirective,
     Statement,
@@ -44,8 +44,8 @@ from rederive.lang.datalog.syntax import (
     Var,
     relations,
 )
-from rederive.lang.program_builder import Draft
-from rederive.lang.rules.definition import Whole
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.rules.syntax import ViewCondition
 from rederive.values import MAX_PRECISION
 
 INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
@@ -75,7 +75,7 @@ _S = TypeVar(
 def lower(statements: Sequence[Statement], known: Program) -> Program:
     """`known` extended by these statements; raises the one error, or ProgramRefused with all of them."""
     errors: list[ProgramError] = []
-    lowering = _Lowering(statements, known)
+    lowering = _ProgramLowering(statements, known)
 
     def each(kind: type[_S], step: Callable[[_S], None]) -> None:
         for statement in statements:
@@ -98,7 +98,7 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
     each(RuleDirective, lowering.rule)
     if errors:
         raise _together(errors)
-    return _with_nullable(lowering.draft.program(), known)
+    return _with_nullable(lowering.builder.program(), known)
 
 
 def _with_nullable(program: Program, known: Program) -> Program:
@@ -111,7 +111,7 @@ def _with_nullable(program: Program, known: Program) -> Program:
     return replace(program, relations=relations) if relations != program.relations else program
 
 
-def lower_query(atom: SyntaxAtom, program: Program) -> Atom:
+def lower_query(atom: ParsedAtom, program: Program) -> Atom:
     """The atom with its constants typed by their columns."""
     relation = relation_of(atom.relation, len(atom.arguments), program.relations, atom.span)
     pairs = zip(atom.arguments, relation.types, strict=True)
@@ -138,11 +138,11 @@ def _too_deep(span: Span) -> Unsupported:
     return Unsupported("not supported: a statement nested this deeply", span, hint="give its parts relations of their own")
 
 
-class _Lowering:
+class _ProgramLowering:
     """One step for each kind of statement. Types come before declarations, and these before what uses them."""
 
     def __init__(self, statements: Sequence[Statement], known: Program) -> None:
-        self.draft = Draft.of(known)
+        self.builder = ProgramBuilder.of(known)
         self._known = known
         self._known_views = frozenset(known.views)
         self._types = _Types(s for s in statements if isinstance(s, TypeDefinition))
@@ -166,7 +166,7 @@ class _Lowering:
         for name in declaration.names:
             if key and name.text in self._ruled:
                 raise Unsupported(f"not supported: a key on '{name.text}', which has rules", declaration.key[0].span)
-            self.draft.relations[name.text] = Relation(name.text, columns, key, name.span)
+            self.builder.relations[name.text] = Relation(name.text, columns, key, name.span)
 
     def clause(self, clause: Clause) -> None:
         nodes = clause.heads if clause.body is None else (*clause.heads, clause.body)
@@ -175,9 +175,9 @@ class _Lowering:
         for head in clause.heads:
             self._refuse_known(head, _is_fact(clause))
         if _is_fact(clause) and clause.heads[0].relation not in self._ruled:
-            self.draft.facts.append(_fact(clause, self.draft.relations))
+            self.builder.facts.append(_fact(clause, self.builder.relations))
         else:
-            lower_clause(clause, self.draft)
+            lower_clause(clause, self.builder)
 
     def input(self, directive: InputDirective) -> None:
         name = directive.relation.text
@@ -188,15 +188,15 @@ class _Lowering:
             raise Redefined(f"'{name}' is a view of an earlier text and takes no input", directive.relation.span)
         options = _input_options(directive)
         if name in self._ruled:
-            name = self.draft.input_base(relation, directive.span)
+            name = self.builder.input_base(relation, directive.span)
             options.setdefault("filename", f"{relation.name}.facts")
-        self.draft.inputs.append(Input(name, tuple(options.items()), directive.span))
+        self.builder.inputs.append(Input(name, tuple(options.items()), directive.span))
 
     def output(self, directive: OutputDirective) -> None:
         name = directive.relation.text
         _check_output_options(directive)
-        if not self._hopeless([name]) and self._relation(directive).name not in self.draft.outputs:
-            self.draft.outputs.append(name)
+        if not self._hopeless([name]) and self._relation(directive).name not in self.builder.outputs:
+            self.builder.outputs.append(name)
 
     def remote(self, directive: RemoteDirective) -> None:
         name = directive.relation.text
@@ -206,9 +206,9 @@ class _Lowering:
         if name in self._known_views or name in self._ruled:
             hint = "only a base relation lives elsewhere; a view over it is .stored"
             raise Unsupported(f"not supported: the view '{name}' as a remote relation", directive.relation.span, hint=hint)
-        if any(declared.relation == name for declared in self.draft.remotes):
+        if any(declared.relation == name for declared in self.builder.remotes):
             raise Redefined(f"'{name}' is declared remote already", directive.relation.span)
-        self.draft.remotes.append(Remote(relation.name, _remote_options(directive), directive.span))
+        self.builder.remotes.append(Remote(relation.name, _remote_options(directive), directive.span))
 
     def stored(self, directive: StoredDirective) -> None:
         name = directive.relation.text
@@ -220,8 +220,8 @@ class _Lowering:
             raise Unsupported(f"not supported: the base relation '{name}' as a stored view", directive.relation.span, hint=hint)
         for option in directive.options:
             raise UnknownName("option", option.name.text, (), option.name.span)
-        if name not in self.draft.stored:
-            self.draft.stored.append(name)
+        if name not in self.builder.stored:
+            self.builder.stored.append(name)
 
     def constraint(self, directive: ConstraintDirective) -> None:
         name = directive.relation.text
@@ -231,31 +231,29 @@ class _Lowering:
         if name not in self._known_views and name not in self._ruled:
             hint = "a constraint is a view of what must not be"
             raise Unsupported(f"not supported: the base relation '{name}' as a constraint", directive.relation.span, hint=hint)
-        if any(constraint.view == name for constraint in self.draft.constraints):
+        if any(constraint.view == name for constraint in self.builder.constraints):
             raise Redefined(f"'{name}' is a constraint already", directive.relation.span)
-        self.draft.constraints.append(Constraint(name, constraint_mode(directive), directive.span))
+        self.builder.constraints.append(Constraint(name, constraint_mode(directive), directive.span))
 
     def rule(self, directive: RuleDirective) -> None:
         """Only read here: what its action does is checked where functions and addresses are known."""
-        from rederive.lang.rules.lower import with_condition
+        from rederive.lang.rules.lower import add_condition
 
         rule = active_rule(directive)
-        if isinstance(rule.condition, Whole) and not self._hopeless([rule.condition.relation]):
-            from rederive.lang.rules.lower import with_condition
-
-            with_condition(self.draft.program(), rule)
+        if isinstance(rule.condition, ViewCondition) and not self._hopeless([rule.condition.relation]):
+            add_condition(self.builder.program(), rule)
 
     def _hopeless(self, names: Iterable[str]) -> bool:
         """Whether a declaration that these names need was refused: what follows from it is no error of its own."""
-        return any(name in self._declared and name not in self.draft.relations for name in names)
+        return any(name in self._declared and name not in self.builder.relations for name in names)
 
     def _relation(self, directive: Directive) -> Relation:
-        name, known = directive.relation.text, self.draft.relations
+        name, known = directive.relation.text, self.builder.relations
         if name not in known:
             raise UnknownName("relation", name, (other for other in known if "." not in other), directive.relation.span)
         return known[name]
 
-    def _refuse_known(self, head: SyntaxAtom, fact: bool) -> None:
+    def _refuse_known(self, head: ParsedAtom, fact: bool) -> None:
         """Relations of an earlier text take new facts where they are base relations, and no new rules."""
         name = head.relation
         if name in self._known.relations and (name in self._known_views or not fact):

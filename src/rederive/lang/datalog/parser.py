@@ -11,14 +11,13 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 from lark import Token, Tree
 from lark.tree import Meta
 
-from rederive.errors import ProgramError, Source, Span, SyntaxProblem
+from rederive.errors import ProgramError, SourceText, Span, SyntaxProblem
 from rederive.ir.rules import Function, Operator
 from rederive.ir.terms import BOOLEAN, FLOAT, NUMBER, SYMBOL, UNSIGNED
 from rederive.lang.datalog.grammar import parse_tree, refused, token_span
 from rederive.lang.datalog.syntax import (
     And,
     Apply,
-    Atom,
     Clause,
     ColumnDeclaration,
     Compare,
@@ -28,12 +27,13 @@ from rederive.lang.datalog.syntax import (
     Fold,
     Formula,
     InputDirective,
-    Literal,
     Name,
     Not,
     Option,
     Or,
     OutputDirective,
+    ParsedAtom,
+    ParsedConstant,
     RemoteDirective,
     RuleDirective,
     Statement,
@@ -78,19 +78,19 @@ class _Sequence:
 _Item: TypeAlias = Value | Formula | _Group | _Sequence
 
 
-def parse_program(source: Source) -> tuple[Statement, ...]:
+def parse_program(source: SourceText) -> tuple[Statement, ...]:
     """The statements of a program text, in order.
 
-    >>> [type(s).__name__ for s in parse_program(Source("<text>", ".decl p(x: number) p(1). .output p"))]
+    >>> [type(s).__name__ for s in parse_program(SourceText("<text>", ".decl p(x: number) p(1). .output p"))]
     ['Declaration', 'Clause', 'OutputDirective']
     """
     statements: list[Statement] = _Builder(source).build(parse_tree(source, "program"))
     return tuple(statements)
 
 
-def parse_query(source: Source) -> Atom:
+def parse_query(source: SourceText) -> ParsedAtom:
     """A single atom, such as `closure("a", y)`."""
-    atom: Atom = _Builder(source).build(parse_tree(source, "query"))
+    atom: ParsedAtom = _Builder(source).build(parse_tree(source, "query"))
     return atom
 
 
@@ -110,7 +110,7 @@ _DIRECTIVES: Final[dict[str, type[Directive]]] = {
 class _Builder:
     """One method for each rule of the grammar, called from the leaves up."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self._source = source
 
     def build(self, tree: Tree[Token]) -> Any:
@@ -196,7 +196,7 @@ class _Builder:
         heads, body = children
         return Clause(heads, None if body is None else self._formula(body), self._span(meta))
 
-    def heads(self, meta: Meta, children: list[Apply]) -> tuple[Atom, ...]:
+    def heads(self, meta: Meta, children: list[Apply]) -> tuple[ParsedAtom, ...]:
         return tuple(self._atom(child) for child in children)
 
     def qualified_head(self, meta: Meta, children: list[Any]) -> NoReturn:
@@ -205,7 +205,7 @@ class _Builder:
     def subsumption(self, meta: Meta, children: list[Any]) -> NoReturn:
         raise refused("subsumption", self._span(meta))
 
-    def query(self, meta: Meta, children: list[Apply]) -> Atom:
+    def query(self, meta: Meta, children: list[Apply]) -> ParsedAtom:
         return self._atom(children[0])
 
     # conditions
@@ -244,8 +244,8 @@ class _Builder:
     def prefix(self, meta: Meta, children: list[Any]) -> Value:
         operand = self._value(children[1])
         match str(children[0]), operand:
-            case "-", Literal(int() | Decimal() as number, type) if type in (NUMBER, FLOAT):
-                return Literal(-number, type, self._span(meta))
+            case "-", ParsedConstant(int() | Decimal() as number, type) if type in (NUMBER, FLOAT):
+                return ParsedConstant(-number, type, self._span(meta))
             case functor, _:
                 return Apply(functor, (operand,), self._span(meta))
 
@@ -273,29 +273,29 @@ class _Builder:
     def wildcard(self, meta: Meta, children: list[Token]) -> Var:
         return Var(str(meta.start_pos), self._span(meta))
 
-    def number(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal(_integer(children[0]), NUMBER, self._span(meta))
+    def number(self, meta: Meta, children: list[Token]) -> ParsedConstant:
+        return ParsedConstant(_integer(children[0]), NUMBER, self._span(meta))
 
-    def unsigned(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal(_integer(children[0][:-1]), UNSIGNED, self._span(meta))
+    def unsigned(self, meta: Meta, children: list[Token]) -> ParsedConstant:
+        return ParsedConstant(_integer(children[0][:-1]), UNSIGNED, self._span(meta))
 
-    def float(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal(Decimal(str(children[0])), FLOAT, self._span(meta))
+    def float(self, meta: Meta, children: list[Token]) -> ParsedConstant:
+        return ParsedConstant(Decimal(str(children[0])), FLOAT, self._span(meta))
 
-    def string(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal(self._text(children[0]), SYMBOL, self._span(meta))
+    def string(self, meta: Meta, children: list[Token]) -> ParsedConstant:
+        return ParsedConstant(self._text(children[0]), SYMBOL, self._span(meta))
 
-    def true(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal(True, BOOLEAN, self._span(meta))
+    def true(self, meta: Meta, children: list[Token]) -> ParsedConstant:
+        return ParsedConstant(True, BOOLEAN, self._span(meta))
 
-    def false(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal(False, BOOLEAN, self._span(meta))
+    def false(self, meta: Meta, children: list[Token]) -> ParsedConstant:
+        return ParsedConstant(False, BOOLEAN, self._span(meta))
 
     # items become values or conditions where their place decides it
 
     def _value(self, item: _Item) -> Value:
         match item:
-            case Var() | Literal() | Apply() | Fold():
+            case Var() | ParsedConstant() | Apply() | Fold():
                 return item
             case _Group():
                 return self._value(item.item)
@@ -313,21 +313,21 @@ class _Builder:
                 return Compare(_TESTS[name], left, right, item.span)
             case Apply() if item.functor not in _BUILT_IN:
                 return self._atom(item)
-            case Literal(bool() as value):
+            case ParsedConstant(bool() as value):
                 return Truth(value, item.span)
             case _Group():
                 return self._formula(item.item)
             case _Sequence():
                 return And(tuple(map(self._formula, item.items)), item.span)
-            case Var() | Literal() | Apply() | Fold():
+            case Var() | ParsedConstant() | Apply() | Fold():
                 raise self._no_condition(item)
             case _:
                 return item
 
-    def _atom(self, call: Apply) -> Atom:
+    def _atom(self, call: Apply) -> ParsedAtom:
         if call.functor in _BUILT_IN:
             raise SyntaxProblem(f"'{call.functor}' is a reserved word, not a relation", call.span)
-        return Atom(call.functor, call.arguments, call.span)
+        return ParsedAtom(call.functor, call.arguments, call.span)
 
     def _no_condition(self, item: Value) -> ProgramError:
         rest = self._source.text.split("\n")[item.span.end_line - 1][item.span.end_column - 1 :]

@@ -9,7 +9,7 @@ from rederive.delta import BOTH, Sign
 from rederive.errors import Span, SyntaxProblem, UnknownName
 from rederive.ir.rules import Mode
 from rederive.lang.datalog.syntax import ConstraintDirective, Option, RuleDirective
-from rederive.lang.rules.definition import Action, ActiveRule, Event, EventKind, Whole
+from rederive.lang.rules.syntax import Action, ActiveRule, EventKind, RuleEvent, ViewCondition
 
 _Reader = Callable[[Option], dict[str, Any]]
 
@@ -41,7 +41,7 @@ def active_rule(directive: RuleDirective) -> ActiveRule:
         if name not in given:
             hint = '.rule name(when=view, do="CALL function(columns)")'
             raise SyntaxProblem(f"the rule '{directive.relation.text}' has no '{name}'", directive.span, hint=hint)
-    when = Whole(given["when"].value, given["when"].span)
+    when = ViewCondition(given["when"].value, given["when"].span)
     settings: dict[str, Any] = {}
     for name, read in _OPTIONS.items():
         settings |= read(given[name]) if name in given else {}
@@ -49,18 +49,18 @@ def active_rule(directive: RuleDirective) -> ActiveRule:
 
 
 def _action(option: Option) -> Action:
-    from rederive.lang.rules.statements import action_of
+    from rederive.lang.rules.parser import parse_action
 
-    return action_of(option.value, option.span, _content(option.span))
+    return parse_action(option.value, option.span, _content(option.span))
 
 
-def _event(option: Option) -> Event:
+def _event(option: Option) -> RuleEvent:
     """`INSERT OF quantity`."""
     kind, of, relation, *more = [*option.value.split(), "", "", ""]
     if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
         hint = "write INSERT OF, DELETE OF or UPDATE OF a relation"
         raise SyntaxProblem(f"'{option.value}' is no event", option.span, hint=hint)
-    return Event(EventKind(kind.lower()), relation, option.span)
+    return RuleEvent(EventKind(kind.lower()), relation, option.span)
 
 
 def _content(span: Span) -> int:

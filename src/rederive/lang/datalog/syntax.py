@@ -30,7 +30,7 @@ class Var:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class ParsedConstant:
     """A value as written. A float keeps its exact decimal until its place decides between float and decimal."""
 
     value: str | int | bool | Decimal
@@ -55,14 +55,14 @@ class Fold:
     span: Span = field(compare=False, repr=False)
 
 
-Value: TypeAlias = Var | Literal | Apply | Fold
+Value: TypeAlias = Var | ParsedConstant | Apply | Fold
 
 
 # conditions
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class ParsedAtom:
     relation: str
     arguments: tuple[Value, ...]
     span: Span = field(compare=False, repr=False)
@@ -100,7 +100,7 @@ class Or:
     span: Span = field(compare=False, repr=False)
 
 
-Formula: TypeAlias = Atom | Compare | Truth | Not | And | Or
+Formula: TypeAlias = ParsedAtom | Compare | Truth | Not | And | Or
 
 
 # statements
@@ -198,7 +198,7 @@ class RuleDirective:
 class Clause:
     """`heads :- body.`, or a fact, whose body is None."""
 
-    heads: tuple[Atom, ...]
+    heads: tuple[ParsedAtom, ...]
     body: Formula | None
     span: Span = field(compare=False, repr=False)
 
@@ -211,9 +211,9 @@ Node: TypeAlias = Value | Formula
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly under a value or a condition, from left to right."""
     match node:
-        case Var() | Literal() | Truth():
+        case Var() | ParsedConstant() | Truth():
             return ()
-        case Apply() | Atom():
+        case Apply() | ParsedAtom():
             return node.arguments
         case Fold():
             return (node.body,) if node.value is None else (node.value, node.body)
@@ -236,7 +236,7 @@ def variables(node: Node, *, into_folds: bool = True) -> Iterator[Var]:
 
 def relations(node: Node) -> Iterator[str]:
     """The names of the relations that a node mentions."""
-    if isinstance(node, Atom):
+    if isinstance(node, ParsedAtom):
         yield node.relation
     for child in children(node):
         yield from relations(child)

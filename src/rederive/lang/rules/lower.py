@@ -11,53 +11,53 @@ from rederive.analysis.graph import check_stratified
 from rederive.errors import DataError, Redefined, SyntaxProblem, UnknownName, Unsupported
 from rederive.ir.rules import Atom, Program, Relation, Rule
 from rederive.ir.terms import Variable
-from rederive.lang.program_builder import Draft
-from rederive.lang.rules.definition import (
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.rules.syntax import (
     CONDITION,
     FIRING,
     ActiveRule,
-    Call,
-    Event,
+    CallAction,
     EventKind,
-    Whole,
-    Write,
+    RuleEvent,
+    ViewCondition,
+    WriteAction,
     condition_name,
     event_table,
 )
-from rederive.lang.sql.context import Context
 from rederive.lang.sql.ddl import define_view
-from rederive.lang.sql.dml import DataChange, data_change
-from rederive.lang.sql.parser import Parsed
-from rederive.lang.sql.query import Queries
+from rederive.lang.sql.dml import DataChange, compile_change
+from rederive.lang.sql.parser import ParsedStatement
+from rederive.lang.sql.query import QueryLowering
+from rederive.lang.sql.statement_context import StatementContext
 
 
-def with_condition(program: Program, rule: ActiveRule) -> Program:
+def add_condition(program: Program, rule: ActiveRule) -> Program:
     """The program with one more view, the rule's condition; refused where the rule does not fit the program."""
-    draft = Draft.of(program)
+    builder = ProgramBuilder.of(program)
     name = condition_name(rule.name)
     match rule.condition:
-        case Whole():
-            _copy(draft, name, rule.condition)
-        case Parsed() as parsed:
-            rel = Queries(Context(draft, name, parsed)).query(_distinct(parsed.tree), None, name)
-            define_view(draft, name, rel, (), parsed, monitored=False)
-    extended = draft.program()
+        case ViewCondition():
+            _copy(builder, name, rule.condition)
+        case ParsedStatement() as parsed:
+            rel = QueryLowering(StatementContext(builder, name, parsed)).query(_distinct(parsed.tree), None, name)
+            define_view(builder, name, rel, (), parsed, monitored=False)
+    extended = builder.program()
     check_stratified(extended)
     _check_columns(rule, extended.relations[name])
     _check_event(rule.event, program)
     return extended
 
 
-def _copy(draft: Draft, name: str, whole: Whole) -> None:
+def _copy(builder: ProgramBuilder, name: str, whole: ViewCondition) -> None:
     """r.condition(x) :- view(x)."""
-    known = draft.relations
+    known = builder.relations
     found = [n for n in known if n == whole.relation] or [n for n in known if n.lower() == whole.relation.lower()]
     if not found or "." in found[0]:
         raise UnknownName("table or view", whole.relation, (n for n in known if "." not in n), whole.span)
     columns = known[found[0]].columns
     terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
-    draft.relations[name] = Relation(name, columns, span=whole.span, monitored=False)
-    draft.definitions.append(Rule(Atom(name, terms), (Atom(found[0], terms),), whole.span))
+    builder.relations[name] = Relation(name, columns, span=whole.span, monitored=False)
+    builder.definitions.append(Rule(Atom(name, terms), (Atom(found[0], terms),), whole.span))
 
 
 def _distinct(tree: exp.Expr) -> exp.Expr:
@@ -72,15 +72,15 @@ def _distinct(tree: exp.Expr) -> exp.Expr:
 
 def _check_columns(rule: ActiveRule, condition: Relation) -> None:
     known = [column.name for column in condition.columns]
-    for name in (rule.action.columns or ()) if isinstance(rule.action, Call) else ():
+    for name in (rule.action.columns or ()) if isinstance(rule.action, CallAction) else ():
         if name.text not in known:
             raise UnknownName("column", name.text, known, name.span)
-    if isinstance(rule.action, Write) and len(rule.signs) > 1:
+    if isinstance(rule.action, WriteAction) and len(rule.signs) > 1:
         hint = "write one rule ON PLUS and another one ON MINUS"
         raise Unsupported("not supported: a change of data ON BOTH", rule.action.span, hint=hint)
 
 
-def _check_event(event: Event | None, program: Program) -> None:
+def _check_event(event: RuleEvent | None, program: Program) -> None:
     if event is None:
         return
     table = event_table(event, program)
@@ -89,15 +89,15 @@ def _check_event(event: Event | None, program: Program) -> None:
         raise SyntaxProblem(f"'{event.relation}' has no key, so that no row of it is updated", event.span, hint=hint)
 
 
-def write_of(program: Program, rule: ActiveRule) -> DataChange:
+def compile_write(program: Program, rule: ActiveRule) -> DataChange:
     """What the rule's change of data asks for. `program` has the rule's condition, whose columns are those of `firing`."""
-    assert isinstance(rule.action, Write)
-    draft = Draft.of(program)
-    if any(name.lower() == FIRING for name in draft.relations):
+    assert isinstance(rule.action, WriteAction)
+    builder = ProgramBuilder.of(program)
+    if any(name.lower() == FIRING for name in builder.relations):
         hint = "in an action, this name stands for the rows that the rule fires for; rename the relation"
         raise Redefined(f"there is a relation '{FIRING}'", rule.action.span, hint=hint)
-    draft.relations[FIRING] = Relation(FIRING, program.relations[condition_name(rule.name)].columns, span=rule.span)
+    builder.relations[FIRING] = Relation(FIRING, program.relations[condition_name(rule.name)].columns, span=rule.span)
     try:
-        return data_change(rule.action.parsed, draft.program())
+        return compile_change(rule.action.parsed, builder.program())
     except DataError as error:
         raise error.at(error.place or str(rule.action.span)) from None

@@ -23,17 +23,17 @@ from rederive.analysis.graph import check_stratified
 from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
 from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Constraint, Function, Mode, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, Variable
-from rederive.lang.program_builder import Draft
-from rederive.lang.sql.context import Context, distinct_columns
-from rederive.lang.sql.definition import Definition
-from rederive.lang.sql.expressions import Expressions
-from rederive.lang.sql.parser import Parsed, parse
-from rederive.lang.sql.query import Queries
-from rederive.lang.sql.relation import Rel
-from rederive.lang.sql.scope import Scope, identifier, names
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.sql.definition import SqlDefinition
+from rederive.lang.sql.expressions import ExpressionLowering
+from rederive.lang.sql.lowered_relation import LoweredRelation
+from rederive.lang.sql.parser import ParsedStatement, parse
+from rederive.lang.sql.query import QueryLowering
+from rederive.lang.sql.scope import Scope, identifier, identifiers
+from rederive.lang.sql.statement_context import StatementContext, distinct_columns
 
 
-def definition(parsed: Parsed) -> Definition:
+def definition_of(parsed: ParsedStatement) -> SqlDefinition:
     """A CREATE TABLE or CREATE VIEW; other objects are refused."""
     tree = parsed.tree
     assert isinstance(tree, exp.Create)
@@ -43,26 +43,28 @@ def definition(parsed: Parsed) -> Definition:
         raise parsed.unsupported(what, None, "create the table, then INSERT INTO it" if kind == "TABLE" else None)
     name = _name(tree, parsed)
     replaces, unless_there = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
-    return Definition(parsed, name, kind == "VIEW", replaces, unless_there, f"{parsed.constraint or ''} {_form(tree)}".lstrip())
+    return SqlDefinition(
+        parsed, name, kind == "VIEW", replaces, unless_there, f"{parsed.constraint or ''} {_form(tree)}".lstrip()
+    )
 
 
-def definition_at(text: str, name: str, line: int, column: int) -> Definition:
+def parse_definition_at(text: str, name: str, line: int, column: int) -> SqlDefinition:
     """The definition whose text stood at this place of a file: its errors name that place.
 
-    >>> str(definition_at("CREATE VIEW v AS SELECT 1 AS x", "views.sql", 7, 3).span)
+    >>> str(parse_definition_at("CREATE VIEW v AS SELECT 1 AS x", "views.sql", 7, 3).span)
     'views.sql:7:3'
     """
     (parsed,) = parse(f"{chr(10) * (line - 1)}{' ' * (column - 1)}{text}", name)
-    return definition(parsed)
+    return definition_of(parsed)
 
 
-def definitions(text: str, name: str = "<text>") -> tuple[Definition, ...]:
+def parse_definitions(text: str, name: str = "<text>") -> tuple[SqlDefinition, ...]:
     """A text that holds definitions and nothing else."""
     found = []
     for parsed in parse(text, name):
         if not isinstance(parsed.tree, exp.Create):
             raise SyntaxProblem("expected CREATE", parsed.span, hint="db.sql runs all kinds of statements")
-        found.append(definition(parsed))
+        found.append(definition_of(parsed))
     return tuple(found)
 
 
@@ -76,7 +78,7 @@ def _form(tree: exp.Create) -> str:
         return repr(bare)
 
 
-def _name(tree: exp.Expr, parsed: Parsed) -> str:
+def _name(tree: exp.Expr, parsed: ParsedStatement) -> str:
     table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(table, exp.Table) or table.args.get("db"):
         raise parsed.unsupported("a name with a schema", table)
@@ -86,7 +88,7 @@ def _name(tree: exp.Expr, parsed: Parsed) -> str:
     return name
 
 
-def dropped(parsed: Parsed) -> tuple[str, bool]:
+def dropped_view(parsed: ParsedStatement) -> tuple[str, bool]:
     """The view that a DROP VIEW names, and whether it may be missing."""
     tree = parsed.tree
     if str(tree.args.get("kind")).upper() != "VIEW":
@@ -97,20 +99,20 @@ def dropped(parsed: Parsed) -> tuple[str, bool]:
     return identifier(table), bool(tree.args.get("exists"))
 
 
-def extended_by(known: Program, added: Definition) -> Program:
+def add_definition(known: Program, added: SqlDefinition) -> Program:
     """A program with one more table or view."""
     taken = next((name for name in known.relations if name.lower() == added.name), None)
     if taken is not None:
         hint = "CREATE OR REPLACE VIEW replaces a view" if added.view else None
         raise Redefined(f"'{added.name}' is defined already", added.parsed.span, hint=hint)
-    draft = Draft.of(known)
+    builder = ProgramBuilder.of(known)
     if added.view:
-        _create_view(draft, added)
+        _create_view(builder, added)
     else:
-        _create_table(draft, added)
+        _create_table(builder, added)
     if added.parsed.constraint is not None:
-        draft.constraints.append(Constraint(added.name, Mode(added.parsed.constraint), added.span))
-    program = draft.program()
+        builder.constraints.append(Constraint(added.name, Mode(added.parsed.constraint), added.span))
+    program = builder.program()
     check_stratified(program)
     return program
 
@@ -118,26 +120,26 @@ def extended_by(known: Program, added: Definition) -> Program:
 # Tables
 
 
-def _create_table(draft: Draft, added: Definition) -> None:
+def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
     parsed, tree = added.parsed, added.parsed.tree
-    context = Context(draft, added.name, parsed)
+    context = StatementContext(builder, added.name, parsed)
     if not isinstance(tree.this, exp.Schema):
         raise parsed.unsupported("a table without columns")
     if _is_temporary(tree):
         raise parsed.unsupported("a temporary table", None, "leave TEMPORARY out")
     columns, key = _columns(tree.this, context)
     relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False)
-    draft.relations[added.name] = relation
+    builder.relations[added.name] = relation
     if not key:
         copies = f"{added.name}.{COPIES}"
-        draft.relations[copies] = Relation(copies, (*columns, Column("copy", NUMBER)), span=parsed.span)
+        builder.relations[copies] = Relation(copies, (*columns, Column("copy", NUMBER)), span=parsed.span)
         terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
         rule = Rule(Atom(added.name, terms), (Atom(copies, (*terms, Variable("0"))),), parsed.span)
-        draft.definitions.append(rule)
+        builder.definitions.append(rule)
 
 
-def _columns(schema: exp.Schema, context: Context) -> tuple[tuple[Column, ...], tuple[int, ...]]:
-    types = Expressions(context, Scope(context.body()), Queries(context).subqueries)
+def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Column, ...], tuple[int, ...]]:
+    types = ExpressionLowering(context, Scope(context.body()), QueryLowering(context).subqueries)
     columns: list[Column] = []
     keys: list[str] = []
     for item in schema.expressions:
@@ -162,7 +164,7 @@ def _columns(schema: exp.Schema, context: Context) -> tuple[tuple[Column, ...], 
     return tuple(replace(c, nullable=c.nullable and i not in key) for i, c in enumerate(columns)), key
 
 
-def _constraints(item: exp.ColumnDef, context: Context) -> tuple[bool, bool]:
+def _constraints(item: exp.ColumnDef, context: StatementContext) -> tuple[bool, bool]:
     """Whether a column is NOT NULL, and whether it is the primary key."""
     not_null = is_key = False
     for constraint in item.args.get("constraints") or ():
@@ -181,18 +183,18 @@ def _constraints(item: exp.ColumnDef, context: Context) -> tuple[bool, bool]:
 # Views
 
 
-def _create_view(draft: Draft, added: Definition) -> None:
+def _create_view(builder: ProgramBuilder, added: SqlDefinition) -> None:
     tree = added.parsed.tree
-    context = Context(draft, added.name, added.parsed)
+    context = StatementContext(builder, added.name, added.parsed)
     query = tree.expression
     if query is None:
         raise added.parsed.unsupported("a view without a query")
-    rel = Queries(context).query(query, None, added.name)
+    rel = QueryLowering(context).query(query, None, added.name)
     columns = _view_columns(tree.this, context) if isinstance(tree.this, exp.Schema) else []
     called = columns or [field.name for field in rel.fields]
     if double := next((name for i, name in enumerate(called) if name in called[:i]), None):
         raise Redefined(f"the view '{added.name}' has two columns '{double}'", added.parsed.span, hint="give one an alias")
-    define_view(draft, added.name, rel, columns, added.parsed, monitored=not _is_temporary(tree))
+    define_view(builder, added.name, rel, columns, added.parsed, monitored=not _is_temporary(tree))
 
 
 def _is_temporary(tree: exp.Expr) -> bool:
@@ -200,30 +202,32 @@ def _is_temporary(tree: exp.Expr) -> bool:
     return any(isinstance(one, exp.TemporaryProperty) for one in properties)
 
 
-def _view_columns(schema: exp.Schema, context: Context) -> list[str]:
+def _view_columns(schema: exp.Schema, context: StatementContext) -> list[str]:
     """The names that a view gives its columns; comments are allowed."""
     for item in schema.expressions:
         if isinstance(item, exp.ColumnDef) and (item.args.get("kind") is not None or any(_constraints(item, context))):
             raise context.unsupported("a type or a constraint of a view's column", item, "cast it in the query")
-    return names(schema.expressions)
+    return identifiers(schema.expressions)
 
 
-def define_view(draft: Draft, name: str, rel: Rel, given: Sequence[str], parsed: Parsed, *, monitored: bool) -> None:
+def define_view(
+    builder: ProgramBuilder, name: str, rel: LoweredRelation, given: Sequence[str], parsed: ParsedStatement, *, monitored: bool
+) -> None:
     """The view under its name, with the columns' given names; counted where it is a bag."""
     if given and len(given) != len(rel.fields):
         raise WrongArity(f"{len(given)} names for {len(rel.fields)} columns", parsed.span)
     fields = [field.column(given[i] if given else None) for i, field in enumerate(rel.fields)]
     fields = list(distinct_columns(fields))
     if rel.hidden:
-        _define_bag(draft, name, fields, parsed)
+        _define_bag(builder, name, fields, parsed)
     else:
-        draft.relations[name] = replace(draft.relations[name], columns=tuple(fields))
-    declared = draft.relations.pop(name)
-    draft.relations[name] = replace(declared, monitored=monitored)
+        builder.relations[name] = replace(builder.relations[name], columns=tuple(fields))
+    declared = builder.relations.pop(name)
+    builder.relations[name] = replace(declared, monitored=monitored)
 
 
-def _define_bag(draft: Draft, name: str, columns: Sequence[Column], parsed: Parsed) -> None:
-    context = Context(draft, name, parsed)
+def _define_bag(builder: ProgramBuilder, name: str, columns: Sequence[Column], parsed: ParsedStatement) -> None:
+    context = StatementContext(builder, name, parsed)
     bag, width = f"{name}.{BAG}", len(columns)
     context.declare(bag, (*columns, Column("count", NUMBER)), range(width))
     context.aggregate(bag, Function.COUNT, f"{name}.{ALL}", range(width), None)

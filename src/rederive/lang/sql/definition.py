@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from rederive.errors import Span
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.parser import Parsed
+    from rederive.lang.sql.parser import ParsedStatement
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class SqlDefinition:
     """A CREATE statement: the name it defines, and whether it replaces what has the name.
 
     `form`: the statement without what depends on how it is written or on what stands: equal forms define the same.
     """
 
-    parsed: Parsed = field(repr=False)
+    parsed: ParsedStatement = field(repr=False)
     name: str
     view: bool
     replaces: bool = field(default=False, repr=False)

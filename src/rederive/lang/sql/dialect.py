@@ -56,7 +56,7 @@ def _no_typed_literal(parser: SparkParser, literal: exp.Expr, type: exp.DataType
     return literal
 
 
-class Parser(SparkParser):
+class AnsiParser(SparkParser):
     """A call stays as it is written, a name and its arguments, but for those with a syntax of their own.
 
     sqlglot's table of functions knows other databases' names too, and it rewrites and drops arguments: of `datediff(a, b, c, d)`
@@ -126,16 +126,16 @@ class Parser(SparkParser):
         return token.token_type if token else None
 
 
-class Ansi(Spark):
+class AnsiSpark(Spark):
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']  # a quote inside of its quotes is doubled
 
-    Parser = Parser
+    Parser = AnsiParser
 
 
 def tokenize(text: str) -> list[Token]:
     """The words of a text. A raw string is a string: its text is what it says, as for all others."""
-    tokens = Ansi().tokenize(text)
+    tokens = AnsiSpark().tokenize(text)
     for token in tokens:
         if token.token_type is TokenType.RAW_STRING:
             token.token_type = TokenType.STRING

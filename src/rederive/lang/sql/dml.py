@@ -12,21 +12,21 @@ from rederive.analysis.graph import check_stratified
 from rederive.errors import IllTypedRow, NotABase, Redefined, SyntaxProblem, UnknownName, WrongArity
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Constant, Term, Value, Variable
-from rederive.lang.program_builder import Draft
-from rederive.lang.sql.accepted_parts import words
-from rederive.lang.sql.context import Context
+from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.ddl import define_view
-from rederive.lang.sql.expressions import Expressions
-from rederive.lang.sql.parser import Parsed
+from rederive.lang.sql.expressions import ExpressionLowering
+from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.parser import ParsedStatement
 from rederive.lang.sql.predicates import conjuncts
-from rederive.lang.sql.query import Prepared, Queries
-from rederive.lang.sql.relation import Typed
-from rederive.lang.sql.scope import Scope, identifier, names
-from rederive.lang.sql.types import SqlType, of_column
+from rederive.lang.sql.query import PreparedQuery, QueryLowering
+from rederive.lang.sql.scope import Scope, identifier, identifiers
+from rederive.lang.sql.statement_context import StatementContext
+from rederive.lang.sql.supported_syntax import construct_name
+from rederive.lang.sql.types import SqlType, column_type
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CompiledQuery:
     """A query to evaluate: the program that has it as a view of this name."""
 
     program: Program
@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class InsertValues:
     """Rows of constant terms to add."""
 
     table: str
@@ -42,15 +42,15 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertFrom:
+class InsertQuery:
     """The answers of a query to add."""
 
     table: str
-    question: Question
+    question: CompiledQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeMatching:
     """The rows to take out: those that have these values and fulfil the condition; and what to add for each, if anything.
 
     The terms are over the table's columns, called `c0`, `c1` and so on.
@@ -63,45 +63,45 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeFrom:
+class ChangeQuery:
     """The same where queries are inside: the answers are the old row and, for an update, the new one behind it."""
 
     table: str
-    question: Question
+    question: CompiledQuery
     updates: bool
 
 
-DataChange: TypeAlias = Insert | InsertFrom | Change | ChangeFrom
-QUESTION = "?"
+DataChange: TypeAlias = InsertValues | InsertQuery | ChangeMatching | ChangeQuery
+QUERY_VIEW = "?"
 
 
-def data_change(parsed: Parsed, program: Program) -> DataChange:
+def compile_change(parsed: ParsedStatement, program: Program) -> DataChange:
     """What an INSERT, UPDATE or DELETE asks for."""
-    return _Lowering(parsed, program).lowered()
+    return _DmlLowering(parsed, program).lowered()
 
 
-def question(parsed: Parsed, program: Program) -> Question:
+def compile_select(parsed: ParsedStatement, program: Program) -> CompiledQuery:
     """A query by itself."""
-    draft = Draft.of(program)
-    context = Context(draft, QUESTION, parsed)
-    rel = Queries(context).query(parsed.tree, None, QUESTION)
-    define_view(draft, QUESTION, rel, (), parsed, monitored=False)
-    return _question(draft)
+    builder = ProgramBuilder.of(program)
+    context = StatementContext(builder, QUERY_VIEW, parsed)
+    rel = QueryLowering(context).query(parsed.tree, None, QUERY_VIEW)
+    define_view(builder, QUERY_VIEW, rel, (), parsed, monitored=False)
+    return _question(builder)
 
 
-def _question(draft: Draft) -> Question:
-    program = draft.program()
+def _question(builder: ProgramBuilder) -> CompiledQuery:
+    program = builder.program()
     check_stratified(program)
-    return Question(program, QUESTION)
+    return CompiledQuery(program, QUERY_VIEW)
 
 
-class _Lowering:
-    def __init__(self, parsed: Parsed, program: Program) -> None:
+class _DmlLowering:
+    def __init__(self, parsed: ParsedStatement, program: Program) -> None:
         self.parsed = parsed
         self.program = program
-        self.context = Context(Draft.of(program), QUESTION, parsed)
-        self.queries = Queries(self.context)
-        self.lower = Expressions(self.context, Scope(self.context.body()), self.queries.subqueries)
+        self.context = StatementContext(ProgramBuilder.of(program), QUERY_VIEW, parsed)
+        self.queries = QueryLowering(self.context)
+        self.lower = ExpressionLowering(self.context, Scope(self.context.body()), self.queries.subqueries)
 
     def lowered(self) -> DataChange:
         tree = self.parsed.tree
@@ -112,7 +112,7 @@ class _Lowering:
                 return self.changed(tree, tree.expressions)
             case exp.Delete():
                 return self.changed(tree, ())
-        raise self.parsed.unsupported(f"the statement {words(tree)}", tree)
+        raise self.parsed.unsupported(f"the statement {construct_name(tree)}", tree)
 
     def table(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -130,19 +130,19 @@ class _Lowering:
 
     # INSERT
 
-    def insert(self, tree: exp.Insert) -> Insert | InsertFrom:
+    def insert(self, tree: exp.Insert) -> InsertValues | InsertQuery:
         target = tree.this
         table = self.table(target.this if isinstance(target, exp.Schema) else target)
-        given = names(target.expressions) if isinstance(target, exp.Schema) else [c.name for c in table.columns]
+        given = identifiers(target.expressions) if isinstance(target, exp.Schema) else [c.name for c in table.columns]
         positions = [self.position(table, name) for name in given]
         self.check_once(given)
         source = tree.expression
         if not isinstance(source, exp.Query | exp.Values):
             raise self.parsed.unsupported("an INSERT without rows or a query", tree)
         if isinstance(source, exp.Values) and not source.find(exp.Query):
-            return Insert(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
+            return InsertValues(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
         prepared = self.placed(self.queries.prepare(source), table, positions)
-        return InsertFrom(table.name, self.asked(prepared))
+        return InsertQuery(table.name, self.asked(prepared))
 
     def position(self, table: Relation, name: str) -> int:
         known = [column.name for column in table.columns]
@@ -159,14 +159,14 @@ class _Lowering:
         typed = [self.lower.lower(node) for node in nodes]
         return tuple(one.term for one in self.row(typed, table, positions))
 
-    def row(self, typed: Sequence[Typed], table: Relation, positions: Sequence[int]) -> list[Typed]:
+    def row(self, typed: Sequence[TypedTerm], table: Relation, positions: Sequence[int]) -> list[TypedTerm]:
         """Values in the order and types of the table's columns; NULL where none is given."""
         if len(typed) != len(positions):
             raise WrongArity(f"{len(positions)} columns, but {len(typed)} values", self.parsed.span)
         found = []
         for i, column in enumerate(table.columns):
-            type = of_column(column)
-            value = typed[positions.index(i)] if i in positions else Typed(Constant(None, type.type), type, True)
+            type = column_type(column)
+            value = typed[positions.index(i)] if i in positions else TypedTerm(Constant(None, type.type), type, True)
             if isinstance(value.term, Constant) and value.term.value is None and not column.nullable:
                 raise IllTypedRow(f"relation '{table.name}', column '{column.name}': NULL in a NOT NULL column").at(
                     str(self.parsed.span)
@@ -174,19 +174,19 @@ class _Lowering:
             found.append(self.lower.cast(value, type, self.parsed.tree) if value.type != type else value)
         return found
 
-    def placed(self, prepared: Prepared, table: Relation, positions: Sequence[int]) -> Prepared:
+    def placed(self, prepared: PreparedQuery, table: Relation, positions: Sequence[int]) -> PreparedQuery:
         row = self.row([typed for _, typed in prepared.outputs], table, positions)
         return replace(prepared, outputs=tuple(zip((column.name for column in table.columns), row, strict=True)))
 
-    def asked(self, prepared: Prepared) -> Question:
+    def asked(self, prepared: PreparedQuery) -> CompiledQuery:
         named = tuple((f"c{i}", typed) for i, (_, typed) in enumerate(prepared.outputs))
-        rel = self.queries.project(replace(prepared, outputs=named), QUESTION)
-        define_view(self.context.draft, QUESTION, rel, (), self.parsed, monitored=False)
-        return _question(self.context.draft)
+        rel = self.queries.project(replace(prepared, outputs=named), QUERY_VIEW)
+        define_view(self.context.builder, QUERY_VIEW, rel, (), self.parsed, monitored=False)
+        return _question(self.context.builder)
 
     # UPDATE and DELETE
 
-    def changed(self, tree: exp.Expr, updates: Sequence[exp.Expr]) -> Change | ChangeFrom:
+    def changed(self, tree: exp.Expr, updates: Sequence[exp.Expr]) -> ChangeMatching | ChangeQuery:
         table = self.table(tree.this)
         where = tree.args["where"].this if tree.args.get("where") is not None else None
         parts = [*updates, *([where] if where is not None else [])]
@@ -196,15 +196,15 @@ class _Lowering:
         lower = replace(self.lower, scope=scope)
         condition = lower.boolean(where).term if where is not None else None
         values = tuple(typed.term for typed in self.updated(table, updates, lower)) if updates else None
-        return Change(table.name, tuple(self.bindings(where, lower)), condition, values)
+        return ChangeMatching(table.name, tuple(self.bindings(where, lower)), condition, values)
 
     def scope(self, node: exp.Expr, table: Relation) -> Scope:
-        columns = [(c.name, Typed(Variable(f"c{i}"), of_column(c), c.nullable)) for i, c in enumerate(table.columns)]
+        columns = [(c.name, TypedTerm(Variable(f"c{i}"), column_type(c), c.nullable)) for i, c in enumerate(table.columns)]
         scope = Scope(self.context.body())
         scope.bind(identifier(node.args.get("alias")) or table.name.lower(), columns)
         return scope
 
-    def updated(self, table: Relation, updates: Sequence[exp.Expr], lower: Expressions) -> list[Typed]:
+    def updated(self, table: Relation, updates: Sequence[exp.Expr], lower: ExpressionLowering) -> list[TypedTerm]:
         """All columns of the new row."""
         columns = [column.typed for column in lower.scope.columns]
         alias = lower.scope.columns[0].alias
@@ -214,13 +214,13 @@ class _Lowering:
             if identifier(update.this.args.get("table")) not in ("", alias):
                 raise UnknownName("table or alias", identifier(update.this.args["table"]), [alias], self.context.span(update))
             i = self.position(table, identifier(update.this))
-            type: SqlType = of_column(table.columns[i])
+            type: SqlType = column_type(table.columns[i])
             value = lower.lower(update.expression)
             columns[i] = lower.cast(value, type, update) if value.type != type else value
         self.check_once([identifier(update.this) for update in updates])
         return columns
 
-    def bindings(self, where: exp.Expr | None, lower: Expressions) -> list[tuple[int, Value]]:
+    def bindings(self, where: exp.Expr | None, lower: ExpressionLowering) -> list[tuple[int, Value]]:
         """The columns that the condition equates with constants."""
         found: dict[int, Value] = {}
         for part in conjuncts(where) if where is not None else ():
@@ -233,7 +233,7 @@ class _Lowering:
 
     def changed_by_query(
         self, tree: exp.Expr, table: Relation, where: exp.Expr | None, updates: Sequence[exp.Expr]
-    ) -> ChangeFrom:
+    ) -> ChangeQuery:
         source = tree.this.copy()
         select = exp.Select(expressions=[exp.Star()]).from_(source, copy=False)
         if where is not None:
@@ -242,4 +242,4 @@ class _Lowering:
         old = [typed for _, typed in prepared.outputs]
         new = self.updated(table, updates, prepared.lower) if updates else []
         outputs = tuple((f"c{i}", typed) for i, typed in enumerate((*old, *new)))
-        return ChangeFrom(table.name, self.asked(replace(prepared, outputs=outputs)), bool(updates))
+        return ChangeQuery(table.name, self.asked(replace(prepared, outputs=outputs)), bool(updates))

@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from rederive.errors import SyntaxProblem, TypeClash
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind, Type
-from rederive.lang.sql.calls import AGGREGATES, invocation
-from rederive.lang.sql.context import Context
 from rederive.lang.sql.functions import FUNCTIONS
-from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.invocation import AGGREGATES, invocation_of
+from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.scope import Scope, identifier
+from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import (
     BIGINT,
     BOOL,
@@ -31,16 +31,16 @@ from rederive.lang.sql.types import (
     TINYINT,
     VOID,
     SqlType,
-    arithmetic,
+    arithmetic_type,
     as_decimal,
-    common,
+    common_type,
     decimal,
 )
-from rederive.scalar.sql_functions import SCALARS, ZONED
+from rederive.scalar.sql.signatures import SCALARS, ZONED
 from rederive.time_zones import names_zone, parse_instant, start_of_day
 from rederive.values import from_text
 
-NULL: Final = Typed(Constant(None, SYMBOL), VOID, True)
+NULL: Final = TypedTerm(Constant(None, SYMBOL), VOID, True)
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -80,24 +80,24 @@ _CALLS: Final = (exp.Func, exp.DPipe, exp.Like, exp.ILike, exp.Window)
 _SECONDS: Final = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
 
-class Subqueries(Protocol):
+class LowersSubqueries(Protocol):
     """Lowers the queries inside expressions."""
 
-    def value(self, node: exp.Expr, lower: Expressions) -> Typed: ...
+    def value(self, node: exp.Expr, lower: ExpressionLowering) -> TypedTerm: ...
 
-    def require(self, node: exp.Expr, lower: Expressions, *, positive: bool) -> None: ...
+    def require(self, node: exp.Expr, lower: ExpressionLowering, *, positive: bool) -> None: ...
 
 
 @dataclass(slots=True)
-class Expressions:
+class ExpressionLowering:
     """Lowers expressions of one scope. `known` are nodes that have a term already, such as the aggregates of a grouping."""
 
-    context: Context
+    context: StatementContext
     scope: Scope
-    subqueries: Subqueries
-    known: Mapping[str, Typed] = field(default_factory=dict)
+    subqueries: LowersSubqueries
+    known: Mapping[str, TypedTerm] = field(default_factory=dict)
 
-    def lower(self, node: exp.Expr) -> Typed:
+    def lower(self, node: exp.Expr) -> TypedTerm:
         if self.known and (found := self.known.get(self.canonical(node))) is not None:
             return found
         match node:
@@ -134,7 +134,7 @@ class Expressions:
                 raise self.context.unsupported("an interval by itself", node, "add it to a date or subtract it from one")
         return self.operator(node)
 
-    def operator(self, node: exp.Expr) -> Typed:
+    def operator(self, node: exp.Expr) -> TypedTerm:
         kind = type(node)
         if kind in COMPARISONS:
             return self.comparison(COMPARISONS[kind], self.lower(node.this), self.lower(node.expression), node)
@@ -160,25 +160,25 @@ class Expressions:
 
     # Leaves
 
-    def column(self, node: exp.Column) -> Typed:
+    def column(self, node: exp.Column) -> TypedTerm:
         if isinstance(node.this, exp.Star):
             raise self.context.unsupported("a star here", node, "name the columns")
         found = self.scope.resolve(identifier(node), identifier(node.args.get("table")) or None, self.context.span(node))
         return replace(found, nullable=not self.scope.body.is_not_null(found))
 
-    def literal(self, node: exp.Literal | exp.Boolean | exp.Null) -> Typed:
+    def literal(self, node: exp.Literal | exp.Boolean | exp.Null) -> TypedTerm:
         match node:
             case exp.Null():
                 return NULL
             case exp.Boolean():
-                return Typed(Constant(bool(node.this), BOOLEAN), BOOL, False)
+                return TypedTerm(Constant(bool(node.this), BOOLEAN), BOOL, False)
             case exp.Literal() if node.is_string:
-                return Typed(Constant(node.this, SYMBOL), STRING, False)
+                return TypedTerm(Constant(node.this, SYMBOL), STRING, False)
         return self.number(node.this, node)
 
-    def number(self, text: str, node: exp.Expr) -> Typed:
+    def number(self, text: str, node: exp.Expr) -> TypedTerm:
         try:
-            return number(text)
+            return numeric_literal(text)
         except ValueError as error:
             raise SyntaxProblem(f"not SQL: {error}", self.context.span(node)) from None
 
@@ -187,8 +187,8 @@ class Expressions:
     def type_of(self, node: exp.DataType) -> SqlType:
         if node.this is exp.DType.DECIMAL:
             return self._decimal(node)
-        if node.this is exp.DType.TIMESTAMPNTZ and self.context.draft.zone != UTC:
-            what = f"TIMESTAMP_NTZ in a database whose time zone is {self.context.draft.zone}"
+        if node.this is exp.DType.TIMESTAMPNTZ and self.context.builder.zone != UTC:
+            what = f"TIMESTAMP_NTZ in a database whose time zone is {self.context.builder.zone}"
             raise self.context.unsupported(what, node, "use TIMESTAMP, or open the database with zone='UTC'")
         if node.this in _TYPES and not node.expressions:
             return _TYPES[node.this]
@@ -207,29 +207,29 @@ class Expressions:
             raise TypeClash(f"{node.sql('spark')} is not a type", self.context.span(node), hint=hint)
         return decimal(precision, scale)
 
-    def cast_to(self, node: exp.Cast) -> Typed:
+    def cast_to(self, node: exp.Cast) -> TypedTerm:
         typed, to = self.lower(node.this), self.type_of(node.args["to"])
         if node.args["to"].this is exp.DType.TIMESTAMPNTZ:
             self._check_without_zone(typed, node)
         return self.cast(typed, to, node, attempt=isinstance(node, exp.TryCast))
 
-    def _check_without_zone(self, typed: Typed, node: exp.Expr) -> None:
+    def _check_without_zone(self, typed: TypedTerm, node: exp.Expr) -> None:
         """Spark drops the zone of a text that becomes TIMESTAMP_NTZ; a text without one is the same as a TIMESTAMP in UTC."""
         value = typed.term.value if isinstance(typed.term, Constant) else None
         if typed.type == STRING and not (isinstance(value, str) and not names_zone(value.strip())):
             what = "a text with a zone as TIMESTAMP_NTZ" if isinstance(value, str) else "a cast of STRING to TIMESTAMP_NTZ"
             raise self.context.unsupported(what, node, "cast to TIMESTAMP, which applies the zone")
 
-    def cast(self, typed: Typed, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> Typed:
+    def cast(self, typed: TypedTerm, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> TypedTerm:
         """The value in another type; literals at once."""
         if typed.type == to or (typed.type.integer and to.integer and typed.type.bits <= to.bits):
             return replace(typed, type=to)
         if isinstance(typed.term, Constant) and typed.term.value is None:
-            return Typed(Constant(None, to.type), to, True)
+            return TypedTerm(Constant(None, to.type), to, True)
         self._check_cast(typed.type, to, node)
-        zone = self.context.draft.zone
+        zone = self.context.builder.zone
         if isinstance(typed.term, Constant) and (constant := _constant_cast(typed.term, typed.type, to, zone)) is not None:
-            return Typed(constant, to, False)
+            return TypedTerm(constant, to, False)
         name = f"try_{to.functor}" if attempt and to != STRING else to.functor
         return self.call(name, [typed], to, nullable=typed.nullable or attempt)
 
@@ -240,21 +240,21 @@ class Expressions:
             return
         raise TypeClash(f"{one} cannot be cast to {to}", self.context.span(node))
 
-    def shared(self, typed: Sequence[Typed], node: exp.Expr) -> SqlType:
+    def shared(self, typed: Sequence[TypedTerm], node: exp.Expr) -> SqlType:
         found = typed[0].type
         for other in typed[1:]:
-            both = common(found, other.type)
+            both = common_type(found, other.type)
             if both is None:
                 raise TypeClash(f"{found} and {other.type} have no common type", self.context.span(node), hint="cast one of them")
             found = both
         return found
 
-    def alike(self, typed: Sequence[Typed], node: exp.Expr) -> list[Typed]:
+    def alike(self, typed: Sequence[TypedTerm], node: exp.Expr) -> list[TypedTerm]:
         """The values in their common type."""
         shared = self.shared(typed, node)
         return [self.cast(one, shared, node) for one in typed]
 
-    def boolean(self, node: exp.Expr) -> Typed:
+    def boolean(self, node: exp.Expr) -> TypedTerm:
         typed = self.lower(node)
         if typed.type not in (BOOL, VOID):
             raise TypeClash(f"a condition is needed here, not {typed.type}", self.context.span(node))
@@ -262,23 +262,23 @@ class Expressions:
 
     # Operators
 
-    def call(self, name: str, arguments: Sequence[Typed], gives: SqlType, *, nullable: bool | None = None) -> Typed:
+    def call(self, name: str, arguments: Sequence[TypedTerm], gives: SqlType, *, nullable: bool | None = None) -> TypedTerm:
         if nullable is None:
             nullable = SCALARS[name].strict and any(argument.nullable for argument in arguments)
         terms = [argument.term for argument in arguments]
-        zone = self.context.draft.zone
+        zone = self.context.builder.zone
         if zone != UTC and name in ZONED and MOMENT in (gives, *(argument.type for argument in arguments)):
             terms.append(Constant(zone, SYMBOL))
-        return Typed(Call(name, tuple(terms), gives=gives.type), gives, nullable)
+        return TypedTerm(Call(name, tuple(terms), gives=gives.type), gives, nullable)
 
-    def comparison(self, name: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    def comparison(self, name: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         return self.call(name, self.alike([left, right], node), BOOL)
 
-    def connective(self, node: exp.And | exp.Or) -> Typed:
+    def connective(self, node: exp.And | exp.Or) -> TypedTerm:
         parts = [self.boolean(part) for part in node.flatten()]
         return self.call(_CONNECTIVES[type(node)], parts, BOOL, nullable=any(part.nullable for part in parts))
 
-    def is_(self, node: exp.Is) -> Typed:
+    def is_(self, node: exp.Is) -> TypedTerm:
         typed, other = self.lower(node.this), node.expression
         if isinstance(other, exp.Null):
             return self.call("is null", [typed], BOOL, nullable=False)
@@ -286,12 +286,12 @@ class Expressions:
             return self.call("<=>", [self.boolean(node.this), self.literal(other)], BOOL, nullable=False)
         raise self.context.unsupported(f"IS {other.sql('spark')}", node, "use IS NULL, IS TRUE or IS FALSE")
 
-    def between(self, node: exp.Between) -> Typed:
+    def between(self, node: exp.Between) -> TypedTerm:
         value, low, high = (self.lower(part) for part in (node.this, node.args["low"], node.args["high"]))
         parts = [self.comparison(">=", value, low, node), self.comparison("<=", value, high, node)]
         return self.call("and", parts, BOOL, nullable=any(part.nullable for part in parts))
 
-    def in_list(self, node: exp.In) -> Typed:
+    def in_list(self, node: exp.In) -> TypedTerm:
         if not node.expressions:
             raise self.context.unsupported("IN without values", node, "write the condition FALSE")
         value, *options = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
@@ -300,57 +300,57 @@ class Expressions:
         tests = [self.call("=", [value, option], BOOL) for option in options]
         return tests[0] if len(tests) == 1 else self.call("or", tests, BOOL, nullable=any(t.nullable for t in tests))
 
-    def case(self, node: exp.Case) -> Typed:
+    def case(self, node: exp.Case) -> TypedTerm:
         branches, default = node.args["ifs"], node.args.get("default")
         conditions = [self._condition(branch.this, node.this) for branch in branches]
         results = [self.lower(branch.args["true"]) for branch in branches]
         return self.choice(conditions, [*results, self.lower(default) if default is not None else NULL], node)
 
-    def choice(self, conditions: Sequence[Typed], results: Sequence[Typed], node: exp.Expr) -> Typed:
+    def choice(self, conditions: Sequence[TypedTerm], results: Sequence[TypedTerm], node: exp.Expr) -> TypedTerm:
         """The first result whose condition is true; the last one has none."""
         results = self.alike(results, node)
         parts = [part for pair in zip(conditions, results, strict=False) for part in pair] + [results[-1]]
         return self.call("case", parts, results[-1].type, nullable=any(result.nullable for result in results))
 
-    def _condition(self, node: exp.Expr, operand: exp.Expr | None) -> Typed:
+    def _condition(self, node: exp.Expr, operand: exp.Expr | None) -> TypedTerm:
         if operand is None:
             return self.boolean(node)
         return self.comparison("=", self.lower(operand), self.lower(node), node)
 
-    def arithmetic(self, operator: str, node: exp.Expr) -> Typed:
+    def arithmetic(self, operator: str, node: exp.Expr) -> TypedTerm:
         if operator in "+-" and (moved := self.moved(node, 1 if operator == "+" else -1)) is not None:
             return moved
         return self.combined(operator, self.lower(node.this), self.lower(node.expression), node)
 
-    def combined(self, operator: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    def combined(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         if DAY in (left.type, right.type) and operator in "+-":
             return self.shifted(operator, left, right, node)
         left, right = (self.narrowed(one, other) for one, other in ((left, right), (right, left)))
-        gives = arithmetic(operator, left.type, right.type)
+        gives = arithmetic_type(operator, left.type, right.type)
         if gives is None:
             message = f"'{operator}' does not take {left.type} and {right.type}"
             raise TypeClash(message, self.context.span(node), hint="cast one of them")
         if gives.decimal:
             sides = [self.cast(side, as_decimal(side.type), node) for side in (left, right)]
         else:
-            operands = common(left.type, right.type) if operator == "div" else gives
+            operands = common_type(left.type, right.type) if operator == "div" else gives
             sides = [self.cast(side, operands or gives, node) for side in (left, right)]
         result = self.call(operator, sides, gives)
         if gives.integer and gives.bits < 64:
-            return Typed(Call(gives.functor, (result.term,), gives=NUMBER), gives, result.nullable)
+            return TypedTerm(Call(gives.functor, (result.term,), gives=NUMBER), gives, result.nullable)
         return result
 
-    def narrowed(self, typed: Typed, other: Typed) -> Typed:
+    def narrowed(self, typed: TypedTerm, other: TypedTerm) -> TypedTerm:
         """Beside a decimal, an integer literal has as many digits as it is written with."""
         if other.type.decimal and typed.type.integer and isinstance(typed.term, Constant):
             value = typed.term.value
             assert isinstance(value, int)
-            return Typed(
+            return TypedTerm(
                 Constant(Decimal(value), Type(Kind.DECIMAL, len(str(abs(value))), 0)), decimal(len(str(abs(value))), 0), False
             )
         return typed
 
-    def negative(self, node: exp.Neg) -> Typed:
+    def negative(self, node: exp.Neg) -> TypedTerm:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self.number(f"-{node.this.this}", node)
         typed = self.lower(node.this)
@@ -358,12 +358,12 @@ class Expressions:
             raise TypeClash(f"'-' does not take {typed.type}", self.context.span(node))
         result = self.call("negative", [typed], typed.type)
         if typed.type.integer and typed.type.bits < 64:
-            return Typed(Call(typed.type.functor, (result.term,), gives=NUMBER), typed.type, typed.nullable)
+            return TypedTerm(Call(typed.type.functor, (result.term,), gives=NUMBER), typed.type, typed.nullable)
         return result
 
     # Dates
 
-    def moved(self, node: exp.Expr, sign: int) -> Typed | None:
+    def moved(self, node: exp.Expr, sign: int) -> TypedTerm | None:
         """A date or timestamp plus or minus an interval; None where there is no interval."""
         interval, other = node.expression, node.this
         if isinstance(other, exp.Interval) and sign == 1:
@@ -377,7 +377,7 @@ class Expressions:
             raise self.context.unsupported("an interval that is not a whole literal", interval)
         return self.plus(moment, amount.term.value * sign, unit, node)
 
-    def plus(self, moment: Typed, amount: int, unit: str, node: exp.Expr) -> Typed:
+    def plus(self, moment: TypedTerm, amount: int, unit: str, node: exp.Expr) -> TypedTerm:
         if moment.type == STRING and (unit in _SECONDS or _WHOLE_UNITS.get(unit, ("",))[0] == "add_days"):
             # Spark reads a timestamp, and writes it as text again.
             return self.cast(self.plus(self.cast(moment, MOMENT, node), amount, unit, node), STRING, node)
@@ -386,12 +386,14 @@ class Expressions:
             raise TypeClash(f"an interval cannot be added to {moment.type}", self.context.span(node), hint=hint)
         if unit in _WHOLE_UNITS:
             name, times = _WHOLE_UNITS[unit]
-            return self.call(name, [moment, number(str(amount * times))], moment.type)
+            return self.call(name, [moment, numeric_literal(str(amount * times))], moment.type)
         if unit in _SECONDS:
-            return self.call("add_seconds", [self.cast(moment, MOMENT, node), number(str(amount * _SECONDS[unit]))], MOMENT)
+            return self.call(
+                "add_seconds", [self.cast(moment, MOMENT, node), numeric_literal(str(amount * _SECONDS[unit]))], MOMENT
+            )
         raise self.context.unsupported(f"an interval in units of '{unit}'", node, "use DAY, MONTH or YEAR")
 
-    def shifted(self, operator: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    def shifted(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         """date + n and date - n count days."""
         if operator == "+" and right.type == DAY:
             left, right = right, left
@@ -402,10 +404,10 @@ class Expressions:
 
     # Functions
 
-    def function(self, node: exp.Expr) -> Typed:
+    def function(self, node: exp.Expr) -> TypedTerm:
         if not isinstance(node, _CALLS):
             raise self.context.unsupported(f"{node.sql('spark')} here", node)
-        call = invocation(node)
+        call = invocation_of(node)
         if call.name in AGGREGATES or isinstance(node, exp.Window):
             what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {call.name}"
             raise self.context.unsupported(f"{what} here", node, "aggregates stand in SELECT, HAVING or ORDER BY")
@@ -420,24 +422,24 @@ class Expressions:
 _KNOWN_TYPES: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "STRING", "BOOLEAN", "DATE", "TIMESTAMP")
 
 
-def number(text: str) -> Typed:
+def numeric_literal(text: str) -> TypedTerm:
     """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE where it has an exponent."""
     if "e" in text.lower():
         if not math.isfinite(value := float(text)):
             raise ValueError(f"{text} does not fit DOUBLE")
-        return Typed(Constant(value, DOUBLE.type), DOUBLE, False)
+        return TypedTerm(Constant(value, DOUBLE.type), DOUBLE, False)
     if "." not in text:
         whole = int(text)
         for type in (INT, BIGINT):
             if -(2 ** (type.bits - 1)) <= whole < 2 ** (type.bits - 1):
-                return Typed(Constant(whole, NUMBER), type, False)
+                return TypedTerm(Constant(whole, NUMBER), type, False)
     exact = Decimal(text)
     _, digits, exponent = exact.as_tuple()
     assert isinstance(exponent, int)
     if max(len(digits), -exponent) > MAX_PRECISION:
         raise ValueError(f"{text} has more than {MAX_PRECISION} digits")
     gives = decimal(max(len(digits), -exponent), -exponent)
-    return Typed(Constant(exact, gives.type), gives, False)
+    return TypedTerm(Constant(exact, gives.type), gives, False)
 
 
 def _constant_cast(constant: Constant, one: SqlType, to: SqlType, zone: str) -> Constant | None:

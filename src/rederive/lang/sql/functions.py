@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from rederive.errors import TypeClash
 from rederive.ir.terms import Constant
-from rederive.lang.sql.calls import Handler, Invocation, SqlFunction
-from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
+from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.types import (
     BIGINT,
     BOOL,
@@ -26,7 +26,7 @@ from rederive.lang.sql.types import (
 from rederive.scalar.regex.java import java_pattern
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.expressions import Expressions
+    from rederive.lang.sql.expressions import ExpressionLowering
 
 
 # Functions whose arguments have fixed types: what they take, what they give; and other names of the same.
@@ -95,14 +95,14 @@ _REFUSED: Final[dict[str, tuple[tuple[int, str, str | None], ...]]] = {
 def _plain(name: str) -> SqlFunction:
     takes, gives = _PLAIN[name]
 
-    def handler(lower: Expressions, call: Invocation) -> Typed:
+    def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         nodes = zip(call.arguments, takes, strict=False)
         return lower.call(name, [lower.cast(lower.lower(part), type, call.node) for part, type in nodes], gives)
 
     return SqlFunction(_OPTIONAL.get(name, len(takes)), len(takes), handler, _REFUSED.get(name, ()))
 
 
-def _lowered(lower: Expressions, call: Invocation, *types: SqlType) -> list[Typed]:
+def _lowered(lower: ExpressionLowering, call: Invocation, *types: SqlType) -> list[TypedTerm]:
     """The arguments in these types; the last type stands for all that follow."""
     return [lower.cast(lower.lower(part), types[min(i, len(types) - 1)], call.node) for i, part in enumerate(call.arguments)]
 
@@ -110,18 +110,18 @@ def _lowered(lower: Expressions, call: Invocation, *types: SqlType) -> list[Type
 # Texts
 
 
-def _concat(lower: Expressions, call: Invocation) -> Typed:
+def _concat(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     if not call.arguments:
         return lower.lower(exp.Literal.string(""))
     return lower.call("concat", _lowered(lower, call, STRING), STRING)
 
 
-def _concat_ws(lower: Expressions, call: Invocation) -> Typed:
+def _concat_ws(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     parts = _lowered(lower, call, STRING)
     return lower.call("concat_ws", parts, STRING, nullable=parts[0].nullable)
 
 
-def _rlike(lower: Expressions, call: Invocation) -> Typed:
+def _rlike(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     """A pattern that is written there is checked there."""
     text, pattern = _lowered(lower, call, STRING)
     if isinstance(pattern.term, Constant) and isinstance(pattern.term.value, str):
@@ -133,12 +133,12 @@ def _rlike(lower: Expressions, call: Invocation) -> Typed:
     return lower.call("rlike", [text, pattern], BOOL)
 
 
-def _ilike(lower: Expressions, call: Invocation) -> Typed:
+def _ilike(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     sides = [lower.call("lower", [side], STRING) for side in _lowered(lower, call, STRING)]
     return lower.call("like", sides, BOOL)
 
 
-def _trim(lower: Expressions, call: Invocation) -> Typed:
+def _trim(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     """TRIM([BOTH | LEADING | TRAILING] FROM text)."""
     node = call.node
     if node.args.get("expression") is not None:
@@ -147,12 +147,12 @@ def _trim(lower: Expressions, call: Invocation) -> Typed:
     return lower.call(name, [lower.cast(lower.lower(node.this), STRING, node)], STRING)
 
 
-def _position(lower: Expressions, call: Invocation) -> Typed:
+def _position(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     part, text = _lowered(lower, call, STRING)
     return lower.call("instr", [text, part], INT)
 
 
-def _pad(lower: Expressions, call: Invocation) -> Typed:
+def _pad(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     text, width, *fill = _lowered(lower, call, STRING, INT, STRING)
     return lower.call(call.name, [text, width, *(fill or [lower.lower(exp.Literal.string(" "))])], STRING)
 
@@ -160,26 +160,26 @@ def _pad(lower: Expressions, call: Invocation) -> Typed:
 # Numbers
 
 
-def _abs(lower: Expressions, call: Invocation) -> Typed:
+def _abs(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     typed = _number(lower, call.arguments[0])
     return _within(lower, lower.call("abs", [typed], typed.type))
 
 
-def _within(lower: Expressions, typed: Typed) -> Typed:
+def _within(lower: ExpressionLowering, typed: TypedTerm) -> TypedTerm:
     """The result of integer arithmetic, in its width."""
     if typed.type.integer and typed.type.bits < 64:
-        return Typed(lower.call(typed.type.functor, [typed], typed.type).term, typed.type, typed.nullable)
+        return TypedTerm(lower.call(typed.type.functor, [typed], typed.type).term, typed.type, typed.nullable)
     return typed
 
 
-def _number(lower: Expressions, node: exp.Expr) -> Typed:
+def _number(lower: ExpressionLowering, node: exp.Expr) -> TypedTerm:
     typed = lower.lower(node)
     if not typed.type.numeric:
         raise TypeClash(f"a number is needed here, not {typed.type}", lower.context.span(node))
     return typed
 
 
-def _round(lower: Expressions, call: Invocation) -> Typed:
+def _round(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     typed = _number(lower, call.arguments[0])
     places = [lower.lower(node) for node in call.arguments[1:]]
     digits = places[0].term.value if places and isinstance(places[0].term, Constant) else 0 if not places else None
@@ -195,7 +195,7 @@ def _round(lower: Expressions, call: Invocation) -> Typed:
 def _whole(name: str) -> Handler:
     """floor and ceil: BIGINT, of a decimal a decimal."""
 
-    def handler(lower: Expressions, call: Invocation) -> Typed:
+    def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         typed = _number(lower, call.arguments[0])
         gives = decimal(min(38, typed.type.type.precision - typed.type.type.scale + 1), 0) if typed.type.decimal else BIGINT
         return lower.call(name, [typed], gives)
@@ -204,7 +204,7 @@ def _whole(name: str) -> Handler:
 
 
 def _arithmetic(operator: str) -> Handler:
-    def handler(lower: Expressions, call: Invocation) -> Typed:
+    def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         left, right = (lower.lower(part) for part in call.arguments)
         return lower.combined(operator, left, right, call.node)
 
@@ -214,24 +214,24 @@ def _arithmetic(operator: str) -> Handler:
 # Choices
 
 
-def _extreme(lower: Expressions, call: Invocation) -> Typed:
+def _extreme(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     parts = lower.alike([lower.lower(part) for part in call.arguments], call.node)
     return lower.call(call.name, parts, parts[0].type, nullable=all(part.nullable for part in parts))
 
 
-def _coalesce(lower: Expressions, call: Invocation) -> Typed:
+def _coalesce(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     parts = lower.alike([lower.lower(part) for part in call.arguments], call.node)
     return lower.call("coalesce", parts, parts[0].type, nullable=all(part.nullable for part in parts))
 
 
-def _nullif(lower: Expressions, call: Invocation) -> Typed:
+def _nullif(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     left, right = (lower.lower(part) for part in call.arguments)
     test = lower.comparison("=", left, right, call.node)
     nothing = lower.cast(lower.lower(exp.Null()), left.type, call.node)
     return lower.call("case", [test, nothing, left], left.type, nullable=True)
 
 
-def _if(lower: Expressions, call: Invocation) -> Typed:
+def _if(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     test, *results = call.arguments
     return lower.choice([lower.boolean(test)], [lower.lower(result) for result in results], call.node)
 
@@ -246,7 +246,7 @@ def _null_test(name: str) -> Handler:
 _EXTRACTED: Final = ("year", "month", "day", "quarter", "hour", "minute")
 
 
-def _extract(lower: Expressions, call: Invocation) -> Typed:
+def _extract(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     """EXTRACT(unit FROM moment)."""
     node, unit = call.node, call.node.this.name.lower()
     if unit not in _EXTRACTED:
@@ -256,7 +256,7 @@ def _extract(lower: Expressions, call: Invocation) -> Typed:
 
 
 def _date_add(sign: int) -> Handler:
-    def handler(lower: Expressions, call: Invocation) -> Typed:
+    def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         moment, days = call.arguments
         shift = lower.lower(days)
         if shift.type not in (TINYINT, SMALLINT, INT, STRING):
@@ -269,12 +269,12 @@ def _date_add(sign: int) -> Handler:
     return handler
 
 
-def _trunc(lower: Expressions, call: Invocation) -> Typed:
+def _trunc(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     moment, unit = _lowered(lower, call, DAY, STRING)
     return lower.call("trunc", [moment, unit], DAY, nullable=True)
 
 
-def _date_trunc(lower: Expressions, call: Invocation) -> Typed:
+def _date_trunc(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     unit, moment = _lowered(lower, call, STRING, MOMENT)
     return lower.call("date_trunc", [unit, moment], MOMENT, nullable=True)
 

@@ -18,13 +18,13 @@ from sqlglot import exp
 from rederive.errors import Span, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Function, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable, variables
-from rederive.lang.sql.body import Body, Rows
-from rederive.lang.sql.calls import AGGREGATES, function_name
-from rederive.lang.sql.context import Context
-from rederive.lang.sql.expressions import Expressions, number
-from rederive.lang.sql.relation import Typed, column_of
+from rederive.lang.sql.expressions import ExpressionLowering, numeric_literal
+from rederive.lang.sql.invocation import AGGREGATES, function_name
+from rederive.lang.sql.lowered_relation import TypedTerm, column_of
+from rederive.lang.sql.rule_body import RuleBody, SourceRows
 from rederive.lang.sql.scope import Scope, identifier
-from rederive.lang.sql.types import BIGINT, BOOL, SqlType, averaged, summed
+from rederive.lang.sql.statement_context import StatementContext
+from rederive.lang.sql.types import BIGINT, BOOL, SqlType, mean_type, sum_type
 
 _FUNCTIONS = {
     "count": Function.COUNT,
@@ -73,11 +73,11 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
+class AggregateCall:
     """One aggregate: its function and argument, None for count(*)."""
 
     function: Function
-    argument: Typed | None
+    argument: TypedTerm | None
     distinct: bool
     gives: SqlType
 
@@ -91,13 +91,13 @@ class GroupScope(Scope):
     """The names that may be used above a grouping: the grouped columns. Others are found, but only inside of aggregates."""
 
     inner: Scope | None = None
-    groups: dict[str, Typed] = field(default_factory=dict)
+    groups: dict[str, TypedTerm] = field(default_factory=dict)
 
-    def find(self, name: str, table: str | None, span: Span) -> Typed | None:
+    def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
         assert self.inner is not None
         return self.inner.find(name, table, span)
 
-    def resolve(self, name: str, table: str | None, span: Span) -> Typed:
+    def resolve(self, name: str, table: str | None, span: Span) -> TypedTerm:
         assert self.inner is not None
         found = self.inner.find(name, table, span)
         if found is None:
@@ -110,31 +110,33 @@ class GroupScope(Scope):
         return grouped
 
 
-def grouped(node: exp.Select, lower: Expressions, context: Context) -> Expressions:
+def lower_grouping(node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> ExpressionLowering:
     """What lowers the SELECT list and HAVING of a query with groups."""
-    return _Grouping(node, lower, context).above()
+    return _GroupingLowering(node, lower, context).above()
 
 
-def aggregate_of(call: exp.Expr, lower: Expressions, context: Context) -> tuple[Function, Typed | None, Typed]:
+def window_aggregate(
+    call: exp.Expr, lower: ExpressionLowering, context: StatementContext
+) -> tuple[Function, TypedTerm | None, TypedTerm]:
     """An aggregate over a window: its function, its argument, and a term of its result's type."""
     if not is_aggregate(call.this if isinstance(call, exp.Filter) else call):
         raise context.unsupported(f"the window function '{function_name(call)}'", call)
-    found = _Grouping(exp.Select(), lower, context).aggregated(call)
+    found = _GroupingLowering(exp.Select(), lower, context).aggregated(call)
     if found.distinct:
         raise context.unsupported("DISTINCT in a window", call)
     nullable = found.function is not Function.COUNT and (found.argument is not None and found.argument.nullable)
-    return found.function, found.argument, Typed(found.empty, found.gives, nullable)
+    return found.function, found.argument, TypedTerm(found.empty, found.gives, nullable)
 
 
-class _Grouping:
-    def __init__(self, node: exp.Select, lower: Expressions, context: Context) -> None:
+class _GroupingLowering:
+    def __init__(self, node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> None:
         self.node = node
         self.lower = lower
         self.context = context
         self.body = lower.scope.body
         nodes = list(self.group_nodes())
         self.keys = [lower.canonical(group) for group in nodes]
-        self.groups = [self.body.assigned(lower.lower(group), f"group{i + 1}") for i, group in enumerate(nodes)]
+        self.groups = [self.body.assign(lower.lower(group), f"group{i + 1}") for i, group in enumerate(nodes)]
         self.aggregates = {lower.canonical(call): self.aggregated(call) for call in _aggregates(node)}
         self.by_group = node.args.get("group") is not None
 
@@ -166,7 +168,7 @@ class _Grouping:
                 return aliased[0].this if aliased else item
         return item
 
-    def aggregated(self, call: exp.Expr) -> Aggregated:
+    def aggregated(self, call: exp.Expr) -> AggregateCall:
         condition = call.expression.this if isinstance(call, exp.Filter) else None
         call = call.this if isinstance(call, exp.Filter) else call
         name, arguments = ("some", [call.this]) if isinstance(call, exp.Any) else (function_name(call), call.expressions)
@@ -178,30 +180,30 @@ class _Grouping:
         function = _FUNCTIONS[name]
         if typed is not None and function is not Function.COUNT:
             typed = self.suited(function, name, typed, call)
-        return Aggregated(function, typed, distinct, self.result(function, typed))
+        return AggregateCall(function, typed, distinct, self.result(function, typed))
 
     def argument(
         self, name: str, nodes: Sequence[exp.Expr], condition: exp.Expr | None, distinct: bool, call: exp.Expr
-    ) -> Typed | None:
+    ) -> TypedTerm | None:
         lower = self.lower
         tests = [lower.boolean(condition)] if condition is not None else []
         if any(isinstance(node, exp.Star) for node in nodes):
             if name != "count" or distinct or len(nodes) > 1:
                 raise self.context.unsupported("a star in this aggregate", call, "name the columns")
-            value = number("1")
+            value = numeric_literal("1")
         elif len(nodes) > 1:
             if distinct:
                 raise self.context.unsupported("count of several distinct columns", call, "count the rows of a SELECT DISTINCT")
             tests += [lower.call("is not null", [lower.lower(node)], BOOL, nullable=False) for node in nodes]
-            value = number("1")
+            value = numeric_literal("1")
         else:
             value = lower.lower(nodes[0])
         if name == "count_if":
             tests.append(lower.boolean(nodes[0]))
-            value = number("1")
+            value = numeric_literal("1")
         if tests:
             test = tests[0] if len(tests) == 1 else lower.call("and", tests, BOOL, nullable=any(t.nullable for t in tests))
-            parts = [test, value, Typed(Constant(None, value.type.type), value.type, True)]
+            parts = [test, value, TypedTerm(Constant(None, value.type.type), value.type, True)]
             value = lower.call("case", parts, value.type, nullable=True)
         elif name == "count" and not value.nullable and not distinct:
             return None
@@ -209,22 +211,26 @@ class _Grouping:
             raise self.context.unsupported(
                 "an aggregate of columns of the query around it", call, "join that query's table instead"
             )
-        return self.body.assigned(value, f"{name}_of")
+        return self.body.assign(value, f"{name}_of")
 
-    def suited(self, function: Function, name: str, typed: Typed, call: exp.Expr) -> Typed:
+    def suited(self, function: Function, name: str, typed: TypedTerm, call: exp.Expr) -> TypedTerm:
         """The argument in the type that it is aggregated in."""
         if name in ("bool_and", "bool_or", "every", "some") and typed.type != BOOL:
             raise TypeClash(f"'{name}' takes conditions, not {typed.type}", self.context.span(call))
         if function in (Function.SUM, Function.MEAN) and not typed.type.numeric:
             cast = self.lower.cast(typed, self.result(function, typed), call)
-            return self.body.assigned(cast, f"{name}_of")
+            return self.body.assign(cast, f"{name}_of")
         return typed
 
-    def result(self, function: Function, typed: Typed | None) -> SqlType:
+    def result(self, function: Function, typed: TypedTerm | None) -> SqlType:
         if function is Function.COUNT or typed is None:
             return BIGINT
         gives = (
-            summed(typed.type) if function is Function.SUM else averaged(typed.type) if function is Function.MEAN else typed.type
+            sum_type(typed.type)
+            if function is Function.SUM
+            else mean_type(typed.type)
+            if function is Function.MEAN
+            else typed.type
         )
         if gives is None:
             raise TypeClash(f"'{function.value}' does not take {typed.type}", self.context.span(self.node))
@@ -232,7 +238,7 @@ class _Grouping:
 
     # The relations
 
-    def above(self) -> Expressions:
+    def above(self) -> ExpressionLowering:
         body = self.context.body()
         body.domain = self.body.domain
         groups = [self.above_group(i, body) for i in range(len(self.groups))]
@@ -241,33 +247,35 @@ class _Grouping:
         terms = (*(g.term for g in groups), *(r.term for r in results.values()))
         simple = tuple(t for t in terms if isinstance(t, Variable | Constant))
         body.mention(outer)
-        body.sources.append(Rows((*simple, *outer), (*(t for t in simple[: len(groups)]), *outer)))
+        body.sources.append(SourceRows((*simple, *outer), (*(t for t in simple[: len(groups)]), *outer)))
         body.add(*self.read(groups, outer, results))
         inner = self.lower.scope
-        by_term = {repr(self.body.resolved(g.term)): above for g, above in zip(self.groups, groups, strict=True)}
+        by_term = {repr(self.body.representative(g.term)): above for g, above in zip(self.groups, groups, strict=True)}
         scope = GroupScope(body, inner.parent, [], inner, by_term)
-        return Expressions(self.context, scope, self.lower.subqueries, {**dict(zip(self.keys, groups, strict=True)), **results})
+        return ExpressionLowering(
+            self.context, scope, self.lower.subqueries, {**dict(zip(self.keys, groups, strict=True)), **results}
+        )
 
-    def above_group(self, i: int, body: Body) -> Typed:
+    def above_group(self, i: int, body: RuleBody) -> TypedTerm:
         typed = self.groups[i]
         variable = self.context.fresh(typed.term.name if isinstance(typed.term, Variable) else f"group{i + 1}")
         self.context.columns[variable.name] = column_of(typed, variable.name)
         return replace(typed, term=variable, nullable=not self.body.is_not_null(typed))
 
-    def defined(self, groups: Sequence[Typed], outer: Sequence[Variable]) -> dict[str, Typed]:
+    def defined(self, groups: Sequence[TypedTerm], outer: Sequence[Variable]) -> dict[str, TypedTerm]:
         """Define the aggregates' relations; the terms of their results."""
         self.outer_columns = [replace(self.context.columns[v.name], nullable=True) for v in outer]
         self.group_columns = [column_of(typed, f"group{i + 1}") for i, typed in enumerate(groups)]
         self.rows = self.context.name("rows")
         arguments = [a.argument for a in self.aggregates.values() if a.argument is not None]
-        terms = [self.body.resolved(typed.term) for typed in (*self.groups, *arguments)]
+        terms = [self.body.representative(typed.term) for typed in (*self.groups, *arguments)]
         hidden = self.body.identity(terms)
         columns = [*self.group_columns, *self.outer_columns, *(column_of(a, "value") for a in arguments)]
         columns += [self.context.columns[v.name] for v in hidden]
         self.context.declare(self.rows, columns)
         split = len(self.groups)
-        head = (*terms[:split], *map(self.body.resolved, outer), *terms[split:], *hidden)
-        self.context.define(self.rows, head, self.body.finished())
+        head = (*terms[:split], *map(self.body.representative, outer), *terms[split:], *hidden)
+        self.context.define(self.rows, head, self.body.finish())
         self.arity = len(columns)
         self.names: dict[str, str] = {}
         position = split + len(outer)
@@ -279,15 +287,15 @@ class _Grouping:
             results[key] = self.outcome(aggregate)
         return results
 
-    def outcome(self, aggregate: Aggregated) -> Typed:
+    def outcome(self, aggregate: AggregateCall) -> TypedTerm:
         variable = self.context.fresh(aggregate.function.value)
         counts = aggregate.function is Function.COUNT
         nullable = not counts and (not self.by_group or (aggregate.argument is not None and aggregate.argument.nullable))
-        typed = Typed(variable, aggregate.gives, nullable)
+        typed = TypedTerm(variable, aggregate.gives, nullable)
         self.context.columns[variable.name] = column_of(typed, variable.name)
         return typed
 
-    def folded(self, aggregate: Aggregated, value: int | None) -> str:
+    def folded(self, aggregate: AggregateCall, value: int | None) -> str:
         width = len(self.group_columns) + len(self.outer_columns)
         source, group = self.rows, tuple(range(width))
         if aggregate.distinct and value is not None:
@@ -298,7 +306,7 @@ class _Grouping:
         self.context.aggregate(name, aggregate.function, source, group, value)
         return name
 
-    def distinct(self, aggregate: Aggregated, value: int, width: int) -> str:
+    def distinct(self, aggregate: AggregateCall, value: int, width: int) -> str:
         """The groups with each value once."""
         assert aggregate.argument is not None
         name = self.context.name("distinct")
@@ -309,7 +317,7 @@ class _Grouping:
 
     # What the query above reads
 
-    def read(self, groups: Sequence[Typed], outer: Sequence[Variable], results: dict[str, Typed]) -> list[Literal]:
+    def read(self, groups: Sequence[TypedTerm], outer: Sequence[Variable], results: dict[str, TypedTerm]) -> list[Literal]:
         key = (*(g.term for g in groups if isinstance(g.term, Variable)), *outer)
         if not results:
             return [self.only_groups(key)]
@@ -317,7 +325,7 @@ class _Grouping:
             return [self.with_default(outer, results)]
         return list(self.results(key, results))
 
-    def results(self, key: Sequence[Variable], results: dict[str, Typed]) -> list[Atom]:
+    def results(self, key: Sequence[Variable], results: dict[str, TypedTerm]) -> list[Atom]:
         """The results of the aggregates. A rule joins so many literals; more of them are joined in parts first."""
         atoms = [Atom(name, (*key, _variable(results[agg]))) for agg, name in self.names.items()]
         if len(atoms) <= _MOST:
@@ -339,7 +347,7 @@ class _Grouping:
         self.context.define(name, terms[: len(key)], [Atom(self.rows, terms)])
         return Atom(name, tuple(key))
 
-    def with_default(self, outer: Sequence[Variable], results: dict[str, Typed]) -> Atom:
+    def with_default(self, outer: Sequence[Variable], results: dict[str, TypedTerm]) -> Atom:
         """Without GROUP BY: one row, also where nothing is aggregated; for each value of the query around, if that is asked."""
         name, some = self.context.name("total"), self.context.name("some")
         self.context.declare(name, [*self.outer_columns, *(column_of(r, "result") for r in results.values())])
@@ -358,6 +366,6 @@ class _Grouping:
         return list(dict.fromkeys(atom for atom in found if atom is not None))
 
 
-def _variable(typed: Typed) -> Variable:
+def _variable(typed: TypedTerm) -> Variable:
     assert isinstance(typed.term, Variable)
     return typed.term

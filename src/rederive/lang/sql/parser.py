@@ -10,17 +10,17 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from rederive.errors import Source, Span, SyntaxProblem, TooDeep, Unsupported
-from rederive.lang.sql.accepted_parts import PARTS, unread, words
-from rederive.lang.sql.depth import DEPTH, balanced, check_depth
-from rederive.lang.sql.dialect import Ansi, tokenize
+from rederive.errors import SourceText, Span, SyntaxProblem, TooDeep, Unsupported
+from rederive.lang.sql.dialect import AnsiSpark, tokenize
+from rederive.lang.sql.nesting import DEPTH, balance_chains, check_depth
+from rederive.lang.sql.supported_syntax import PARTS, construct_name, unsupported_parts
 
 _OPENING = (TokenType.L_PAREN, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.FROM)
 _CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY)
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedStatement:
     """One statement: its tree, where it stands, and how to find the places of its parts."""
 
     tree: exp.Expr = field(compare=False)
@@ -49,23 +49,23 @@ class Parsed:
                 return "change"
             case exp.Query() | exp.Values():
                 return "query"
-        raise self.unsupported(f"the statement {words(self.tree)}")
+        raise self.unsupported(f"the statement {construct_name(self.tree)}")
 
     def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
         return Unsupported(f"not supported: {what}", self.span_of(node), hint=hint)
 
 
-def parse(text: str, name: str = "<text>") -> tuple[Parsed, ...]:
+def parse(text: str, name: str = "<text>") -> tuple[ParsedStatement, ...]:
     """The statements of a text.
 
     >>> [type(parsed.tree).__name__ for parsed in parse("DROP VIEW v; BEGIN; SELECT 1")]
     ['Drop', 'Transaction', 'Select']
     """
-    source = Source(name, text)
-    return tuple(_statement(chunk, source) for chunk in _chunks(tokenized(source)))
+    source = SourceText(name, text)
+    return tuple(_statement(chunk, source) for chunk in _chunks(tokenize_source(source)))
 
 
-def tokenized(source: Source) -> list[Token]:
+def tokenize_source(source: SourceText) -> list[Token]:
     """The words of a text, with their places in it."""
     try:
         return tokenize(source.text)
@@ -85,11 +85,11 @@ def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         yield chunk
 
 
-def _statement(tokens: list[Token], source: Source) -> Parsed:
+def _statement(tokens: list[Token], source: SourceText) -> ParsedStatement:
     if _about_rules(tokens):
-        return Parsed(exp.Command(this="RULE"), span_between(source, tokens[0].start, tokens[-1].end), tuple(tokens))
+        return ParsedStatement(exp.Command(this="RULE"), span_between(source, tokens[0].start, tokens[-1].end), tuple(tokens))
     mode = _constraint(tokens, source)
-    return replace(inner_statement(tokens, source), constraint=mode) if mode is not None else inner_statement(tokens, source)
+    return replace(parse_tokens(tokens, source), constraint=mode) if mode is not None else parse_tokens(tokens, source)
 
 
 def _about_rules(tokens: Sequence[Token]) -> bool:
@@ -100,7 +100,7 @@ def _about_rules(tokens: Sequence[Token]) -> bool:
             return False
 
 
-def _constraint(tokens: list[Token], source: Source) -> str | None:
+def _constraint(tokens: list[Token], source: SourceText) -> str | None:
     """Take `CONSTRAINT [REJECT | MONITOR]` out of a CREATE VIEW; the mode that it says."""
     words = [token.text.upper() for token in tokens[:6]]
     if words[:1] != ["CREATE"] or "CONSTRAINT" not in words[1:4:2]:
@@ -116,7 +116,7 @@ def _constraint(tokens: list[Token], source: Source) -> str | None:
     return (mode or "REJECT").lower()
 
 
-def inner_statement(tokens: list[Token], source: Source) -> Parsed:
+def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
     """What these words of a text say by themselves."""
     span = span_between(source, tokens[0].start, tokens[-1].end)
     _check_punctuation(tokens, source)
@@ -125,7 +125,7 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
         place = span_between(source, pipe.start, pipe.end)
         raise Unsupported("not supported: the pipe operator |>", place, hint="write a subquery in FROM for each step")
     try:
-        trees = Ansi().parser().parse(tokens, source.text)
+        trees = AnsiSpark().parser().parse(tokens, source.text)
     except ParseError as error:
         raise _refused(error, source, span) from None
     except RecursionError:
@@ -136,18 +136,18 @@ def inner_statement(tokens: list[Token], source: Source) -> Parsed:
         raise SyntaxProblem("not SQL: the words do not form one statement", span)
     (tree,) = trees
     if tree is not None:
-        tree = balanced(tree)
+        tree = balance_chains(tree)
         check_depth(tree, span)
     if tree is None or isinstance(tree, exp.Command):
         raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
-    parsed = Parsed(tree, span)
+    parsed = ParsedStatement(tree, span)
     if type(tree) in PARTS:
-        for found in unread(tree):
+        for found in unsupported_parts(tree):
             raise parsed.unsupported(found.what, found.node, found.hint)
     return parsed
 
 
-def _check_punctuation(tokens: Sequence[Token], source: Source) -> None:
+def _check_punctuation(tokens: Sequence[Token], source: SourceText) -> None:
     """The parser lets a missing parenthesis and a comma too many pass."""
     depth = 0
     for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
@@ -159,7 +159,7 @@ def _check_punctuation(tokens: Sequence[Token], source: Source) -> None:
             raise SyntaxProblem(f"not SQL: {what}", span_between(source, token.start, token.end))
 
 
-def _refused(error: ParseError, source: Source, span: Span) -> SyntaxProblem:
+def _refused(error: ParseError, source: SourceText, span: Span) -> SyntaxProblem:
     details: dict[str, Any] = error.errors[0] if error.errors else {}
     line, column, text = details.get("line"), details.get("col"), details.get("highlight") or ""
     if line is None or column is None:
@@ -173,7 +173,7 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def span_between(source: Source, start: int, end: int) -> Span:
+def span_between(source: SourceText, start: int, end: int) -> Span:
     """From offsets, the last included, to lines and columns."""
     before, inside = source.text[:start], source.text[: end + 1]
     return Span(

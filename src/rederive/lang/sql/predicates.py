@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import Call, Constant
-from rederive.lang.sql.expressions import COMPARISONS, Expressions
-from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.expressions import COMPARISONS, ExpressionLowering
+from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.types import BOOL
 
 _OPERATORS: Final = {
@@ -22,7 +22,7 @@ _OPERATORS: Final = {
 }
 
 
-def require(node: exp.Expr, lower: Expressions) -> None:
+def require(node: exp.Expr, lower: ExpressionLowering) -> None:
     """Keep the bindings that make a condition true. Subqueries come last, when it is known what they are asked about."""
     parts = list(conjuncts(node))
     for part in sorted(parts, key=lambda part: part.find(exp.Query) is not None):
@@ -67,7 +67,7 @@ def _factored(node: exp.Or) -> Iterator[exp.Expr]:
         yield exp.or_(*(exp.and_(*branch, copy=False) for branch in rest), copy=False)
 
 
-def _require(node: exp.Expr, lower: Expressions) -> None:
+def _require(node: exp.Expr, lower: ExpressionLowering) -> None:
     body = lower.scope.body
     match node:
         case exp.Exists() | exp.In(args={"query": exp.Expr()}):
@@ -81,39 +81,39 @@ def _require(node: exp.Expr, lower: Expressions) -> None:
         case exp.Is(expression=exp.Null()):
             _null(lower.lower(node.this), lower)
         case exp.EQ():
-            equal(lower.lower(node.this), lower.lower(node.expression), lower, node)
+            require_equal(lower.lower(node.this), lower.lower(node.expression), lower, node)
         case _ if type(node) in COMPARISONS and COMPARISONS[type(node)] in _OPERATORS:
             _compared(COMPARISONS[type(node)], node, lower)
         case _:
             body.require(lower.boolean(node))
 
 
-def equal(one: Typed, two: Typed, lower: Expressions, node: exp.Expr) -> None:
+def require_equal(one: TypedTerm, two: TypedTerm, lower: ExpressionLowering, node: exp.Expr) -> None:
     """one = two is true: a shared variable that is not NULL."""
     body = lower.scope.body
-    left, right = (body.assigned(side, "value") for side in lower.alike([one, two], node))
+    left, right = (body.assign(side, "value") for side in lower.alike([one, two], node))
     body.equate(left, right)
 
 
-def _compared(name: str, node: exp.Expr, lower: Expressions) -> None:
+def _compared(name: str, node: exp.Expr, lower: ExpressionLowering) -> None:
     body = lower.scope.body
     sides = lower.alike([lower.lower(node.this), lower.lower(node.expression)], node)
     if any(side.nullable and isinstance(side.term, Call) for side in sides):
         body.require(lower.call(name, sides, BOOL))
         return
     for side in sides:
-        body.not_null(side)
+        body.require_not_null(side)
     body.add(Comparison(_OPERATORS[name], sides[0].term, sides[1].term))
 
 
-def _not_null(typed: Typed, lower: Expressions) -> None:
+def _not_null(typed: TypedTerm, lower: ExpressionLowering) -> None:
     if isinstance(typed.term, Call):
         lower.scope.body.require(lower.call("is not null", [typed], BOOL, nullable=False))
     else:
-        lower.scope.body.not_null(typed)
+        lower.scope.body.require_not_null(typed)
 
 
-def _null(typed: Typed, lower: Expressions) -> None:
+def _null(typed: TypedTerm, lower: ExpressionLowering) -> None:
     body = lower.scope.body
     if isinstance(typed.term, Call):
         body.require(lower.call("is null", [typed], BOOL, nullable=False))

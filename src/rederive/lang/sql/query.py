@@ -11,48 +11,48 @@ from sqlglot import exp
 from rederive.errors import Redefined, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
-from rederive.lang.sql.accepted_parts import words
-from rederive.lang.sql.body import Body
-from rederive.lang.sql.context import Context
-from rederive.lang.sql.expressions import Expressions
-from rederive.lang.sql.grouping import grouped, is_grouped
-from rederive.lang.sql.joins import Joins
+from rederive.lang.sql.expressions import ExpressionLowering
+from rederive.lang.sql.grouping import is_grouped, lower_grouping
+from rederive.lang.sql.joins import JoinLowering
+from rederive.lang.sql.lowered_relation import Field, LoweredRelation, TypedTerm
 from rederive.lang.sql.predicates import require
-from rederive.lang.sql.recursion import recursive_names, recursive_queries
-from rederive.lang.sql.relation import Field, Rel, Typed
-from rederive.lang.sql.scope import Scope, identifier, names
-from rederive.lang.sql.stars import without_stars
-from rederive.lang.sql.subqueries import QuerySubqueries
-from rederive.lang.sql.types import STRING, VOID, SqlType, common
-from rederive.lang.sql.windows import first_rows, windowed
+from rederive.lang.sql.recursion import define_recursive_queries, recursive_names
+from rederive.lang.sql.rule_body import RuleBody
+from rederive.lang.sql.scope import Scope, identifier, identifiers
+from rederive.lang.sql.star_expansion import expand_stars
+from rederive.lang.sql.statement_context import StatementContext
+from rederive.lang.sql.subqueries import SubqueryLowering
+from rederive.lang.sql.supported_syntax import construct_name
+from rederive.lang.sql.types import STRING, VOID, SqlType, common_type
+from rederive.lang.sql.windows import keep_first_rows, lower_windows
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedQuery:
     """A query whose body is known, and the values that it selects; nothing is defined yet."""
 
-    lower: Expressions
-    outputs: tuple[tuple[str, Typed], ...]
+    lower: ExpressionLowering
+    outputs: tuple[tuple[str, TypedTerm], ...]
     distinct: bool
 
     @property
-    def body(self) -> Body:
+    def body(self) -> RuleBody:
         return self.lower.scope.body
 
-    def cast(self, types: Sequence[SqlType], node: exp.Expr) -> Prepared:
+    def cast(self, types: Sequence[SqlType], node: exp.Expr) -> PreparedQuery:
         pairs = zip(self.outputs, types, strict=True)
         return replace(self, outputs=tuple((name, self.lower.cast(typed, type, node)) for (name, typed), type in pairs))
 
 
-class Queries:
+class QueryLowering:
     """Lowers the queries of one statement."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: StatementContext) -> None:
         self.context = context
-        self.subqueries = QuerySubqueries(self, context)
-        self.joins = Joins(self, context)
+        self.subqueries = SubqueryLowering(self, context)
+        self.joins = JoinLowering(self, context)
 
-    def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> Rel:
+    def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> LoweredRelation:
         """The relation of a query; `around` are the queries that it stands in, `target` the view that it defines."""
         with self.with_queries(node):
             return self._plain(node, around, target)
@@ -66,7 +66,7 @@ class Queries:
         yield
         self.context.ctes = before
 
-    def _plain(self, node: exp.Expr, around: Scope | None, target: str | None) -> Rel:
+    def _plain(self, node: exp.Expr, around: Scope | None, target: str | None) -> LoweredRelation:
         match node:
             case exp.Subquery() | exp.Paren():
                 if found := next((part for part in ("joins", "alias") if node.args.get(part)), None):
@@ -80,9 +80,9 @@ class Queries:
                 return self.values(node, target)
             case exp.Select():
                 return self.project(self._selected(node, around), target)
-        raise self.context.unsupported(f"{words(node)} as a query", node, "write SELECT ... FROM ...")
+        raise self.context.unsupported(f"{construct_name(node)} as a query", node, "write SELECT ... FROM ...")
 
-    def _first(self, node: exp.Expr, rel: Rel, target: str | None) -> Rel:
+    def _first(self, node: exp.Expr, rel: LoweredRelation, target: str | None) -> LoweredRelation:
         """The rows of a relation, or the first of them where the query says so."""
         if _whole(node):
             return rel
@@ -90,48 +90,48 @@ class Queries:
 
     # SELECT
 
-    def prepare(self, node: exp.Expr, around: Scope | None = None) -> Prepared:
+    def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery:
         """The body and the outputs of a query. Anything but a SELECT is read from a relation of its own."""
         if not isinstance(node, exp.Select):
             return self._from_relation(self.query(node, around), around)
         with self.with_queries(node):
             return self._selected(node, around)
 
-    def _selected(self, node: exp.Select, around: Scope | None) -> Prepared:
+    def _selected(self, node: exp.Select, around: Scope | None) -> PreparedQuery:
         scope = Scope(self.context.body(around.body if around else None), around)
-        lower = Expressions(self.context, scope, self.subqueries)
+        lower = ExpressionLowering(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
             self.joins.from_clause(from_.this, node.args.get("joins") or (), scope)
-        node = without_stars(node, scope, self.context)
+        node = expand_stars(node, scope, self.context)
         if (where := node.args.get("where")) is not None:
             require(where.this, lower)
         if is_grouped(node):
-            lower = grouped(node, lower, self.context)
+            lower = lower_grouping(node, lower, self.context)
             if (having := node.args.get("having")) is not None:
                 require(having.this, lower)
         elif node.args.get("having") is not None:
             raise self.context.unsupported("HAVING without aggregates", node.args["having"], "use WHERE")
-        lower = windowed(node, lower, self.context)
-        prepared = Prepared(lower, tuple(self.outputs(node, lower)), bool(node.args.get("distinct")))
+        lower = lower_windows(node, lower, self.context)
+        prepared = PreparedQuery(lower, tuple(self.outputs(node, lower)), bool(node.args.get("distinct")))
         return self.limited(node, prepared) if node.args.get("limit") or node.args.get("offset") else prepared
 
-    def limited(self, node: exp.Expr, prepared: Prepared) -> Prepared:
+    def limited(self, node: exp.Expr, prepared: PreparedQuery) -> PreparedQuery:
         """ORDER BY ... LIMIT: the first rows, numbered. What is distinct is made so before."""
         if prepared.body.outer:
             raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
         if prepared.distinct:
             prepared = self._from_relation(self.project(prepared, None), None)
-        named = tuple((name, prepared.body.assigned(typed, name)) for name, typed in prepared.outputs)
-        first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
+        named = tuple((name, prepared.body.assign(typed, name)) for name, typed in prepared.outputs)
+        keep_first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
         return replace(prepared, outputs=named)
 
-    def _from_relation(self, rel: Rel, around: Scope | None) -> Prepared:
+    def _from_relation(self, rel: LoweredRelation, around: Scope | None) -> PreparedQuery:
         scope = Scope(self.context.body(around.body if around else None), around)
         columns = scope.body.read(rel)
         named = tuple((field.name, typed) for field, typed in zip(rel.fields, columns, strict=True))
-        return Prepared(Expressions(self.context, scope, self.subqueries), named, False)
+        return PreparedQuery(ExpressionLowering(self.context, scope, self.subqueries), named, False)
 
-    def outputs(self, node: exp.Select, lower: Expressions) -> list[tuple[str, Typed]]:
+    def outputs(self, node: exp.Select, lower: ExpressionLowering) -> list[tuple[str, TypedTerm]]:
         return [(self._output_name(item, i), lower.lower(item)) for i, item in enumerate(node.expressions)]
 
     @staticmethod
@@ -140,27 +140,27 @@ class Queries:
             return identifier(item.args["alias"] if isinstance(item, exp.Alias) else item)
         return f"col{position + 1}"
 
-    def project(self, prepared: Prepared, target: str | None) -> Rel:
+    def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation:
         """Define the relation of a prepared query; hidden columns keep the copies of a row apart."""
         named = self._named(prepared)
         body = prepared.body
-        terms = [body.resolved(typed.term) for _, typed in named]
+        terms = [body.representative(typed.term) for _, typed in named]
         outer = tuple(body.outer.values())
         hidden = [] if prepared.distinct else body.identity(terms)
         fields = tuple(Field(name, typed.type, typed.nullable) for name, typed in named)
         columns = [self.context.columns[variable.name] for variable in hidden]
         name = self.context.into(target, "query", columns)
         key = _key(terms, hidden, body) if not prepared.distinct else ()
-        rel = Rel(name, fields, tuple(columns), key, outer)
+        rel = LoweredRelation(name, fields, tuple(columns), key, outer)
         self._declare(rel)
-        self.context.define(name, (*terms, *hidden, *map(body.resolved, outer)), body.finished())
+        self.context.define(name, (*terms, *hidden, *map(body.representative, outer)), body.finish())
         return rel
 
-    def _named(self, prepared: Prepared) -> list[tuple[str, Typed]]:
+    def _named(self, prepared: PreparedQuery) -> list[tuple[str, TypedTerm]]:
         known = [(name, replace(typed, type=STRING) if typed.type == VOID else typed) for name, typed in prepared.outputs]
-        return [(name, prepared.body.assigned(typed, name)) for name, typed in known]
+        return [(name, prepared.body.assign(typed, name)) for name, typed in known]
 
-    def _declare(self, rel: Rel) -> None:
+    def _declare(self, rel: LoweredRelation) -> None:
         correlated = [replace(self.context.columns[v.name], nullable=True) for v in rel.outer]
         columns = [*(field.column() for field in rel.fields), *rel.hidden, *correlated]
         key = (*rel.key, *range(len(rel.own), len(columns))) if rel.key else ()
@@ -168,7 +168,7 @@ class Queries:
 
     # Set operations
 
-    def _alike(self, branches: Sequence[Prepared], node: exp.Expr) -> tuple[list[Prepared], tuple[Field, ...]]:
+    def _alike(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> tuple[list[PreparedQuery], tuple[Field, ...]]:
         """Branches with the same types, and the columns that they make together: the first one names them."""
         first = branches[0].outputs
         for branch in branches[1:]:
@@ -183,13 +183,13 @@ class Queries:
     def _shared(self, types: Sequence[SqlType], node: exp.Expr) -> SqlType:
         found = types[0]
         for type in types[1:]:
-            both = common(found, type)
+            both = common_type(found, type)
             if both is None:
                 raise TypeClash(f"{found} and {type} have no common type", self.context.span(node), hint="cast one of them")
             found = both
         return STRING if found == VOID else found
 
-    def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> Rel:
+    def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> LoweredRelation:
         """Every branch is told apart by its number, and its rows by their identities in it."""
         self._check_first(node)
         branches, fields = self._alike([self.prepare(b, around) for b in _branches(node, all_=True)], node)
@@ -200,29 +200,29 @@ class Queries:
         for _, _, identity in rows:
             offsets.append(len(hidden))
             hidden += [replace(self.context.columns[v.name], nullable=True) for v in identity]
-        rel = Rel(self.context.into(target, "union", hidden), fields, tuple(hidden))
+        rel = LoweredRelation(self.context.into(target, "union", hidden), fields, tuple(hidden))
         self._declare(rel)
         for number, ((branch, terms, identity), offset) in enumerate(zip(rows, offsets, strict=True), 1):
             padded: list[Simple] = [Constant(None, column.type) for column in hidden]
             padded[0] = Constant(number, NUMBER)
             padded[offset : offset + len(identity)] = identity
-            self.context.define(rel.name, (*terms, *padded), branch.body.finished())
+            self.context.define(rel.name, (*terms, *padded), branch.body.finish())
         return rel
 
-    def _branch_rows(self, branch: Prepared) -> tuple[list[Simple], list[Variable]]:
+    def _branch_rows(self, branch: PreparedQuery) -> tuple[list[Simple], list[Variable]]:
         if branch.distinct:
             branch = self._from_relation(self.project(branch, None), None)
-        terms = [branch.body.resolved(typed.term) for _, typed in self._named(branch)]
+        terms = [branch.body.representative(typed.term) for _, typed in self._named(branch)]
         return terms, branch.body.identity(terms)
 
-    def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> Rel:
+    def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> LoweredRelation:
         if not node.args.get("distinct", True):
             raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"{node.key.upper()} works on sets")
         self._check_first(node)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
         self._uncorrelated(branches, node)
-        rel = Rel(self.context.into(target, node.key, ()), fields)
+        rel = LoweredRelation(self.context.into(target, node.key, ()), fields)
         self._declare(rel)
         if isinstance(node, exp.Union):
             for branch in branches:
@@ -231,12 +231,12 @@ class Queries:
             self._combine(rel, branches, negated=isinstance(node, exp.Except))
         return rel
 
-    def define_into(self, name: str, branch: Prepared) -> None:
+    def define_into(self, name: str, branch: PreparedQuery) -> None:
         """A rule for a relation that has been declared already; a set."""
-        terms = [branch.body.resolved(typed.term) for _, typed in self._named(branch)]
-        self.context.define(name, terms, branch.body.finished())
+        terms = [branch.body.representative(typed.term) for _, typed in self._named(branch)]
+        self.context.define(name, terms, branch.body.finish())
 
-    def _combine(self, rel: Rel, branches: Sequence[Prepared], *, negated: bool) -> None:
+    def _combine(self, rel: LoweredRelation, branches: Sequence[PreparedQuery], *, negated: bool) -> None:
         """In both, or in the first alone; NULL is the same as NULL here."""
         sides = [self.project(replace(branch, distinct=True), None).name for branch in branches]
         variables = tuple(self.context.fresh(field.name) for field in rel.fields)
@@ -250,30 +250,30 @@ class Queries:
         if not isinstance(first, exp.Subquery) and any(first.args.get(part) for part in ("order", "limit", "offset")):
             raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", first, "put the query into parentheses")
 
-    def _uncorrelated(self, branches: Sequence[Prepared], node: exp.Expr) -> None:
+    def _uncorrelated(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> None:
         if any(branch.body.outer for branch in branches):
             raise self.context.unsupported("a set operation that refers to the query around it", node, "use EXISTS with OR")
 
     # VALUES and WITH
 
-    def values(self, node: exp.Values, target: str | None = None) -> Rel:
+    def values(self, node: exp.Values, target: str | None = None) -> LoweredRelation:
         """Rows of constants; copies are told apart by their number."""
         prepared = [self._constants(row) for row in node.expressions]
         branches, fields = self._alike(prepared, node)
-        terms = [[branch.body.resolved(typed.term) for _, typed in self._named(branch)] for branch in branches]
+        terms = [[branch.body.representative(typed.term) for _, typed in self._named(branch)] for branch in branches]
         copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
         hidden = (Column("row", NUMBER),) if copies else ()
-        rel = Rel(self.context.into(target, "values", hidden), fields, hidden)
+        rel = LoweredRelation(self.context.into(target, "values", hidden), fields, hidden)
         self._declare(rel)
         for number, (branch, row) in enumerate(zip(branches, terms, strict=True), 1):
             ordinal = (Constant(number, NUMBER),) if copies else ()
-            self.context.define(rel.name, (*row, *ordinal), branch.body.finished())
+            self.context.define(rel.name, (*row, *ordinal), branch.body.finish())
         return rel
 
-    def _constants(self, row: exp.Expr) -> Prepared:
-        lower = Expressions(self.context, Scope(self.context.body()), self.subqueries)
+    def _constants(self, row: exp.Expr) -> PreparedQuery:
+        lower = ExpressionLowering(self.context, Scope(self.context.body()), self.subqueries)
         parts = row.expressions if isinstance(row, exp.Tuple) else [row]
-        return Prepared(lower, tuple((f"col{i + 1}", lower.lower(part)) for i, part in enumerate(parts)), False)
+        return PreparedQuery(lower, tuple((f"col{i + 1}", lower.lower(part)) for i, part in enumerate(parts)), False)
 
     def with_(self, node: exp.With) -> None:
         called = [identifier(cte.args["alias"]) for cte in node.expressions]
@@ -285,14 +285,14 @@ class Queries:
             name = identifier(cte.args["alias"])
             if name in recursive:
                 if name not in self.context.ctes:
-                    recursive_queries(self, node, name)
+                    define_recursive_queries(self, node, name)
                 continue
-            self.context.ctes[name] = renamed(self.query(cte.this), cte.args["alias"], self.context)
+            self.context.ctes[name] = rename_columns(self.query(cte.this), cte.args["alias"], self.context)
 
 
-def renamed(rel: Rel, alias: exp.Expr | None, context: Context) -> Rel:
+def rename_columns(rel: LoweredRelation, alias: exp.Expr | None, context: StatementContext) -> LoweredRelation:
     """The relation with the column names that its alias gives."""
-    columns = names(alias.args.get("columns") or ()) if alias is not None else []
+    columns = identifiers(alias.args.get("columns") or ()) if alias is not None else []
     if not columns:
         return rel
     if len(columns) != len(rel.fields):
@@ -316,7 +316,7 @@ def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
     return _branches(node, all_=all_) if _whole(node) and not node.args.get("with_") else [node]
 
 
-def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: Body) -> tuple[int, ...]:
+def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: RuleBody) -> tuple[int, ...]:
     """The positions of what identifies a row, where all of it is there."""
     columns = [*terms, *hidden]
     identity = body.identity(())

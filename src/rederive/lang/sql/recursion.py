@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from rederive.analysis.graph import strongly_connected
 from rederive.errors import TypeClash, WrongArity
-from rederive.lang.program_builder import Draft
-from rederive.lang.sql.relation import Field, Rel
-from rederive.lang.sql.scope import identifier, names
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.sql.lowered_relation import Field, LoweredRelation
+from rederive.lang.sql.scope import identifier, identifiers
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.query import Queries
+    from rederive.lang.sql.query import QueryLowering
 
 _MOST_ROUNDS = 4
 
@@ -36,21 +36,23 @@ def recursive_names(node: exp.With) -> frozenset[str]:
     return frozenset[str]().union(*found)
 
 
-def recursive_queries(queries: Queries, node: exp.With, name: str) -> None:
+def define_recursive_queries(queries: QueryLowering, node: exp.With, name: str) -> None:
     """Define all queries that are recursive together with this one."""
     group = next(group for group in _groups(node) if name in group)
     members = [cte for cte in node.expressions if identifier(cte.args["alias"]) in group]
-    _Recursion(queries, members).define()
+    _RecursionLowering(queries, members).define()
 
 
-class _Recursion:
+class _RecursionLowering:
     """Types come from the branches that can be typed already; whether columns may be NULL is found by trying."""
 
-    def __init__(self, queries: Queries, members: Sequence[exp.CTE]) -> None:
+    def __init__(self, queries: QueryLowering, members: Sequence[exp.CTE]) -> None:
         self.queries = queries
         self.context = queries.context
         self.branches = {identifier(cte.args["alias"]): list(self.split(cte.this)) for cte in members}
-        self.aliases = {identifier(cte.args["alias"]): names(cte.args["alias"].args.get("columns") or ()) for cte in members}
+        self.aliases = {
+            identifier(cte.args["alias"]): identifiers(cte.args["alias"].args.get("columns") or ()) for cte in members
+        }
 
     def split(self, node: exp.Expr) -> list[exp.Expr]:
         if not isinstance(node, exp.Union):
@@ -60,9 +62,9 @@ class _Recursion:
         return [*self.split(node.this), *self.split(node.expression)]
 
     def define(self) -> None:
-        rels = {name: Rel(self.context.name(name), fields) for name, fields in self.typed().items()}
+        rels = {name: LoweredRelation(self.context.name(name), fields) for name, fields in self.typed().items()}
         for _ in range(_MOST_ROUNDS):
-            before = Draft.of(self.context.draft.program())
+            before = ProgramBuilder.of(self.context.builder.program())
             found = self.attempt(rels)
             if found == rels:
                 self.context.ctes.update(rels)
@@ -71,12 +73,12 @@ class _Recursion:
             self.restore(before)
         raise AssertionError("nullability only grows")
 
-    def restore(self, before: Draft) -> None:
-        self.context.draft.relations, self.context.draft.definitions = before.relations, before.definitions
+    def restore(self, before: ProgramBuilder) -> None:
+        self.context.builder.relations, self.context.builder.definitions = before.relations, before.definitions
 
     def typed(self) -> dict[str, tuple[Field, ...]]:
         """The columns of each query, from the first of its branches that refers to typed ones alone."""
-        before, ctes = Draft.of(self.context.draft.program()), dict(self.context.ctes)
+        before, ctes = ProgramBuilder.of(self.context.builder.program()), dict(self.context.ctes)
         known: dict[str, tuple[Field, ...]] = {}
         while len(known) < len(self.branches):
             found = next(
@@ -89,7 +91,7 @@ class _Recursion:
                 raise TypeClash(f"the recursive query '{name}' has no start", self.context.span(node), hint=hint)
             name, branch = found
             known[name] = self.fields(name, branch)
-            self.context.ctes[name] = Rel(self.context.name(name), known[name])
+            self.context.ctes[name] = LoweredRelation(self.context.name(name), known[name])
             self.context.declare(self.context.ctes[name].name, [field.column() for field in known[name]])
         self.restore(before)
         self.context.ctes = ctes
@@ -105,7 +107,7 @@ class _Recursion:
             raise WrongArity(f"{len(columns)} names for {len(outputs)} columns", self.context.span(branch))
         return tuple(Field(column, typed.type, typed.nullable) for column, (_, typed) in zip(columns, outputs, strict=True))
 
-    def attempt(self, rels: dict[str, Rel]) -> dict[str, Rel]:
+    def attempt(self, rels: dict[str, LoweredRelation]) -> dict[str, LoweredRelation]:
         """Define the queries with these columns; the columns that they have then."""
         ctes = dict(self.context.ctes)
         self.context.ctes.update(rels)
@@ -115,7 +117,7 @@ class _Recursion:
         self.context.ctes = ctes
         return found
 
-    def defined(self, name: str, rel: Rel) -> Rel:
+    def defined(self, name: str, rel: LoweredRelation) -> LoweredRelation:
         nullable = [field.nullable for field in rel.fields]
         for branch in self.branches[name]:
             prepared = self.queries.prepare(branch)

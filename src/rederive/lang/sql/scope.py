@@ -9,12 +9,12 @@ from sqlglot import exp
 
 from rederive.errors import Span, TypeClash, UnknownName
 from rederive.ir.terms import variables
-from rederive.lang.sql.body import Body
-from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.rule_body import RuleBody
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ScopeColumn:
     """A column of a source: its name, the source's alias, its term.
 
     A column that USING made one with another is *hidden*: `*` leaves it out, and only `alias.name` means it.
@@ -22,7 +22,7 @@ class Named:
 
     name: str
     alias: str
-    typed: Typed
+    typed: TypedTerm
     hidden: bool = False
 
     def matches(self, name: str, table: str | None) -> bool:
@@ -33,27 +33,27 @@ class Named:
 class Scope:
     """The columns that one query reads, in Spark's order, inside the scopes of the queries around it."""
 
-    body: Body
+    body: RuleBody
     parent: Scope | None = None
-    columns: list[Named] = field(default_factory=list)
+    columns: list[ScopeColumn] = field(default_factory=list)
 
     @property
     def aliases(self) -> list[str]:
         return list(dict.fromkeys(column.alias for column in self.columns))
 
     @property
-    def visible(self) -> list[Named]:
+    def visible(self) -> list[ScopeColumn]:
         """What `*` means."""
         return [column for column in self.columns if not column.hidden]
 
-    def bind(self, alias: str, columns: Iterable[tuple[str, Typed]]) -> None:
+    def bind(self, alias: str, columns: Iterable[tuple[str, TypedTerm]]) -> None:
         """Add a source under its alias."""
-        self.columns += [Named(name, alias, typed) for name, typed in columns]
+        self.columns += [ScopeColumn(name, alias, typed) for name, typed in columns]
 
-    def map_terms(self, function: Callable[[Typed], Typed]) -> None:
+    def map_terms(self, function: Callable[[TypedTerm], TypedTerm]) -> None:
         self.columns = [replace(column, typed=function(column.typed)) for column in self.columns]
 
-    def resolve(self, name: str, table: str | None, span: Span) -> Typed:
+    def resolve(self, name: str, table: str | None, span: Span) -> TypedTerm:
         """The column, looked for outwards; what an enclosing query binds is noted as outer."""
         found = self.find(name, table, span)
         if found is not None:
@@ -68,7 +68,7 @@ class Scope:
         self.body.mention(variables(term))
         return replace(outer, term=term)
 
-    def find(self, name: str, table: str | None, span: Span) -> Typed | None:
+    def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
         """The column among this query's own sources."""
         found = [column for column in self.columns if column.matches(name, table)]
         if len(found) > 1:
@@ -81,7 +81,7 @@ class Scope:
         known = [column.name for column in self.columns if table in (None, column.alias)]
         return UnknownName("column", name, known, span)
 
-    def star(self, table: str | None, span: Span) -> list[Named]:
+    def star(self, table: str | None, span: Span) -> list[ScopeColumn]:
         """The columns that `*` or `table.*` means, in order: of one table, those that USING hides come first."""
         if table is None:
             return self.visible
@@ -106,5 +106,5 @@ def identifier(node: exp.Expr | None) -> str:
     return node.name.lower() if node is not None else ""
 
 
-def names(nodes: Sequence[exp.Expr]) -> list[str]:
+def identifiers(nodes: Sequence[exp.Expr]) -> list[str]:
     return [identifier(node) for node in nodes]

@@ -15,34 +15,34 @@ from sqlglot import exp
 from rederive.errors import WrongArity
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator
 from rederive.ir.terms import BOOLEAN, Constant, Variable, variables
-from rederive.lang.sql.body import Body
-from rederive.lang.sql.context import Context
-from rederive.lang.sql.expressions import Expressions
+from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.grouping import is_grouped
-from rederive.lang.sql.predicates import equal
-from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.predicates import require_equal
+from rederive.lang.sql.rule_body import RuleBody
 from rederive.lang.sql.scope import Scope
+from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import BOOL
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.query import Prepared
-    from rederive.lang.sql.relation import Rel
+    from rederive.lang.sql.lowered_relation import LoweredRelation
+    from rederive.lang.sql.query import PreparedQuery
 
 
-class Prepares(Protocol):
-    def prepare(self, node: exp.Expr, around: Scope | None = None) -> Prepared: ...
+class PreparesQueries(Protocol):
+    def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery: ...
 
-    def project(self, prepared: Prepared, target: str | None) -> Rel: ...
+    def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation: ...
 
 
-class QuerySubqueries:
-    def __init__(self, queries: Prepares, context: Context) -> None:
+class SubqueryLowering:
+    def __init__(self, queries: PreparesQueries, context: StatementContext) -> None:
         self.queries = queries
         self.context = context
 
     # Conditions
 
-    def require(self, node: exp.Expr, lower: Expressions, *, positive: bool) -> None:
+    def require(self, node: exp.Expr, lower: ExpressionLowering, *, positive: bool) -> None:
         """Keep the bindings for which an EXISTS or IN is true, or, where not positive, false."""
         body = lower.scope.body
         match node:
@@ -55,17 +55,17 @@ class QuerySubqueries:
         body.mention(v for v in atom.terms if isinstance(v, Variable))
         body.add(atom if positive else Negation(atom))
 
-    def exists(self, node: exp.Expr, lower: Expressions) -> Body:
+    def exists(self, node: exp.Expr, lower: ExpressionLowering) -> RuleBody:
         return self.queries.prepare(_query(node.this), lower.scope).body
 
-    def equals(self, node: exp.In, lower: Expressions) -> Body:
+    def equals(self, node: exp.In, lower: ExpressionLowering) -> RuleBody:
         """The answers of the query that equal the value."""
         prepared, values = self.pairs(node, lower)
         for (_, typed), value in zip(prepared.outputs, values, strict=True):
-            equal(typed, value, prepared.lower, node)
+            require_equal(typed, value, prepared.lower, node)
         return prepared.body
 
-    def pairs(self, node: exp.In, lower: Expressions) -> tuple[Prepared, list[Typed]]:
+    def pairs(self, node: exp.In, lower: ExpressionLowering) -> tuple[PreparedQuery, list[TypedTerm]]:
         prepared = self.queries.prepare(_query(node.args["query"]), lower.scope)
         nodes = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(nodes) != len(prepared.outputs):
@@ -76,7 +76,7 @@ class QuerySubqueries:
         prepared.body.mention(v for value in values for v in variables(value.term))
         return prepared, values
 
-    def doubts(self, node: exp.In, lower: Expressions) -> list[Body]:
+    def doubts(self, node: exp.In, lower: ExpressionLowering) -> list[RuleBody]:
         """Why NOT IN may not be true: an answer equals the value, an answer is NULL, or the value is, and there is an answer."""
         bodies = [self.equals(node, lower)]
         prepared, values = self.pairs(node, lower)
@@ -90,25 +90,25 @@ class QuerySubqueries:
         return bodies
 
     @staticmethod
-    def with_null(prepared: Prepared, typed: Typed) -> Body:
-        simple = prepared.body.assigned(typed, "value")
+    def with_null(prepared: PreparedQuery, typed: TypedTerm) -> RuleBody:
+        simple = prepared.body.assign(typed, "value")
         prepared.body.add(Comparison(Operator.EQ, simple.term, Constant(None, typed.type.type)))
         return prepared.body
 
-    def defined(self, word: str, bodies: Sequence[Body]) -> Atom:
+    def defined(self, word: str, bodies: Sequence[RuleBody]) -> Atom:
         """The outer values for which one of the bodies has an answer."""
         outer = {name: variable for body in bodies for name, variable in body.outer.items()}
         name = self.context.name(word)
         self.context.declare(name, [replace(self.context.columns[v], nullable=True) for v in outer])
         for body in bodies:
             body.outer = dict(outer)
-            literals = body.finished()
-            self.context.define(name, [body.resolved(v) for v in outer.values()], literals)
+            literals = body.finish()
+            self.context.define(name, [body.representative(v) for v in outer.values()], literals)
         return Atom(name, tuple(outer.values()))
 
     # Values
 
-    def value(self, node: exp.Expr, lower: Expressions) -> Typed:
+    def value(self, node: exp.Expr, lower: ExpressionLowering) -> TypedTerm:
         match node:
             case exp.In():
                 found = self.defined("hit", [self.equals(node, lower)])
@@ -121,7 +121,7 @@ class QuerySubqueries:
                 return self.scalar(node, lower)
         raise self.context.unsupported("ANY and ALL", node, "use EXISTS, or OR and AND")
 
-    def mark(self, lower: Expressions, found: Atom, doubtful: Atom) -> Typed:
+    def mark(self, lower: ExpressionLowering, found: Atom, doubtful: Atom) -> TypedTerm:
         """True where found, false where not even doubtful, and NULL in between."""
         body = lower.scope.body
         outer = tuple(dict.fromkeys(v for atom in (found, doubtful) for v in atom.terms if isinstance(v, Variable)))
@@ -136,9 +136,9 @@ class QuerySubqueries:
             cases.append((None, [doubtful, Negation(found)]))
         for value, literals in cases:
             self.context.define(name, (*outer, Constant(value, BOOLEAN)), [*domain, *literals])
-        return self.joined(lower, name, outer, Typed(self.context.fresh("flag"), BOOL, nullable), first=False)
+        return self.joined(lower, name, outer, TypedTerm(self.context.fresh("flag"), BOOL, nullable), first=False)
 
-    def scalar(self, node: exp.Subquery, lower: Expressions) -> Typed:
+    def scalar(self, node: exp.Subquery, lower: ExpressionLowering) -> TypedTerm:
         """The one row of an aggregate without GROUP BY."""
         query = _query(node)
         if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("having") or not is_grouped(query):
@@ -152,10 +152,12 @@ class QuerySubqueries:
             raise WrongArity(f"a scalar subquery has one column, not {len(rel.fields)}", self.context.span(node))
         (field,) = rel.fields
         return self.joined(
-            lower, rel.name, rel.outer, Typed(self.context.fresh(field.name), field.type, field.nullable), first=True
+            lower, rel.name, rel.outer, TypedTerm(self.context.fresh(field.name), field.type, field.nullable), first=True
         )
 
-    def joined(self, lower: Expressions, name: str, outer: Sequence[Variable], typed: Typed, *, first: bool) -> Typed:
+    def joined(
+        self, lower: ExpressionLowering, name: str, outer: Sequence[Variable], typed: TypedTerm, *, first: bool
+    ) -> TypedTerm:
         """Join a relation that has one value for each of the outer ones."""
         body = lower.scope.body
         assert isinstance(typed.term, Variable)

@@ -63,7 +63,7 @@ def decimal(precision: int, scale: int) -> SqlType:
     return SqlType(Type(Kind.DECIMAL, precision, scale))
 
 
-def of_column(column: Column) -> SqlType:
+def column_type(column: Column) -> SqlType:
     return SqlType(column.type, column.bits if column.type.kind is Kind.NUMBER else 64)
 
 
@@ -79,10 +79,10 @@ def _bounded(precision: int, scale: int) -> SqlType:
     return decimal(MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, _MIN_SCALE)))
 
 
-def common(one: SqlType, two: SqlType) -> SqlType | None:
+def common_type(one: SqlType, two: SqlType) -> SqlType | None:
     """The type that two values are compared in, or None where there is none.
 
-    >>> str(common(INT, decimal(4, 2))), str(common(DAY, STRING)), common(DAY, INT)
+    >>> str(common_type(INT, decimal(4, 2))), str(common_type(DAY, STRING)), common_type(DAY, INT)
     ('DECIMAL(12,2)', 'DATE', None)
     """
     if one == two or two == VOID:
@@ -105,13 +105,13 @@ def _common_decimal(one: SqlType, two: SqlType) -> SqlType:
     return _bounded(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
-def arithmetic(operator: str, one: SqlType, two: SqlType) -> SqlType | None:
+def arithmetic_type(operator: str, one: SqlType, two: SqlType) -> SqlType | None:
     """The type of `one operator two` for numbers; a string beside a number is read as the number it is compared with.
 
-    >>> str(arithmetic("+", INT, INT)), str(arithmetic("/", INT, INT)), str(arithmetic("*", decimal(10, 2), decimal(4, 2)))
-    ('INT', 'DOUBLE', 'DECIMAL(15,4)')
+    >>> str(arithmetic_type("/", INT, INT)), str(arithmetic_type("*", decimal(10, 2), decimal(4, 2)))
+    ('DOUBLE', 'DECIMAL(15,4)')
     """
-    shared = common(one, two)
+    shared = common_type(one, two)
     if shared is None or not shared.numeric:
         return DOUBLE if shared == VOID and operator != "div" else None
     if operator == "div":
@@ -137,7 +137,7 @@ def _decimal_arithmetic(operator: str, a: Type, b: Type) -> SqlType:
             return _bounded(whole + scale + 1, scale)
 
 
-def summed(type: SqlType) -> SqlType | None:
+def sum_type(type: SqlType) -> SqlType | None:
     """The type of a sum: of integers BIGINT, of decimals ten digits more."""
     if type.integer:
         return BIGINT
@@ -146,7 +146,7 @@ def summed(type: SqlType) -> SqlType | None:
     return DOUBLE if type in (DOUBLE, STRING, VOID) else None
 
 
-def averaged(type: SqlType) -> SqlType | None:
+def mean_type(type: SqlType) -> SqlType | None:
     """The type of a mean: of decimals four digits more on both sides, else DOUBLE."""
     if type.decimal:
         return _bounded(type.type.precision + 4, type.type.scale + 4)

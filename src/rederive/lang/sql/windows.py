@@ -19,25 +19,25 @@ from sqlglot import exp
 from rederive.errors import TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Comparison, Function, Negation, Operator, Order
 from rederive.ir.terms import NUMBER, Call, Constant, Simple, Variable
-from rederive.lang.sql.body import Body, Rows
-from rederive.lang.sql.calls import function_name
-from rederive.lang.sql.context import Context
-from rederive.lang.sql.expressions import Expressions
-from rederive.lang.sql.grouping import aggregate_of
-from rederive.lang.sql.relation import Typed, column_of
+from rederive.lang.sql.expressions import ExpressionLowering
+from rederive.lang.sql.grouping import window_aggregate
+from rederive.lang.sql.invocation import function_name
+from rederive.lang.sql.lowered_relation import TypedTerm, column_of
+from rederive.lang.sql.rule_body import RuleBody, SourceRows
 from rederive.lang.sql.scope import identifier
+from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import INT
 
 _NUMBERS: Final = ("row_number", "rank", "dense_rank")
 _SHIFTS: Final = {"lag": 1, "lead": -1}  # how many places the row is behind that is looked up
 
 
-def windowed(node: exp.Select, lower: Expressions, context: Context) -> Expressions:
+def lower_windows(node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> ExpressionLowering:
     """What lowers the SELECT list of a query with window functions: each of them has a term."""
     found = [window for item in node.expressions for window in _windows(item)]
     if not found:
         return lower
-    return _Windows(found, lower, context).above()
+    return _WindowLowering(found, lower, context).above()
 
 
 def _windows(node: exp.Expr) -> Iterator[exp.Window]:
@@ -50,8 +50,12 @@ def _windows(node: exp.Expr) -> Iterator[exp.Window]:
         yield from _windows(child)
 
 
-def first_rows(
-    node: exp.Expr, lower: Expressions, named: Mapping[str, Typed], outputs: Sequence[Typed], context: Context
+def keep_first_rows(
+    node: exp.Expr,
+    lower: ExpressionLowering,
+    named: Mapping[str, TypedTerm],
+    outputs: Sequence[TypedTerm],
+    context: StatementContext,
 ) -> None:
     """Let the body of a query keep the rows that ORDER BY, LIMIT and OFFSET ask for; a name means an output first."""
     most = _whole_number(node.args.get("limit"), lower, context)
@@ -59,8 +63,8 @@ def first_rows(
     order = node.args.get("order")
     items = order.expressions if order is not None else ()
     keys = [(named.get(_plain_name(o)) or _ordered_by(o, lower, outputs, context), o) for o in items]
-    terms = [(lower.scope.body.assigned(typed, "key"), o) for typed, o in keys]
-    frozen = Frozen.of(lower.scope.body, context)
+    terms = [(lower.scope.body.assign(typed, "key"), o) for typed, o in keys]
+    frozen = FrozenBody.of(lower.scope.body, context)
     by = [_order(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
     name = context.name("first")
     context.ranking(name, frozen.name, (), by, most + skipped if most is not None else None)
@@ -70,7 +74,7 @@ def first_rows(
         lower.scope.body.add(Comparison(Operator.GT, number, Constant(skipped, NUMBER)))
 
 
-def _whole_number(node: exp.Expr | None, lower: Expressions, context: Context) -> int | None:
+def _whole_number(node: exp.Expr | None, lower: ExpressionLowering, context: StatementContext) -> int | None:
     if node is None:
         return None
     typed = lower.lower(node.expression)
@@ -84,7 +88,7 @@ def _plain_name(node: exp.Expr) -> str:
     return identifier(column) if isinstance(column, exp.Column) and not column.args.get("table") else ""
 
 
-def _ordered_by(node: exp.Expr, lower: Expressions, outputs: Sequence[Typed], context: Context) -> Typed:
+def _ordered_by(node: exp.Expr, lower: ExpressionLowering, outputs: Sequence[TypedTerm], context: StatementContext) -> TypedTerm:
     """ORDER BY 1 means the first output."""
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         position = int(node.this.this)
@@ -99,18 +103,18 @@ def _order(column: int, node: exp.Expr) -> Order:
 
 
 @dataclass(slots=True)
-class Frozen:
+class FrozenBody:
     """The body of a query as one relation over all its variables; what is joined to it has one answer for each of its rows."""
 
     name: str
     variables: tuple[Variable, ...]
-    body: Body
+    body: RuleBody
 
     @classmethod
-    def of(cls, body: Body, context: Context) -> Frozen:
+    def of(cls, body: RuleBody, context: StatementContext) -> FrozenBody:
         if body.outer:
             raise context.unsupported("a window function in a correlated query", None, "give the query a view of its own")
-        literals = body.finished()
+        literals = body.finish()
         atoms = [literal for literal in literals if isinstance(literal, Atom)]
         tests = [literal for literal in literals if isinstance(literal, Comparison) and literal.operator is Operator.EQ]
         sides = [side for test in tests for side in (test.left, test.right)]
@@ -120,14 +124,16 @@ class Frozen:
         name = context.name("window")
         context.declare(name, [context.columns[v.name] for v in variables])
         context.define(name, variables, literals)
-        rows = [Rows(tuple(map(body.resolved, r.terms)), tuple(map(body.resolved, r.key))) for r in body.sources]
+        rows = [
+            SourceRows(tuple(map(body.representative, r.terms)), tuple(map(body.representative, r.key))) for r in body.sources
+        ]
         body.sources = rows
         body.literals = [Atom(name, variables)]
         return cls(name, variables, body)
 
     def position(self, term: object) -> int | None:
         """Where a variable is among the columns; a constant orders nothing."""
-        found = self.body.resolved(term) if isinstance(term, Variable | Constant) else term
+        found = self.body.representative(term) if isinstance(term, Variable | Constant) else term
         return self.variables.index(found) if isinstance(found, Variable) else None
 
     def join(self, atom: Atom) -> None:
@@ -136,10 +142,10 @@ class Frozen:
         self.body.literals.append(atom)
 
 
-class _Windows:
+class _WindowLowering:
     """All windows of one SELECT list."""
 
-    def __init__(self, nodes: Sequence[exp.Window], lower: Expressions, context: Context) -> None:
+    def __init__(self, nodes: Sequence[exp.Window], lower: ExpressionLowering, context: StatementContext) -> None:
         self.lower = lower
         self.context = context
         self.body = lower.scope.body
@@ -150,12 +156,12 @@ class _Windows:
         self.orders = {key: self.order_terms(node) for key, node in self.nodes.items()}
         self.arguments = {key: self.argument(node) for key, node in self.nodes.items()}
 
-    def value(self, node: exp.Expr, name: str) -> Typed:
+    def value(self, node: exp.Expr, name: str) -> TypedTerm:
         return self.column(self.lower.lower(node), name)
 
-    def column(self, value: Typed, name: str) -> Typed:
+    def column(self, value: TypedTerm, name: str) -> TypedTerm:
         """A value as a variable, and so as a column of what is frozen, also where it is constant."""
-        typed = self.body.assigned(value, name)
+        typed = self.body.assign(value, name)
         if isinstance(typed.term, Variable):
             return typed
         variable = self.context.fresh(name)
@@ -163,11 +169,11 @@ class _Windows:
         self.body.add(Comparison(Operator.EQ, variable, typed.term))
         return replace(typed, term=variable)
 
-    def order_terms(self, node: exp.Window) -> list[tuple[Typed, exp.Expr]]:
+    def order_terms(self, node: exp.Window) -> list[tuple[TypedTerm, exp.Expr]]:
         order = node.args.get("order")
         return [(self.value(o.this, "key"), o) for o in order.expressions] if order is not None else []
 
-    def argument(self, node: exp.Window) -> Typed | None:
+    def argument(self, node: exp.Window) -> TypedTerm | None:
         """What lag and lead look up, and what is aggregated."""
         name, arguments = function_name(node.this), node.this.expressions
         least, most = (1, 3) if name in _SHIFTS else (0, 0) if name in _NUMBERS else (0, len(arguments))
@@ -186,9 +192,9 @@ class _Windows:
             )
         return None
 
-    def above(self) -> Expressions:
+    def above(self) -> ExpressionLowering:
         aggregated = {k: self.aggregated(n) for k, n in self.nodes.items() if self.is_aggregate(n)}
-        self.frozen = Frozen.of(self.body, self.context)
+        self.frozen = FrozenBody.of(self.body, self.context)
         known = dict(self.lower.known)
         for key, node in self.nodes.items():
             self.group = [self.at(part) for part in self.parts[key]]
@@ -199,12 +205,12 @@ class _Windows:
     def is_aggregate(node: exp.Window) -> bool:
         return function_name(node.this) not in (*_NUMBERS, *_SHIFTS)
 
-    def at(self, typed: Typed) -> int:
+    def at(self, typed: TypedTerm) -> int:
         position = self.frozen.position(typed.term)
         assert position is not None
         return position
 
-    def fresh(self, name: str, typed: Typed) -> Typed:
+    def fresh(self, name: str, typed: TypedTerm) -> TypedTerm:
         variable = self.context.fresh(name)
         self.context.columns[variable.name] = column_of(typed, name)
         return replace(typed, term=variable)
@@ -214,11 +220,11 @@ class _Windows:
 
     # Aggregates over a partition
 
-    def aggregated(self, node: exp.Window) -> tuple[Function, Typed | None, Typed]:
-        function, argument, gives = aggregate_of(node.this, self.lower, self.context)
+    def aggregated(self, node: exp.Window) -> tuple[Function, TypedTerm | None, TypedTerm]:
+        function, argument, gives = window_aggregate(node.this, self.lower, self.context)
         return function, self.column(argument, "value") if argument is not None else None, gives
 
-    def aggregate(self, function: Function, argument: Typed | None, gives: Typed) -> Typed:
+    def aggregate(self, function: Function, argument: TypedTerm | None, gives: TypedTerm) -> TypedTerm:
         name = self.context.name(function.value)
         columns = [self.context.columns[v.name] for v in self.variables(self.group)]
         self.context.declare(name, [*columns, Column("result", gives.type.type, True)], range(len(columns)))
@@ -231,7 +237,7 @@ class _Windows:
 
     # Numbers
 
-    def numbered(self, key: str, node: exp.Window) -> Typed:
+    def numbered(self, key: str, node: exp.Window) -> TypedTerm:
         order = [_order(self.at(typed), o) for typed, o in self.orders[key]]
         match function_name(node.this):
             case "row_number":
@@ -251,14 +257,14 @@ class _Windows:
         rest = [i for i in range(len(self.frozen.variables)) if i not in self.group]
         return name, self.variables((*self.group, *rest))
 
-    def row_number(self, order: Sequence[Order]) -> Typed:
+    def row_number(self, order: Sequence[Order]) -> TypedTerm:
         name, columns = self.ranked(order)
-        result = self.fresh("number", Typed(Constant(0, NUMBER), INT, False))
+        result = self.fresh("number", TypedTerm(Constant(0, NUMBER), INT, False))
         assert isinstance(result.term, Variable)
         self.body.add(Atom(name, (*columns, result.term)))
         return result
 
-    def rank(self, order: Sequence[Order]) -> Typed:
+    def rank(self, order: Sequence[Order]) -> TypedTerm:
         """The least number among the rows that are equal in the order."""
         name, columns = self.ranked(order)
         equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
@@ -269,7 +275,7 @@ class _Windows:
         self.context.aggregate(least, Function.MIN, name, places, len(columns))
         return self.joined(least, equal, "rank")
 
-    def dense_rank(self, order: Sequence[Order]) -> Typed:
+    def dense_rank(self, order: Sequence[Order]) -> TypedTerm:
         """The number among the distinct values of the order."""
         equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
         distinct, name = self.context.name("distinct"), self.context.name("dense")
@@ -279,13 +285,13 @@ class _Windows:
         self.context.ranking(name, distinct, range(len(self.group)), by)
         return self.joined(name, equal, "dense_rank")
 
-    def joined(self, name: str, columns: Sequence[int], word: str) -> Typed:
-        result = self.fresh(word, Typed(Constant(0, NUMBER), INT, False))
+    def joined(self, name: str, columns: Sequence[int], word: str) -> TypedTerm:
+        result = self.fresh(word, TypedTerm(Constant(0, NUMBER), INT, False))
         assert isinstance(result.term, Variable)
         self.body.add(Atom(name, (*self.variables(columns), result.term)))
         return result
 
-    def shifted(self, call: exp.Expr, order: Sequence[Order], argument: Typed) -> Typed:
+    def shifted(self, call: exp.Expr, order: Sequence[Order], argument: TypedTerm) -> TypedTerm:
         """The value of the row that many places before or behind, or the default where there is none."""
         _, offset, other, *_ = (*call.expressions, None, None)
         steps = self.constant(offset, 1, call) * _SHIFTS[function_name(call)]
@@ -321,7 +327,7 @@ class _Windows:
             raise self.context.unsupported("an offset that is not a whole literal", call)
         return typed.term.value
 
-    def default(self, node: exp.Expr | None, argument: Typed, call: exp.Expr) -> Simple:
+    def default(self, node: exp.Expr | None, argument: TypedTerm, call: exp.Expr) -> Simple:
         typed = self.lower.cast(self.lower.lower(node if node is not None else exp.Null()), argument.type, call)
         if not isinstance(typed.term, Constant):
             raise self.context.unsupported("a default that is not a literal", call)

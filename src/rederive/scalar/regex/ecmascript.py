@@ -39,12 +39,12 @@ _QUANTIFIERS: Final = ("*", "+", "?", "{")
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> regex.Pattern[str]:
+def compile_ecmascript(pattern: str) -> regex.Pattern[str]:
     """The pattern for Python; ValueError where it has no meaning, or one that Python cannot give it.
 
-    >>> bool(compiled("[[:digit:]]+(a|b)?").fullmatch("123b")), bool(compiled(r"\\\\w$").fullmatch("é"))
+    >>> bool(compile_ecmascript("[[:digit:]]+(a|b)?").fullmatch("123b")), bool(compile_ecmascript(r"\\\\w$").fullmatch("é"))
     (True, False)
-    >>> compiled("(?i)a")
+    >>> compile_ecmascript("(?i)a")
     Traceback (most recent call last):
     ...
     ValueError: at 1: '(?i' is not supported

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rederive.limits import seconds_left
-from rederive.scalar.datalog_evaluation import FunctorError, TooLong
-from rederive.scalar.regex.ecmascript import compiled
+from rederive.scalar.failures import ScalarError, TooLong
+from rederive.scalar.regex.ecmascript import compile_ecmascript
 from rederive.scalar.regex.java import java_pattern
 
 MOST_SECONDS: Final = 30.0  # of the processor, for one search: more than a usual budget, so that a store opens again
@@ -19,12 +19,12 @@ class TooSlow(TooLong):
     """A search took longer than it may."""
 
 
-def matches(pattern: str, text: str) -> bool:
+def is_match(pattern: str, text: str) -> bool:
     """Whether the whole text matches the pattern, as Soufflé's `match` says."""
     try:
-        found = compiled(pattern)
+        found = compile_ecmascript(pattern)
     except ValueError as error:
-        raise FunctorError(f"not a regular expression: {pattern!r}: {error}") from None
+        raise ScalarError(f"not a regular expression: {pattern!r}: {error}") from None
     return _bounded(found.fullmatch, pattern, text)
 
 
@@ -33,9 +33,9 @@ def has_match(text: str, pattern: str) -> bool:
     try:
         found = java_pattern(pattern)
     except ValueError as error:
-        raise FunctorError(f"not a regular expression that is supported: {pattern!r}: {error}") from None
+        raise ScalarError(f"not a regular expression that is supported: {pattern!r}: {error}") from None
     if found.has_boundary and not text.isascii():
-        raise FunctorError(f"Java 17 and 21 read \\b differently in texts beyond ASCII: {pattern!r}")
+        raise ScalarError(f"Java 17 and 21 read \\b differently in texts beyond ASCII: {pattern!r}")
     return _bounded(found.compiled.search, pattern, text)
 
 
@@ -61,7 +61,7 @@ def like_pattern(pattern: str) -> re.Pattern[str]:
             case "\\":
                 escaped = next(characters, "the end")
                 if escaped not in ("%", "_", "\\"):
-                    raise FunctorError(f"not a pattern of LIKE: {pattern!r}: the escape character stands before {escaped!r}")
+                    raise ScalarError(f"not a pattern of LIKE: {pattern!r}: the escape character stands before {escaped!r}")
                 parts[-1] += re.escape(escaped)
             case _:
                 parts[-1] += re.escape(character)

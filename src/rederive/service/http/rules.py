@@ -13,7 +13,7 @@ from starlette.responses import Response
 from rederive.database import Database
 from rederive.errors import Closed, Mismatch, NotFound, nearest
 from rederive.ir.terms import Row
-from rederive.lang.rules.definition import Call, Webhook
+from rederive.lang.rules.syntax import CallAction, WebhookAction
 from rederive.records import Firing
 from rederive.rules.rule_set import Standing
 from rederive.service.access import check_admin
@@ -56,9 +56,9 @@ def _described(one: Standing) -> dict[str, Any]:
 
 def _action(one: Standing) -> str:
     match one.rule.action:
-        case Call(function):
+        case CallAction(function):
             return f"call {function}"
-        case Webhook(url):
+        case WebhookAction(url):
             return f"webhook {url}"
         case write:
             return write.span.whole

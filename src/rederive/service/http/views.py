@@ -13,7 +13,7 @@ from rederive.catalog import check_view
 from rederive.database import Database
 from rederive.errors import MalformedInput, UnknownOption, Unsupported
 from rederive.ir.rules import Program, Relation
-from rederive.lang.sql.ddl import definition as sql_definition
+from rederive.lang.sql.ddl import definition_of as sql_definition
 from rederive.lang.sql.parser import parse
 from rederive.maintain.explain import FORMATS as EXPLAINED
 from rederive.result import Result

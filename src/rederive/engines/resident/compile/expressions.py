@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rederive.analysis.types import term_type
 from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable
-from rederive.scalar.datalog_evaluation import implementation
-from rederive.scalar.sql_evaluation import member, scalar
-from rederive.scalar.sql_functions import LAZY
+from rederive.scalar.datalog.implementations import functor_function
+from rederive.scalar.sql.implementations import membership_test, scalar_function
+from rederive.scalar.sql.signatures import LAZY
 
 Name = Callable[[str, Any], str]
 _MISSED: Final = object()  # no condition of a CASE was true
@@ -33,15 +33,17 @@ class Expressions:
             case Constant():
                 return self.name("constant", term.value)
             case Call("in", (tested, *options)) if term.gives is not None:
-                return self.call(self.name("member", member([o.value for o in options if isinstance(o, Constant)])), [tested])
+                return self.call(
+                    self.name("member", membership_test([o.value for o in options if isinstance(o, Constant)])), [tested]
+                )
             case Call() if term.functor in LAZY and term.gives is not None:
                 return self.lazy(term)
             case Call(gives=Type() as gives):
                 types = tuple(term_type(argument, self.types) for argument in term.arguments)
-                return self.call(self.name("scalar", scalar(term.functor, types, gives)), term.arguments)
+                return self.call(self.name("scalar", scalar_function(term.functor, types, gives)), term.arguments)
             case Call():
                 first = term_type(term.arguments[0], self.types)
-                function = implementation(term.functor, first, len(term.arguments))
+                function = functor_function(term.functor, first, len(term.arguments))
                 return self.call(self.name("functor", function), term.arguments)
 
     def call(self, function: str, arguments: Sequence[Term]) -> str:

@@ -41,8 +41,9 @@ from rederive.errors import EvaluationError, TooDeep, Unsupported
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables, read_by
 from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable, variables
-from rederive.scalar.datalog_evaluation import FunctorError, contains
-from rederive.scalar.regex.matching import matches
+from rederive.scalar.datalog.implementations import contains
+from rederive.scalar.failures import ScalarError
+from rederive.scalar.regex.matching import is_match
 
 Source: TypeAlias = Readable
 Resolve: TypeAlias = Callable[[Atom], Source]
@@ -57,7 +58,7 @@ class Pending:
     """
 
     rows: dict[Key, Leaf]
-    failures: list[FunctorError] | None = None
+    failures: list[ScalarError] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Counts:
     """
 
     rows: dict[tuple[Code, ...], int]
-    failures: list[FunctorError]
+    failures: list[ScalarError]
 
 
 Target: TypeAlias = Pending | Keys | Counts
@@ -105,7 +106,7 @@ class _Writer(FunctionText):
         self.resolve = resolve
         self.codes = codes
         self.types = types
-        super().__init__({"BitMap": BitMap, "FunctorError": FunctorError})
+        super().__init__({"BitMap": BitMap, "ScalarError": ScalarError})
         self.bound: set[str] = set()
         self.locals: dict[str, int] = {}
         occurrences = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
@@ -132,9 +133,9 @@ class _Writer(FunctionText):
         with self.block("try:") if calls else self.here():
             self.body(plan)
         if calls and again is not None:
-            self.line(f"except FunctorError: {self.name('again', again)}({', '.join(arguments)})")
+            self.line(f"except ScalarError: {self.name('again', again)}({', '.join(arguments)})")
         elif calls:
-            self.line(f"except FunctorError as error: raise {self.name('failed', self.failed)}(error) from None")
+            self.line(f"except ScalarError as error: raise {self.name('failed', self.failed)}(error) from None")
         try:
             exec("\n".join(self.lines), self.scope)
         except SyntaxError as error:  # Python nests twenty loops and two hundred parentheses, and no more
@@ -158,7 +159,7 @@ class _Writer(FunctionText):
         watch = self.codes.watch
         self.line(f"if {self.name('late', watch.late)}: {self.name('stop', watch.stop)}()")
 
-    def failed(self, error: FunctorError) -> EvaluationError:
+    def failed(self, error: ScalarError) -> EvaluationError:
         """The error in the words of the program: its rule and where that stands."""
         span = self.rule.span
         where = f"the rule {span}: {span.text}" if span else show_rule(self.rule)
@@ -419,13 +420,13 @@ class _Writer(FunctionText):
             self.enter(f"if {self.test(comparison.operator, left, right)}:")
 
     @property
-    def lenient(self) -> list[FunctorError] | None:
+    def lenient(self) -> list[ScalarError] | None:
         return self.into.failures if isinstance(self.into, Counts | Pending) else None
 
     def attempt(self, statement: str, otherwise: str) -> None:
         """Write a statement that may fail for a binding that holds in no state."""
         self.line(f"try: {statement}")
-        self.line(f"except FunctorError as error: {self.name('failures', self.lenient)}.append(error); {otherwise}")
+        self.line(f"except ScalarError as error: {self.name('failures', self.lenient)}.append(error); {otherwise}")
 
     def assign(self, variable: Variable, term: Term) -> None:
         if isinstance(term, Call):
@@ -451,7 +452,7 @@ class _Writer(FunctionText):
         (one, first), (two, second) = self.not_null(left), self.not_null(right)
         match operator:
             case Operator.MATCH | Operator.NOT_MATCH:
-                holds = f"{self.name('matches', matches)}({one}, {two})"
+                holds = f"{self.name('matches', is_match)}({one}, {two})"
             case Operator.CONTAINS | Operator.NOT_CONTAINS:
                 holds = f"{self.name('contains', contains)}({one}, {two})"
             case _:

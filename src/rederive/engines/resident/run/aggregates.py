@@ -15,7 +15,7 @@ from rederive.engines.resident.storage.table import Key, Leaf, Table, rows_of
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Relation
 from rederive.ir.terms import Kind, Type, Value
-from rederive.scalar.datalog_evaluation import RANGES
+from rederive.scalar.datalog.implementations import RANGES
 
 FLOAT_UNIT = 2**1074  # every finite float is a whole number of these parts of one
 

@@ -28,7 +28,7 @@ from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation
 from rederive.limits import Limits
 from rederive.maintain.passes.linearize import form_for, in_form
 from rederive.maintain.passes.magic_sets import ASKING, Bound, Question, magic_relation, query_rules
-from rederive.scalar.datalog_evaluation import FunctorError
+from rederive.scalar.failures import ScalarError
 
 Lower = Callable[[str], Readable]
 
@@ -116,7 +116,7 @@ class RuleAnswers:
         self.relations = dict(program.relations)
         self.targets: dict[str, Target] = {}
         self.questions: set[Question] = set()
-        self.failures: list[FunctorError] = []  # of questions that are not asked, as no row can answer them
+        self.failures: list[ScalarError] = []  # of questions that are not asked, as no row can answer them
         self.fixpoint = Fixpoint((), (), codes, inventing_rule(component))
         for name in component.relations:
             self._target(name)

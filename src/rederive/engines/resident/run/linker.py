@@ -35,7 +35,7 @@ from rederive.maintain.passes.linearize import behind_step
 from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, Strategy
 from rederive.maintain.strategies.materialized import insertion_rules
 from rederive.maintain.strategies.recompute import anew, evaluation
-from rederive.scalar.datalog_evaluation import FunctorError
+from rederive.scalar.failures import ScalarError
 
 Flow = Callable[[Key], list[Key]]
 
@@ -276,7 +276,7 @@ class Linker:
     def _count_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> CountPhase:
         (name,) = component.relations
         moved: dict[CodedRow, int] = {}
-        failures: list[FunctorError] = []
+        failures: list[ScalarError] = []
         compiled = []
         for m in rules:
             (driver,) = m.drivers
@@ -299,7 +299,7 @@ class Linker:
     def _count_initial(self, component: Component) -> Runnable:
         (name,) = component.relations
         moved: dict[CodedRow, int] = {}
-        failures: list[FunctorError] = []
+        failures: list[ScalarError] = []
         functions = []
         for rule in component.definitions:
             assert isinstance(rule, Rule)

@@ -13,7 +13,7 @@ from rederive.engines.resident.run.row_numbers import change_rows
 from rederive.engines.resident.storage.codes import CodedRow
 from rederive.engines.resident.storage.table import Readable, Table, rows_of, whole_rows
 from rederive.limits import Limits
-from rederive.scalar.datalog_evaluation import FunctorError
+from rederive.scalar.failures import ScalarError
 
 
 class Runnable(Protocol):
@@ -113,7 +113,7 @@ class CountPhase:
     counts: dict[CodedRow, int]
     gone: Table
     came: Table
-    failures: list[FunctorError]
+    failures: list[ScalarError]
     strict: Callable[[], SetPhase]
 
     def run(self, meter: Meter, limits: Limits) -> None:
@@ -241,7 +241,7 @@ class CountInitial:
     moved: dict[CodedRow, int]
     counts: dict[CodedRow, int]
     view: Table
-    failures: list[FunctorError]
+    failures: list[ScalarError]
     strict: Callable[[], SetPhase]
 
     def run(self, meter: Meter, limits: Limits) -> None:

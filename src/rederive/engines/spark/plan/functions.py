@@ -20,8 +20,9 @@ from rederive.engines.spark.plan.scalars import Evaluated, in_sql
 from rederive.engines.spark.session.types import from_spark, literal, sql_type
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import BOOLEAN, SYMBOL, Call, Constant, Kind, Term, Type, Variable
-from rederive.scalar.datalog_evaluation import FunctorError, implementation
-from rederive.scalar.regex.matching import matches
+from rederive.scalar.datalog.implementations import functor_function
+from rederive.scalar.failures import ScalarError
+from rederive.scalar.regex.matching import is_match
 
 _TESTS = {Operator.LT: "<", Operator.LE: "<=", Operator.GT: ">", Operator.GE: ">="}
 _CHECKED = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
@@ -68,7 +69,7 @@ class Functions:
             case Operator.NOT_CONTAINS:
                 return Expression(f"NOT contains({right.text}, {left.text})", errors)
             case Operator.MATCH | Operator.NOT_MATCH:
-                found = self._python("match", matches, (SYMBOL, SYMBOL), BOOLEAN, (left.text, right.text))
+                found = self._python("match", is_match, (SYMBOL, SYMBOL), BOOLEAN, (left.text, right.text))
                 negation = "NOT " if operator is Operator.NOT_MATCH else ""
                 return Expression(f"{negation}{found.text}", errors + found.errors)
             case _:
@@ -91,7 +92,7 @@ class Functions:
         kinds = tuple(term_type(argument, types) for argument in call.arguments)
         found = _native(call.functor, kinds, arguments)
         if found is None:
-            function = implementation(call.functor, kinds[0], len(arguments))
+            function = functor_function(call.functor, kinds[0], len(arguments))
             found = self._python(call.functor, function, kinds, term_type(call, types), arguments)
         return Expression(found.text, tuple(error for one in given for error in one.errors) + found.errors)
 
@@ -121,7 +122,7 @@ def _total(function: Callable[..., Any], kinds: tuple[Type, ...], result: Type) 
         try:
             (values,) = from_spark([arguments], kinds)
             value = function(*values)
-        except FunctorError as error:
+        except ScalarError as error:
             return None, str(error)
         return Decimal(value) if unsigned else value, None
 

@@ -15,7 +15,7 @@ from typing import Any
 from rederive.engines.resident.compile.expressions import row_function
 from rederive.engines.spark.session.types import literal, sql_type
 from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable, variables
-from rederive.scalar.datalog_evaluation import FunctorError
+from rederive.scalar.failures import ScalarError
 
 _COMPARED = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>", "and": "AND", "or": "OR"}
 
@@ -75,7 +75,7 @@ class Evaluated:
             self._function = row_function(self.term, self.names, self.types)
         try:
             return self._function(values), None
-        except FunctorError as error:
+        except ScalarError as error:
             return None, str(error)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from rederive.engines.spark.session.types import arrow_type, column, columns, sc
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Order, Program
 from rederive.ir.terms import Kind, Type
-from rederive.scalar.datalog_evaluation import RANGES
+from rederive.scalar.datalog.implementations import RANGES
 
 SUM = "DECIMAL(38,0)"  # of whole numbers: a sum of 10^18 numbers of 64 bits still fits
 

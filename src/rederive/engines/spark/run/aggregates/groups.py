@@ -21,7 +21,7 @@ from rederive.engines.spark.session.types import column, columns, sql_type
 from rederive.ir.rules import Aggregate, Function, Rule, Variant
 from rederive.ir.terms import NUMBER, Kind, Row, Type
 from rederive.maintain.program import in_state
-from rederive.scalar.datalog_evaluation import RANGES
+from rederive.scalar.datalog.implementations import RANGES
 
 TOTAL = Type(Kind.DECIMAL, 38, 0)
 Shared = dict[tuple[str, tuple[int, ...]], Frame]  # totals, by the rows and the groups that they are of

@@ -19,9 +19,9 @@ from rederive.lang.datalog.syntax import (
     StoredDirective,
     relations,
 )
-from rederive.lang.sql.definition import Definition
+from rederive.lang.sql.definition import SqlDefinition
 
-Statements = tuple[Statement | Definition, ...]
+Statements = tuple[Statement | SqlDefinition, ...]
 
 
 def parse_rules(text: str) -> tuple[Clause, ...]:
@@ -34,18 +34,20 @@ def parse_rules(text: str) -> tuple[Clause, ...]:
     return tuple(rules)
 
 
-def with_rules(statements: Sequence[Statement | Definition], added: Sequence[Clause]) -> Statements:
+def with_rules(statements: Sequence[Statement | SqlDefinition], added: Sequence[Clause]) -> Statements:
     """The program with more rules, each behind the declaration of its head: SQL that follows reads all of them."""
     found = list(statements)
     for rule in added:
         names = {head.relation for head in rule.heads}
         declared = [i for i, s in enumerate(found) if isinstance(s, Declaration) and names & {name.text for name in s.names}]
-        sql = next((i for i in range(declared[-1], len(found)) if isinstance(found[i], Definition)), None) if declared else None
+        sql = (
+            next((i for i in range(declared[-1], len(found)) if isinstance(found[i], SqlDefinition)), None) if declared else None
+        )
         found.insert(sql if sql is not None else len(found), rule)
     return tuple(found)
 
 
-def without_rules(statements: Sequence[Statement | Definition], removed: Sequence[Clause]) -> Statements:
+def without_rules(statements: Sequence[Statement | SqlDefinition], removed: Sequence[Clause]) -> Statements:
     """The program without these rules; each must be there, written with the same variables."""
     left = list(statements)
     for rule in removed:
@@ -57,12 +59,12 @@ def without_rules(statements: Sequence[Statement | Definition], removed: Sequenc
     return tuple(left)
 
 
-def _form(statement: Statement | Definition) -> str:
+def _form(statement: Statement | SqlDefinition) -> str:
     """A statement without positions; each `_` is named after its own."""
     return re.sub(r"Var\(name='\d+'\)", "_", repr(statement))
 
 
-def not_in(statements: Statements, others: Statements) -> list[Statement | Definition]:
+def missing_statements(statements: Statements, others: Statements) -> list[Statement | SqlDefinition]:
     """The statements that the others do not have, wherever they stand there; one that is there once too often included."""
     there = Counter(map(_form, others))
     left = []
@@ -75,23 +77,23 @@ def not_in(statements: Statements, others: Statements) -> list[Statement | Defin
     return left
 
 
-def without_definition(statements: Sequence[Statement | Definition], view: str) -> Statements:
+def without_definition(statements: Sequence[Statement | SqlDefinition], view: str) -> Statements:
     """The program without the rules of one view; its declaration stays."""
     return tuple(s for s in statements if not (isinstance(s, Clause) and any(head.relation == view for head in s.heads)))
 
 
-def without_facts(statements: Sequence[Statement | Definition], names: Collection[str]) -> Statements:
+def without_facts(statements: Sequence[Statement | SqlDefinition], names: Collection[str]) -> Statements:
     """The program without the facts of these relations."""
 
-    def fact(statement: Statement | Definition) -> bool:
+    def fact(statement: Statement | SqlDefinition) -> bool:
         return isinstance(statement, Clause) and statement.body is None and statement.heads[0].relation in names
 
     return tuple(statement for statement in statements if not fact(statement))
 
 
-def without_view(statements: Sequence[Statement | Definition], view: str) -> Statements:
+def without_view(statements: Sequence[Statement | SqlDefinition], view: str) -> Statements:
     """The program without a view at all; refused while a rule of another one still reads it."""
-    left: list[Statement | Definition] = []
+    left: list[Statement | SqlDefinition] = []
     for statement in without_definition(statements, view):
         match statement:
             case Clause(_, body, span) if body is not None and view in relations(body):
@@ -102,18 +104,18 @@ def without_view(statements: Sequence[Statement | Definition], view: str) -> Sta
                 others = tuple(name for name in names if name.text != view)
                 if others:
                     left.append(replace(statement, names=others))
-            case Definition(_, name) if name == view:
+            case SqlDefinition(_, name) if name == view:
                 continue
             case _:
                 left.append(statement)
     return tuple(left)
 
 
-def rule_directives(statements: Sequence[Statement | Definition]) -> tuple[RuleDirective, ...]:
+def rule_directives(statements: Sequence[Statement | SqlDefinition]) -> tuple[RuleDirective, ...]:
     """The active rules that the program itself states."""
     return tuple(statement for statement in statements if isinstance(statement, RuleDirective))
 
 
-def without_directive(statements: Sequence[Statement | Definition], rule: str) -> Statements:
+def without_directive(statements: Sequence[Statement | SqlDefinition], rule: str) -> Statements:
     """The program without an active rule that it states."""
     return tuple(s for s in statements if not (isinstance(s, RuleDirective) and s.relation.text.lower() == rule))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from rederive.ir.rules import ALL, COPIES, Column, Relation
 from rederive.ir.terms import Term, Variable
-from rederive.lang.sql.types import SqlType, of_column
+from rederive.lang.sql.types import SqlType, column_type
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedTerm:
     """A term with its SQL type, and whether it may be NULL."""
 
     term: Term
@@ -22,7 +22,7 @@ class Typed:
     nullable: bool
 
 
-def column_of(typed: Typed, name: str) -> Column:
+def column_of(typed: TypedTerm, name: str) -> Column:
     return Column(name, typed.type.type, typed.nullable, typed.type.bits if typed.type.integer else 64)
 
 
@@ -40,7 +40,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Rel:
+class LoweredRelation:
     """A relation that a query may read: its columns are the visible fields, the hidden ones, and the correlated ones.
 
     `key`: positions among visible and hidden columns that identify a row. `outer`: the variables of an enclosing query that the
@@ -68,8 +68,8 @@ def rows_relation(name: str, relations: dict[str, Relation]) -> str:
     return next((full for word in (COPIES, ALL) if (full := f"{name}.{word}") in relations), name)
 
 
-def stored(name: str, relations: dict[str, Relation]) -> Rel:
+def table_as_read(name: str, relations: dict[str, Relation]) -> LoweredRelation:
     """A table or view of the program as a query reads it."""
     declared, rows = relations[name], relations[rows_relation(name, relations)]
-    fields = tuple(Field(column.name, of_column(column), column.nullable) for column in declared.columns)
-    return Rel(rows.name, fields, rows.columns[declared.arity :], rows.key)
+    fields = tuple(Field(column.name, column_type(column), column.nullable) for column in declared.columns)
+    return LoweredRelation(rows.name, fields, rows.columns[declared.arity :], rows.key)

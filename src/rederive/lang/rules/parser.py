@@ -16,24 +16,24 @@ from typing import Any
 from sqlglot.tokenizer_core import Token, TokenType
 
 from rederive.delta import BOTH, Sign
-from rederive.errors import Source, Span, SyntaxProblem, Unsupported
+from rederive.errors import SourceText, Span, SyntaxProblem, Unsupported
 from rederive.lang.datalog.syntax import Name
-from rederive.lang.rules.definition import (
+from rederive.lang.rules.syntax import (
     Action,
     ActiveRule,
     AlterRule,
-    Call,
+    CallAction,
     Condition,
     CreateRule,
     DropRule,
-    Event,
     EventKind,
+    RuleEvent,
     RuleStatement,
-    Webhook,
-    Whole,
-    Write,
+    ViewCondition,
+    WebhookAction,
+    WriteAction,
 )
-from rederive.lang.sql.parser import Parsed, inner_statement, span_between, tokenized
+from rederive.lang.sql.parser import ParsedStatement, parse_tokens, span_between, tokenize_source
 
 _SIGNS = {"PLUS": frozenset({Sign.PLUS}), "MINUS": frozenset({Sign.MINUS}), "BOTH": BOTH}
 _WORDS: dict[str, dict[str, Any]] = {
@@ -53,12 +53,12 @@ _VALUES: dict[TokenType, Callable[[str], str | int | float | bool | None]] = {
 }
 
 
-def rule_statement(parsed: Parsed) -> RuleStatement:
+def parse_rule_statement(parsed: ParsedStatement) -> RuleStatement:
     """What a statement about rules says.
 
     >>> from rederive.lang.sql.parser import parse
     >>> (parsed,) = parse("CREATE RULE low WHEN SELECT i FROM stock WHERE n < 3 DO CALL order(i) PRIORITY 10")
-    >>> rule = rule_statement(parsed).rule
+    >>> rule = parse_rule_statement(parsed).rule
     >>> rule.name, rule.action.function, [name.text for name in rule.action.columns], rule.priority, rule.strict
     ('low', 'order', ['i'], 10, True)
     """
@@ -76,11 +76,13 @@ def rule_statement(parsed: Parsed) -> RuleStatement:
             return dropped
 
 
-def action_of(text: str, span: Span, offset: int) -> Action:
+def parse_action(text: str, span: Span, offset: int) -> Action:
     """An action that stands in a string of another language; `offset` is where its first character is in the source's text."""
     source = span.source
     before = "".join(c if c == "\n" else " " for c in source.text[:offset])
-    words = _Words(tokenized(Source(source.name, f"{before[:-3]}DO {text}")), source)  # CALL, if first, would hide the rest
+    words = _Words(
+        tokenize_source(SourceText(source.name, f"{before[:-3]}DO {text}")), source
+    )  # CALL, if first, would hide the rest
     words.take("DO")
     found = _action(words)
     words.end()
@@ -92,7 +94,7 @@ class _Words:
     """The tokens that are left."""
 
     tokens: Sequence[Token]
-    source: Source
+    source: SourceText
     at: int = 0
 
     def peek(self, ahead: int = 0) -> str:
@@ -138,7 +140,7 @@ class _Words:
 # CREATE RULE
 
 
-def _create(words: _Words, parsed: Parsed) -> CreateRule:
+def _create(words: _Words, parsed: ParsedStatement) -> CreateRule:
     replaces = words.maybe("OR") is not None and words.take("REPLACE") == "REPLACE"
     words.take("RULE")
     name = words.name()
@@ -153,18 +155,18 @@ def _create(words: _Words, parsed: Parsed) -> CreateRule:
     return CreateRule(ActiveRule(name.lower(), condition, action, parsed.span, event=event, text=text, **options), replaces)
 
 
-def _event(words: _Words) -> Event:
+def _event(words: _Words) -> RuleEvent:
     kind = EventKind(words.take(*_CHANGES).lower())
     words.take("OF")
     span = words.span()
-    return Event(kind, words.name(), span)
+    return RuleEvent(kind, words.name(), span)
 
 
 def _condition(words: _Words) -> Condition:
     """Everything up to the DO that an action follows."""
     if words.maybe("TABLE") is not None:
         span = words.span()
-        return Whole(words.name(), span)
+        return ViewCondition(words.name(), span)
     start, depth = words.at, 0
     while words.at < len(words.tokens):
         depth += {"(": 1, ")": -1}.get(words.peek(), 0)
@@ -175,7 +177,7 @@ def _condition(words: _Words) -> Condition:
         raise SyntaxProblem("not SQL: a rule needs DO and an action", words.span(len(words.tokens) - 1))
     if words.at == start:
         raise SyntaxProblem("not SQL: a query is expected after WHEN", words.span(start - 1))
-    query = inner_statement(list(words.tokens[start : words.at]), words.source)
+    query = parse_tokens(list(words.tokens[start : words.at]), words.source)
     if query.kind != "query":
         raise SyntaxProblem("not SQL: the condition of a rule is a query", query.span)
     return query
@@ -216,19 +218,19 @@ def _action(words: _Words) -> Action:
             if words.at >= len(words.tokens) or words.tokens[words.at].token_type is not TokenType.STRING:
                 raise SyntaxProblem("not SQL: an address in quotes is expected", span, hint="WEBHOOK 'https://host/path'")
             words.at += 1
-            return Webhook(words.tokens[words.at - 1].text, span)
+            return WebhookAction(words.tokens[words.at - 1].text, span)
         case change if change in _CHANGES:
-            return Write(inner_statement(list(words.rest()), words.source))
+            return WriteAction(parse_tokens(list(words.rest()), words.source))
         case _:
             raise Unsupported("not supported: this action", words.span(), hint="CALL, WEBHOOK, INSERT, UPDATE or DELETE")
 
 
-def _call(words: _Words) -> Call:
+def _call(words: _Words) -> CallAction:
     words.at += 1
     first = words.at
     function = words.name()
     if words.maybe("(") is None:
-        return Call(function, None, words.span(first))
+        return CallAction(function, None, words.span(first))
     columns: list[Name] = []
     while words.peek() != ")":
         if columns:
@@ -236,7 +238,7 @@ def _call(words: _Words) -> Call:
         span = words.span()
         columns.append(Name(words.name().lower(), span))
     words.take(")")
-    return Call(function, tuple(columns), words.span(first, words.at - 1))
+    return CallAction(function, tuple(columns), words.span(first, words.at - 1))
 
 
 # ALTER RULE

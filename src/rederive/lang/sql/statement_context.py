@@ -22,20 +22,20 @@ from rederive.ir.rules import (
     literal_variables,
 )
 from rederive.ir.terms import NUMBER, Simple, Variable
-from rederive.lang.program_builder import Draft
-from rederive.lang.sql.body import Body
-from rederive.lang.sql.parser import Parsed
-from rederive.lang.sql.relation import Rel, stored
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.sql.lowered_relation import LoweredRelation, table_as_read
+from rederive.lang.sql.parser import ParsedStatement
+from rederive.lang.sql.rule_body import RuleBody
 
 
 @dataclass(slots=True)
-class Context:
+class StatementContext:
     """`owner` is the view that is being defined; auxiliary relations are named after it. `ctes`: the WITH queries in reach."""
 
-    draft: Draft
+    builder: ProgramBuilder
     owner: str
-    parsed: Parsed
-    ctes: dict[str, Rel] = field(default_factory=dict)
+    parsed: ParsedStatement
+    ctes: dict[str, LoweredRelation] = field(default_factory=dict)
     columns: dict[str, Column] = field(default_factory=dict)
     _variables: set[str] = field(default_factory=set)
 
@@ -58,48 +58,48 @@ class Context:
         self._variables.add(found)
         return Variable(found)
 
-    def body(self, around: Body | None = None) -> Body:
+    def body(self, around: RuleBody | None = None) -> RuleBody:
         domain = around.binder if around is not None else lambda name: None
-        return Body(self.fresh, domain=domain, columns=self.columns)
+        return RuleBody(self.fresh, domain=domain, columns=self.columns)
 
     def name(self, word: str) -> str:
         """A name for an auxiliary relation: `v.group1`."""
         number = 1
-        while f"{self.owner}.{word}{number}" in self.draft.relations:
+        while f"{self.owner}.{word}{number}" in self.builder.relations:
             number += 1
         return f"{self.owner}.{word}{number}"
 
-    def table(self, name: str, node: exp.Expr) -> Rel:
+    def table(self, name: str, node: exp.Expr) -> LoweredRelation:
         """What a name in FROM means: a WITH query, or a table or view of the program."""
         if name in self.ctes:
             return self.ctes[name]
-        relations = self.draft.relations
+        relations = self.builder.relations
         found = [known for known in relations if known.lower() == name and "." not in known]
         if not found:
             raise UnknownName("table or view", name, (*self.ctes, *(n for n in relations if "." not in n)), self.span(node))
-        return stored(found[0] if len(found) == 1 else name, relations)
+        return table_as_read(found[0] if len(found) == 1 else name, relations)
 
     # Definitions
 
     def declare(self, name: str, columns: Sequence[Column], key: Sequence[int] = ()) -> None:
         whole = tuple(key) == tuple(range(len(columns)))
-        self.draft.relations[name] = Relation(name, distinct_columns(columns), () if whole else tuple(key), self.parsed.span)
+        self.builder.relations[name] = Relation(name, distinct_columns(columns), () if whole else tuple(key), self.parsed.span)
 
     def define(self, name: str, terms: Sequence[Simple], body: Sequence[Literal]) -> None:
         # a rule that can derive nothing is kept: a relation without any definition would be a base relation
-        self.draft.definitions.append(_tidy(Rule(Atom(name, tuple(terms)), tuple(body), self.parsed.span)))
+        self.builder.definitions.append(_tidy(Rule(Atom(name, tuple(terms)), tuple(body), self.parsed.span)))
 
     def aggregate(self, name: str, function: Function, source: str, group: Sequence[int], value: int | None) -> None:
-        self.draft.definitions.append(Aggregate(name, function, source, tuple(group), value, self.parsed.span))
+        self.builder.definitions.append(Aggregate(name, function, source, tuple(group), value, self.parsed.span))
 
     def ranking(self, name: str, source: str, group: Sequence[int], order: Sequence[Order], most: int | None = None) -> None:
         """Declare and define the rows of a relation with their numbers, in its groups' order: groups, the rest, the number."""
-        columns = self.draft.relations[source].columns
+        columns = self.builder.relations[source].columns
         places = (*group, *(i for i in range(len(columns)) if i not in group))
         self.declare(name, (*(columns[i] for i in places), Column("number", NUMBER)), range(len(columns)))
         function = Function.ROW_NUMBER
         definition = Aggregate(name, function, source, tuple(group), None, self.parsed.span, tuple(order), most)
-        self.draft.definitions.append(definition)
+        self.builder.definitions.append(definition)
 
     def into(self, target: str | None, word: str, hidden: Sequence[Column]) -> str:
         """The relation that a query goes into: the view itself, its rows with their identities, or an auxiliary one."""

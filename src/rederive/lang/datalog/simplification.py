@@ -12,7 +12,7 @@ from rederive.analysis.types import check_literal, common_type, functor_of, vari
 from rederive.errors import SyntaxProblem, TypeClash
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule
 from rederive.ir.terms import SYMBOL, Call, Constant, Kind, Simple, Term, Type, Value, Variable
-from rederive.scalar.regex.ecmascript import compiled
+from rederive.scalar.regex.ecmascript import compile_ecmascript
 from rederive.values import from_python, from_text
 
 _HOLDS: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
@@ -25,7 +25,7 @@ _HOLDS: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
 }
 
 
-def finished(rule: Rule, relations: Mapping[str, Relation]) -> Rule:
+def finish_rule(rule: Rule, relations: Mapping[str, Relation]) -> Rule:
     """The rule checked for safety and types, its literals typed, its trivial equations substituted."""
     check_safety(rule)
     types = variable_types(rule, relations)
@@ -33,7 +33,7 @@ def finished(rule: Rule, relations: Mapping[str, Relation]) -> Rule:
     return _substituted(Rule(head, tuple(_typed(literal, types, relations) for literal in rule.body), rule.span))
 
 
-def impossible(rule: Rule) -> bool:
+def is_impossible(rule: Rule) -> bool:
     """Whether a test between two constants already rules the body out."""
     return any(isinstance(literal, Comparison) and _verdict(literal) is False for literal in rule.body)
 
@@ -73,7 +73,7 @@ def _typed(literal: Literal, types: Mapping[str, Type], relations: Mapping[str, 
 
 def _check_pattern(pattern: Constant) -> None:
     try:
-        compiled(str(pattern.value))
+        compile_ecmascript(str(pattern.value))
     except ValueError as error:
         hint = "write it as ECMAScript does, which Soufflé reads, too; classes such as [[:digit:]] are those of POSIX"
         raise SyntaxProblem(f"not a regular expression: {error}", pattern.span, hint=hint) from None

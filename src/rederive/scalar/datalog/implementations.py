@@ -1,4 +1,4 @@
-"""What the functors of `ir.functors` compute, by name and kind of their first argument."""
+"""What the functors of Datalog compute, by name and by the kind of their first argument."""
 
 from __future__ import annotations
 
@@ -9,44 +9,14 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from rederive.errors import EvaluationError, LimitExceeded
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
+from rederive.scalar.failures import ScalarError, join_texts
 from rederive.values import from_python, from_text
 
 RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
 
 
-class FunctorError(Exception):
-    """A functor is not defined for its arguments. The rule that called it turns this into an error of its `kind`."""
-
-    kind: type[EvaluationError] = EvaluationError
-
-
-class TooLong(FunctorError):
-    """A text would be longer than texts may be."""
-
-    kind = LimitExceeded
-
-
-MOST_TEXT = 2**24
-"""Characters of one text that a function makes: 16 million take 64 MiB at most, and a tenth of a second."""
-
-
-def check_length(characters: int) -> None:
-    """Refuse a text before it is made.
-
-    >>> check_length(10)
-    """
-    if characters > MOST_TEXT:
-        raise TooLong(f"a text of {characters:,} characters; at most {MOST_TEXT:,}")
-
-
-def joined(*texts: str) -> str:
-    check_length(sum(map(len, texts)))
-    return "".join(texts)
-
-
-def implementation(name: str, first: Type, arity: int) -> Callable[..., Any]:
+def functor_function(name: str, first: Type, arity: int) -> Callable[..., Any]:
     """The function that evaluates a functor on values whose first argument has this type."""
     if first.kind is Kind.UNSIGNED and name == "bnot":
         return lambda a: a ^ RANGES[Kind.UNSIGNED][1]
@@ -67,7 +37,7 @@ def _within(function: Callable[..., int], low: int, high: int, name: str) -> Cal
         result = function(*arguments)
         if low <= result <= high:
             return result
-        raise FunctorError(f"{name} overflows 64 bits: {', '.join(map(str, arguments))}")
+        raise ScalarError(f"{name} overflows 64 bits: {', '.join(map(str, arguments))}")
 
     return checked
 
@@ -75,22 +45,22 @@ def _within(function: Callable[..., int], low: int, high: int, name: str) -> Cal
 def _divide(a: int, b: int) -> int:
     """Toward zero, as Soufflé and SQL do."""
     if b == 0:
-        raise FunctorError(f"division by zero: {a} / 0")
+        raise ScalarError(f"division by zero: {a} / 0")
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _remainder(a: int, b: int) -> int:
     if b == 0:
-        raise FunctorError(f"division by zero: {a} % 0")
+        raise ScalarError(f"division by zero: {a} % 0")
     return a - b * _divide(a, b)
 
 
 def _power(a: int, b: int) -> int:
     if b < 0:
-        raise FunctorError(f"negative exponent: {a} ^ {b}")
+        raise ScalarError(f"negative exponent: {a} ^ {b}")
     if abs(a) > 1 and b > 64:
-        raise FunctorError(f"^ overflows 64 bits: {a}, {b}")
+        raise ScalarError(f"^ overflows 64 bits: {a}, {b}")
     return int(a**b)
 
 
@@ -129,9 +99,9 @@ def _finite(function: Callable[[float, float], float], symbol: str) -> Callable[
         try:
             result = function(a, b)
         except (ZeroDivisionError, OverflowError) as error:
-            raise FunctorError(f"{error}: {a} {symbol} {b}") from None
+            raise ScalarError(f"{error}: {a} {symbol} {b}") from None
         if isinstance(result, complex) or not math.isfinite(result):
-            raise FunctorError(f"no finite number: {a} {symbol} {b}")
+            raise ScalarError(f"no finite number: {a} {symbol} {b}")
         return result
 
     return checked
@@ -156,10 +126,10 @@ def _decimal(name: str, type_: Type) -> Callable[[Decimal, Decimal], Decimal]:
 
     def checked(a: Decimal, b: Decimal) -> Decimal:
         if b == 0 and name == "/":
-            raise FunctorError(f"division by zero: {a} / {b}")
+            raise ScalarError(f"division by zero: {a} / {b}")
         result = _EXACT.quantize(function(a, b), unit)
         if abs(result) >= limit:
-            raise FunctorError(f"{result} does not fit {type_}")
+            raise ScalarError(f"{result} does not fit {type_}")
         return result
 
     return checked
@@ -196,7 +166,7 @@ def _converted(type_: Type) -> Callable[[Any], Value]:
                 return datetime.datetime(value.year, value.month, value.day)
             return from_python(float(value), type_)
         except (ValueError, OverflowError) as error:
-            raise FunctorError(str(error)) from None
+            raise ScalarError(str(error)) from None
 
     return convert
 
@@ -209,7 +179,7 @@ def to_string(value: Any) -> str:
 _GENERAL: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
-    "cat": joined,
+    "cat": join_texts,
     "strlen": len,
     "substr": _substr,
     "ord": lambda text: ord(text[0]) if text else 0,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from rederive.errors import SyntaxProblem, UnknownName
-from rederive.lang.sql.context import Context
-from rederive.lang.sql.scope import Named, Scope, ambiguous, identifier
+from rederive.lang.sql.scope import Scope, ScopeColumn, ambiguous, identifier
+from rederive.lang.sql.statement_context import StatementContext
 
 
-def without_stars(node: exp.Select, scope: Scope, context: Context) -> exp.Select:
+def expand_stars(node: exp.Select, scope: Scope, context: StatementContext) -> exp.Select:
     """The query with a column for each one that `*` and `table.*` mean."""
     items = [found for item in node.expressions for found in _columns(item, scope, context)]
     if not items:
@@ -26,7 +26,7 @@ def without_stars(node: exp.Select, scope: Scope, context: Context) -> exp.Selec
     return expanded
 
 
-def _columns(item: exp.Expr, scope: Scope, context: Context) -> list[exp.Expr]:
+def _columns(item: exp.Expr, scope: Scope, context: StatementContext) -> list[exp.Expr]:
     star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
     if not isinstance(star, exp.Star):
         return [item]
@@ -36,7 +36,7 @@ def _columns(item: exp.Expr, scope: Scope, context: Context) -> list[exp.Expr]:
     return [exp.column(column.name, column.alias, quoted=True) for column in found]
 
 
-def _left_out(node: exp.Expr, columns: Sequence[Named], context: Context) -> list[Named]:
+def _left_out(node: exp.Expr, columns: Sequence[ScopeColumn], context: StatementContext) -> list[ScopeColumn]:
     name, table, span = identifier(node), identifier(node.args.get("table")) or None, context.span(node)
     found = [column for column in columns if column.matches(name, table)]
     if not found:

@@ -12,7 +12,7 @@ from rederive.ir.rules import Program
 from rederive.lang.datalog.syntax import Name
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.parser import Parsed
+    from rederive.lang.sql.parser import ParsedStatement
 
 PLUS = frozenset({Sign.PLUS})
 CONDITION = "condition"
@@ -35,7 +35,7 @@ class EventKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RuleEvent:
     """`ON INSERT OF relation`: the condition is tested only where this happened."""
 
     kind: EventKind
@@ -43,7 +43,7 @@ class Event:
     span: Span = field(compare=False, repr=False)
 
 
-def event_table(event: Event, program: Program) -> str:
+def event_table(event: RuleEvent, program: Program) -> str:
     """The base relation whose changes are the event."""
     known = program.tables
     found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
@@ -53,18 +53,18 @@ def event_table(event: Event, program: Program) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ViewCondition:
     """`TABLE view`: the condition is a relation that there is."""
 
     relation: str
     span: Span = field(compare=False, repr=False)
 
 
-Condition: TypeAlias = "Parsed | Whole"
+Condition: TypeAlias = "ParsedStatement | ViewCondition"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallAction:
     """`CALL function(columns)`: a registered function, called once with all rows; without columns, with whole rows."""
 
     function: str
@@ -73,7 +73,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class WebhookAction:
     """`WEBHOOK 'url'`: the rows are posted there after the commit."""
 
     url: str
@@ -81,17 +81,17 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteAction:
     """`INSERT`, `UPDATE` or `DELETE`: part of the transaction that fired the rule; its rows are the table `firing`."""
 
-    parsed: Parsed
+    parsed: ParsedStatement
 
     @property
     def span(self) -> Span:
         return self.parsed.span
 
 
-Action: TypeAlias = Call | Webhook | Write
+Action: TypeAlias = CallAction | WebhookAction | WriteAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ActiveRule:
     immediate: bool = False
     signs: frozenset[Sign] = PLUS
     priority: int = 0
-    event: Event | None = None
+    event: RuleEvent | None = None
     recursive: bool = False
     text: str = ""
 

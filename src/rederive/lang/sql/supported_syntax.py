@@ -190,7 +190,7 @@ _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnsupportedPart:
     """Something in a statement that the lowering would ignore: what it is called, where, and what to write instead."""
 
     what: str
@@ -198,21 +198,21 @@ class Unread:
     hint: str | None = None
 
 
-def unread(tree: exp.Expr) -> Iterator[Unread]:
+def unsupported_parts(tree: exp.Expr) -> Iterator[UnsupportedPart]:
     """What a statement holds beyond the parts that are read, from the outside inwards.
 
     >>> import sqlglot
-    >>> next(unread(sqlglot.parse_one("SELECT a FROM t LIMIT 5 PERCENT"))).what
+    >>> next(unsupported_parts(sqlglot.parse_one("SELECT a FROM t LIMIT 5 PERCENT"))).what
     'LIMIT with PERCENT or WITH TIES'
     """
     for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint) or type(node) not in PARTS):
         if isinstance(node, exp.Hint):
             continue
         if type(node) not in PARTS:
-            yield Unread(*_kind(node))
+            yield UnsupportedPart(*_kind(node))
             continue
         if (misplaced := _misplaced(node)) is not None:
-            yield Unread(misplaced, node)
+            yield UnsupportedPart(misplaced, node)
         yield from (_part(node, name) for name, value in node.args.items() if _is_set(value) and not _is_read(node, name))
 
 
@@ -238,24 +238,24 @@ def _is_read(node: exp.Expr, name: str) -> bool:
     return name in PARTS[kind] and (known is None or str(node.args[name]).upper() in known)
 
 
-def _part(node: exp.Expr, name: str) -> Unread:
+def _part(node: exp.Expr, name: str) -> UnsupportedPart:
     value = node.args[name]
     place = value if isinstance(value, exp.Expr) else node
     known = _NAMES.get((type(node), name))
     if known is not None:
-        return Unread(known[0], place, known[1])
+        return UnsupportedPart(known[0], place, known[1])
     word = value if isinstance(value, str) else name.rstrip("_")
-    return Unread(f"{word.upper().replace('_', ' ')} in {words(node)}", place)
+    return UnsupportedPart(f"{word.upper().replace('_', ' ')} in {construct_name(node)}", place)
 
 
 def _kind(node: exp.Expr) -> tuple[str, exp.Expr, str | None]:
     what, hint = _KINDS.get(type(node), ("", None))
     if not what and isinstance(node, exp.Func):
-        return f"'{words(node).lower().replace(' ', '_')}'", node, "docs/sql.md lists the functions"
-    return what or words(node), node, hint
+        return f"'{construct_name(node).lower().replace(' ', '_')}'", node, "docs/sql.md lists the functions"
+    return what or construct_name(node), node, hint
 
 
-def words(node: exp.Expr) -> str:
+def construct_name(node: exp.Expr) -> str:
     """PartitionedByProperty: PARTITIONED BY."""
     name = re.sub(r"(?<=[a-z])(?:ColumnConstraint|Property|Properties)$", "", type(node).__name__)
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()

@@ -14,11 +14,11 @@ DEPTH: Final = 80
 _ASSOCIATIVE: Final = (exp.And, exp.Or, exp.DPipe)
 
 
-def balanced(tree: exp.Expr) -> exp.Expr:
+def balance_chains(tree: exp.Expr) -> exp.Expr:
     """The same tree with each chain of an associative operator as halves of halves.
 
     >>> from sqlglot import parse_one
-    >>> depth(balanced(parse_one(" OR ".join("abcdefgh")))) < depth(parse_one(" OR ".join("abcdefgh")))
+    >>> depth(balance_chains(parse_one(" OR ".join("abcdefgh")))) < depth(parse_one(" OR ".join("abcdefgh")))
     True
     """
     for node in list(tree.walk()):

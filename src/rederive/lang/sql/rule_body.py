@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, literal_variables
 from rederive.ir.terms import BOOLEAN, Call, Constant, Simple, Term, Variable
-from rederive.lang.sql.relation import Rel, Typed, column_of
+from rederive.lang.sql.lowered_relation import LoweredRelation, TypedTerm, column_of
 
 TRUE = Constant(True, BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SourceRows:
     """The rows of one source: `terms` are all its columns, of which `key` identify a row."""
 
     terms: tuple[Simple, ...]
@@ -21,28 +21,28 @@ class Rows:
 
 
 @dataclass(slots=True)
-class Body:
+class RuleBody:
     """Grows by sources and conditions. `outer`: variables of enclosing queries that it mentions."""
 
     fresh: Callable[[str], Variable]
     literals: list[Literal] = field(default_factory=list)
-    sources: list[Rows] = field(default_factory=list)
+    sources: list[SourceRows] = field(default_factory=list)
     outer: dict[str, Variable] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
-    same: dict[str, Simple] = field(default_factory=dict)
+    not_null: set[str] = field(default_factory=set)
+    equal_to: dict[str, Simple] = field(default_factory=dict)
     domain: Callable[[str], Atom | None] = lambda name: None
     columns: dict[str, Column] = field(default_factory=dict)
 
     # Sources
 
-    def read(self, rel: Rel) -> tuple[Typed, ...]:
+    def read(self, rel: LoweredRelation) -> tuple[TypedTerm, ...]:
         """Join a relation; its visible columns as terms."""
         columns = [self.fresh(column.name) for column in rel.own]
         self.columns.update({variable.name: column for variable, column in zip(columns, rel.own, strict=True)})
         self.mention(rel.outer)
         self.literals.append(Atom(rel.name, (*columns, *rel.outer)))
-        self.sources.append(Rows((*columns, *rel.outer), (*(columns[i] for i in rel.identity), *rel.outer)))
-        return tuple(Typed(v, f.type, f.nullable) for v, f in zip(columns, rel.fields, strict=False))
+        self.sources.append(SourceRows((*columns, *rel.outer), (*(columns[i] for i in rel.identity), *rel.outer)))
+        return tuple(TypedTerm(v, f.type, f.nullable) for v, f in zip(columns, rel.fields, strict=False))
 
     def mention(self, found: Iterable[Variable]) -> None:
         """Note the variables that no literal of this body binds by itself."""
@@ -60,32 +60,32 @@ class Body:
         """Nothing satisfies this body."""
         self.add(Comparison(Operator.EQ, Constant(False, BOOLEAN), TRUE))
 
-    def require(self, typed: Typed) -> None:
+    def require(self, typed: TypedTerm) -> None:
         """Keep the bindings that make a condition true: neither false nor NULL."""
         self.add(Comparison(Operator.EQ, typed.term, TRUE))
 
-    def not_null(self, typed: Typed) -> None:
-        term = self.resolved(typed.term) if not isinstance(typed.term, Call) else typed.term
+    def require_not_null(self, typed: TypedTerm) -> None:
+        term = self.representative(typed.term) if not isinstance(typed.term, Call) else typed.term
         if isinstance(term, Constant):
             if term.value is None:
                 self.fail()
-        elif typed.nullable and isinstance(term, Variable) and term.name not in self.known:
-            self.known.add(term.name)
+        elif typed.nullable and isinstance(term, Variable) and term.name not in self.not_null:
+            self.not_null.add(term.name)
             # in front: whatever compares the variable may then rely on it, as soon as it is bound
             self.literals.insert(0, Comparison(Operator.NE, term, Constant(None, typed.type.type)))
 
-    def is_not_null(self, typed: Typed) -> bool:
-        return not typed.nullable or (isinstance(typed.term, Variable) and self.name_of(typed.term) in self.known)
+    def is_not_null(self, typed: TypedTerm) -> bool:
+        return not typed.nullable or (isinstance(typed.term, Variable) and self.name_of(typed.term) in self.not_null)
 
     def name_of(self, variable: Variable) -> str:
-        found = self.resolved(variable)
+        found = self.representative(variable)
         return found.name if isinstance(found, Variable) else ""
 
-    def equate(self, one: Typed, two: Typed) -> None:
+    def equate(self, one: TypedTerm, two: TypedTerm) -> None:
         """SQL's equality of simple terms: they are one variable, which is not NULL."""
         for side in (one, two):
-            self.not_null(side)
-        left, right = (self.resolved(side.term) for side in (one, two))
+            self.require_not_null(side)
+        left, right = (self.representative(side.term) for side in (one, two))
         if isinstance(left, Constant) and isinstance(right, Constant):
             if left.value is None or left.value != right.value:
                 self.fail()
@@ -100,56 +100,56 @@ class Body:
             left, right = right, left
         assert isinstance(left, Variable)
         if isinstance(right, Variable):
-            self.known.add(right.name)
-        self.same[left.name] = right
+            self.not_null.add(right.name)
+        self.equal_to[left.name] = right
 
-    def resolved(self, term: Term) -> Simple:
+    def representative(self, term: Term) -> Simple:
         assert not isinstance(term, Call)
-        while isinstance(term, Variable) and term.name in self.same:
-            term = self.same[term.name]
+        while isinstance(term, Variable) and term.name in self.equal_to:
+            term = self.equal_to[term.name]
         return term
 
-    def assigned(self, typed: Typed, name: str) -> Typed:
+    def assign(self, typed: TypedTerm, name: str) -> TypedTerm:
         """The value as a simple term: a variable of its own where it has to be computed."""
         if not isinstance(typed.term, Call):
-            return Typed(self.resolved(typed.term), typed.type, not self.is_not_null(typed))
+            return TypedTerm(self.representative(typed.term), typed.type, not self.is_not_null(typed))
         variable = self.fresh(name)
         self.columns[variable.name] = column_of(typed, name)
         self.add(Comparison(Operator.EQ, variable, typed.term))
-        return Typed(variable, typed.type, typed.nullable)
+        return TypedTerm(variable, typed.type, typed.nullable)
 
     # The finished rule
 
-    def finished(self) -> tuple[Literal, ...]:
+    def finish(self) -> tuple[Literal, ...]:
         """The literals with equal variables made one, and bound also where only an enclosing query binds."""
-        literals = list(dict.fromkeys(self.substituted(literal) for literal in self.literals))
+        literals = list(dict.fromkeys(self.substitute(literal) for literal in self.literals))
         bound = _bound(literals)
         for name in tuple(self.outer):
-            term = self.resolved(Variable(name))
+            term = self.representative(Variable(name))
             if isinstance(term, Variable) and term.name not in bound and (atom := self.domain(name)) is not None:
-                literals.insert(0, self.substituted(atom))
+                literals.insert(0, self.substitute(atom))
                 bound = _bound(literals)
         return tuple(literals)
 
-    def substituted(self, literal: Literal) -> Literal:
+    def substitute(self, literal: Literal) -> Literal:
         match literal:
             case Atom():
-                return replace(literal, terms=tuple(self.resolved(term) for term in literal.terms))
+                return replace(literal, terms=tuple(self.representative(term) for term in literal.terms))
             case Negation(atom):
-                return Negation(replace(atom, terms=tuple(self.resolved(term) for term in atom.terms)))
+                return Negation(replace(atom, terms=tuple(self.representative(term) for term in atom.terms)))
             case Comparison():
                 return replace(literal, left=self.term(literal.left), right=self.term(literal.right))
 
     def term(self, term: Term) -> Term:
         if isinstance(term, Call):
             return replace(term, arguments=tuple(map(self.term, term.arguments)))
-        return self.resolved(term)
+        return self.representative(term)
 
     def binder(self, name: str) -> Atom | None:
         """The source that binds a variable here, or else in an enclosing query."""
         for literal in self.literals:
             if isinstance(literal, Atom):
-                atom = replace(literal, terms=tuple(map(self.resolved, literal.terms)))
+                atom = replace(literal, terms=tuple(map(self.representative, literal.terms)))
                 if Variable(name) in atom.terms:
                     return atom
         return self.domain(name)
@@ -159,11 +159,11 @@ class Body:
 
         Who knows the key of a source knows all its columns.
         """
-        known = {term.name for term in map(self.resolved, (*outputs, *self.outer.values())) if isinstance(term, Variable)}
+        known = {term.name for term in map(self.representative, (*outputs, *self.outer.values())) if isinstance(term, Variable)}
         added: list[Variable] = []
         for source in self.sources:
             self._close(known)
-            for term in map(self.resolved, source.key):
+            for term in map(self.representative, source.key):
                 if isinstance(term, Variable) and term.name not in known:
                     added.append(term)
                     known.add(term.name)
@@ -180,7 +180,7 @@ class Body:
                     growing = True
 
     def _names(self, terms: Iterable[Simple]) -> set[str]:
-        return {term.name for term in map(self.resolved, terms) if isinstance(term, Variable)}
+        return {term.name for term in map(self.representative, terms) if isinstance(term, Variable)}
 
 
 def _bound(literals: Iterable[Literal]) -> set[str]:

@@ -1,4 +1,4 @@
-"""What the scalar functions of `ir.scalars` compute, as Spark does in its ANSI mode. NULL is None; strict ones never see it."""
+"""What the scalar functions of SQL compute, as Spark does in its ANSI mode. NULL is None; strict functions never see it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 from rederive.ir.printing import show_value
 from rederive.ir.terms import TIMESTAMP, UTC, Kind, Type, Value
-from rederive.scalar.datalog_evaluation import FunctorError, check_length, joined
+from rederive.scalar.failures import ScalarError, check_length, join_texts
 from rederive.scalar.regex.matching import has_match, like_pattern
-from rederive.scalar.sql_functions import SCALARS
+from rederive.scalar.sql.signatures import SCALARS
 from rederive.time_zones import from_wall, offset_at, parse_instant, start_of_day, to_wall
 from rederive.values import from_text
 
@@ -32,11 +32,11 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 
 
-def scalar(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
+def scalar_function(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
     """The function that evaluates a scalar on values of these types.
 
     >>> from rederive.ir.terms import NUMBER
-    >>> scalar("+", (NUMBER, NUMBER), NUMBER)(1, None) is None
+    >>> scalar_function("+", (NUMBER, NUMBER), NUMBER)(1, None) is None
     True
     """
     if name.startswith("try_"):
@@ -45,10 +45,10 @@ def scalar(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
     return _strict(function) if SCALARS[name].strict else function
 
 
-def member(options: Sequence[Value]) -> Implementation:
+def membership_test(options: Sequence[Value]) -> Implementation:
     """Whether a value is one of these constants; NULL where it is none of them and one of them is NULL. NaN equals itself.
 
-    >>> [member([1, 2, None])(value) for value in (1, 3, None)]
+    >>> [membership_test([1, 2, None])(value) for value in (1, 3, None)]
     [True, None, None]
     """
     known, otherwise = frozenset(options), None if None in options else False
@@ -73,7 +73,7 @@ def _tried(function: Implementation) -> Implementation:
     def tried(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except FunctorError:
+        except ScalarError:
             return None
 
     return tried
@@ -101,7 +101,7 @@ def _arithmetic(name: str, gives: Type) -> Implementation:
         try:
             return fit(function(*arguments))
         except (ArithmeticError, ValueError):
-            raise FunctorError(f"{_reason(name, arguments)}: {_shown(name, arguments)}") from None
+            raise ScalarError(f"{_reason(name, arguments)}: {_shown(name, arguments)}") from None
 
     return checked
 
@@ -200,7 +200,7 @@ def _converted(gives: Type, value: Decimal) -> Any:
     try:
         return _fitting(gives)(int(value) if gives.kind is Kind.NUMBER else value)
     except ArithmeticError:
-        raise FunctorError(f"overflow: {value} does not fit {gives}") from None
+        raise ScalarError(f"overflow: {value} does not fit {gives}") from None
 
 
 _ROUNDED: dict[str, Implementation] = {
@@ -218,10 +218,10 @@ def _to_integer(name: str, value: Any) -> int:
     try:
         number = _parsed_integer(value.strip()) if isinstance(value, str) else _seconds(value)
     except (ValueError, ArithmeticError):
-        raise FunctorError(f"{_literal(value)} cannot be cast to {name.upper()}") from None
+        raise ScalarError(f"{_literal(value)} cannot be cast to {name.upper()}") from None
     if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         return number
-    raise FunctorError(f"overflow: {_literal(value)} does not fit {name.upper()}")
+    raise ScalarError(f"overflow: {_literal(value)} does not fit {name.upper()}")
 
 
 def _parsed_integer(text: str) -> int:
@@ -248,7 +248,7 @@ def _to_decimal(gives: Type, value: Any) -> Decimal:
             return _fit_decimal(gives, Decimal(str(from_text(value.strip(), Type(Kind.DECIMAL, 38, 18)))))
         return _fit_decimal(gives, Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
     except (ArithmeticError, ValueError):
-        raise FunctorError(f"{_literal(value)} cannot be cast to {gives}") from None
+        raise ScalarError(f"{_literal(value)} cannot be cast to {gives}") from None
 
 
 def _to_boolean(gives: Type, value: Any) -> bool:
@@ -259,7 +259,7 @@ def _to_boolean(gives: Type, value: Any) -> bool:
         return True
     if text in ("f", "false", "n", "no", "0"):
         return False
-    raise FunctorError(f"{_literal(value)} cannot be cast to BOOLEAN")
+    raise ScalarError(f"{_literal(value)} cannot be cast to BOOLEAN")
 
 
 def _to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
@@ -274,21 +274,21 @@ def _to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
 
 
 def _not_a_date(value: str) -> NoReturn:
-    raise FunctorError(f"{_literal(value)} cannot be cast to DATE")
+    raise ScalarError(f"{_literal(value)} cannot be cast to DATE")
 
 
 def _to_timestamp(gives: Type, value: Any, zone: str = UTC) -> datetime.datetime:
     try:
         return parse_instant(value.strip(), zone) if isinstance(value, str) else start_of_day(value, zone)
     except (ValueError, OverflowError):
-        raise FunctorError(f"{_literal(value)} cannot be cast to TIMESTAMP") from None
+        raise ScalarError(f"{_literal(value)} cannot be cast to TIMESTAMP") from None
 
 
 def _from_text(type_: Type, text: str) -> Value:
     try:
         return from_text(text.strip(), type_)
     except ValueError:
-        raise FunctorError(f"{_literal(text)} cannot be cast to {type_.kind.value.upper()}") from None
+        raise ScalarError(f"{_literal(text)} cannot be cast to {type_.kind.value.upper()}") from None
 
 
 def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
@@ -359,7 +359,7 @@ def _wall(instant: datetime.datetime, zone: str) -> datetime.datetime:
     try:
         return to_wall(instant, zone)
     except OverflowError:
-        raise FunctorError(f"overflow: {instant} in {zone}") from None
+        raise ScalarError(f"overflow: {instant} in {zone}") from None
 
 
 def _instant(wall: datetime.datetime, zone: str, like: datetime.datetime) -> datetime.datetime:
@@ -367,7 +367,7 @@ def _instant(wall: datetime.datetime, zone: str, like: datetime.datetime) -> dat
     try:
         return from_wall(wall, zone, offset_at(like, zone))
     except OverflowError:
-        raise FunctorError(f"overflow: {wall} in {zone}") from None
+        raise ScalarError(f"overflow: {wall} in {zone}") from None
 
 
 def _on_wall(move: Implementation) -> Implementation:
@@ -413,14 +413,14 @@ def _add_months(date: Any, months: int) -> Any:
     try:
         return date.replace(year=year, month=month + 1, day=min(date.day, calendar.monthrange(year, month + 1)[1]))
     except (ValueError, OverflowError):
-        raise FunctorError(f"overflow: {date} plus {months} months") from None
+        raise ScalarError(f"overflow: {date} plus {months} months") from None
 
 
 def _add(unit: str, moment: Any, amount: int) -> Any:
     try:
         return moment + datetime.timedelta(**{unit: amount})
     except OverflowError:
-        raise FunctorError(f"overflow: {moment} plus {amount} {unit}") from None
+        raise ScalarError(f"overflow: {moment} plus {amount} {unit}") from None
 
 
 def _trunc(date: Any, unit: str) -> Any:
@@ -500,7 +500,7 @@ _GENERAL: dict[str, Implementation] = {
     "startswith": str.startswith,
     "endswith": str.endswith,
     "contains": lambda text, part: part in text,
-    "concat": joined,
+    "concat": join_texts,
     "concat_ws": lambda by, *texts: None if by is None else _joined_by(by, [text for text in texts if text is not None]),
     "length": len,
     "upper": str.upper,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from rederive.errors import WrongArity
-from rederive.lang.sql.relation import Typed
+from rederive.lang.sql.lowered_relation import TypedTerm
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.expressions import Expressions
+    from rederive.lang.sql.expressions import ExpressionLowering
 
 AGGREGATES: Final = frozenset({"count", "count_if", "sum", "avg", "mean", "min", "max", "bool_and", "every", "bool_or", "some"})
 
@@ -26,7 +26,7 @@ class Invocation:
     node: exp.Expr
 
 
-Handler = Callable[["Expressions", Invocation], Typed]
+Handler = Callable[["ExpressionLowering", Invocation], TypedTerm]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SqlFunction:
     lower: Handler
     refused: tuple[tuple[int, str, str | None], ...] = ()
 
-    def check(self, call: Invocation, lower: Expressions) -> None:
+    def check(self, call: Invocation, lower: ExpressionLowering) -> None:
         count = len(call.arguments)
         for refused, what, hint in self.refused:
             if count == refused:
@@ -53,11 +53,11 @@ class SqlFunction:
         return f"{least}{self.most} argument{'s' if self.most != 1 else ''}"
 
 
-def invocation(node: exp.Expr) -> Invocation:
+def invocation_of(node: exp.Expr) -> Invocation:
     """The call that a node stands for, also where it has a syntax of its own.
 
     >>> from sqlglot import parse_one
-    >>> [(call.name, len(call.arguments)) for text in ("a || b", "a RLIKE b") if (call := invocation(parse_one(text)))]
+    >>> [(call.name, len(call.arguments)) for text in ("a || b", "a RLIKE b") if (call := invocation_of(parse_one(text)))]
     [('concat', 2), ('rlike', 2)]
     """
     match node:

@@ -1,0 +1,1 @@
+"""The functors of Datalog: their signatures and implementations."""

@@ -1,0 +1,1 @@
+"""The scalar functions of SQL: their signatures and implementations."""
