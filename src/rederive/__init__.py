@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rederive.boundary import guard
-from rederive.commit.subscriptions import Subscription, signs
+from rederive.commit.announce import Subscription, signs
 from rederive.commit.transaction import Transaction
 from rederive.database import Database
 from rederive.errors import RederiveError, UnknownOption

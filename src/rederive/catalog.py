@@ -33,26 +33,26 @@ from rederive.records import DATALOG, SQL, Text
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CatalogChange:
     """From one program to the next, or to the same one with more rows.
 
     `facts`: the rows that base relations gain. `always`: whether it is a version though nothing changes. `loads`: whether
     somebody gave rows to be evaluated with the definitions.
     """
 
-    after: Definitions
+    after: Catalog
     facts: Mapping[str, Iterable[Row]]
     always: bool
     loads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
+class Catalog:
     """The statements that stand, in parts: the first is compiled as a whole, each other one extends what is before it.
 
-    >>> before = Definitions().define(".decl e(x: number)  .decl p(x: number)  p(x) :- e(x), x > 1.").after
+    >>> before = Catalog().define(".decl e(x: number)  .decl p(x: number)  p(x) :- e(x), x > 1.").after
     >>> after = before.replace_view("p", "p(x) :- e(x).").after
-    >>> [len(part) for part in after.parts], Definitions.of(after.texts()).program == after.program
+    >>> [len(part) for part in after.parts], Catalog.of(after.texts()).program == after.program
     ([3], True)
     """
 
@@ -60,7 +60,7 @@ class Definitions:
     program: Program = field(default_factory=lambda: Program({}, ()))
 
     @classmethod
-    def none(cls, zone: str = UTC) -> Definitions:
+    def none(cls, zone: str = UTC) -> Catalog:
         """No definitions yet, in a database of this time zone."""
         return cls((), Program({}, (), zone=zone))
 
@@ -72,12 +72,14 @@ class Definitions:
     def statements(self) -> Statements:
         return tuple(chain.from_iterable(self.parts))
 
-    def define(self, text: str, name: str = "<text>") -> Step:
+    def define(self, text: str, name: str = "<text>") -> CatalogChange:
         added = parse_statements(text, name)
         program = extend_program(self.program, added)
-        return Step(Definitions((*self.parts, added), program), _by_relation(program.facts[len(self.program.facts) :]), False)
+        return CatalogChange(
+            Catalog((*self.parts, added), program), _by_relation(program.facts[len(self.program.facts) :]), False
+        )
 
-    def migrate(self, text: str, name: str = "<text>", *, whole: bool = True) -> Step | None:
+    def migrate(self, text: str, name: str = "<text>", *, whole: bool = True) -> CatalogChange | None:
         """To what stands with all that a text holds; None where it holds no more.
 
         As a `whole`, it must hold everything that stands in its language.
@@ -95,7 +97,7 @@ class Definitions:
         alone = standing == self.statements and not missing
         return self._to(wanted if alone else self._with(added), always=False) if added else None
 
-    def _migrate_sql(self, text: str, name: str, whole: bool) -> Step | None:
+    def _migrate_sql(self, text: str, name: str, whole: bool) -> CatalogChange | None:
         from rederive.lang.sql.ddl import parse_definitions
 
         wanted = parse_definitions(text, name)
@@ -103,11 +105,11 @@ class Definitions:
         standing = tuple(s for s in self.statements if isinstance(s, SqlDefinition) and s.name not in replaced_names)
         if whole:
             _check_none_missing(missing_statements(standing, wanted), name)
-        found: Definitions = self
+        found: Catalog = self
         for definition in wanted:
             if not found.has(definition) and (step := found.create(definition)) is not None:
                 found = step.after
-        return Step(found, {}, False) if found is not self else None
+        return CatalogChange(found, {}, False) if found is not self else None
 
     def has(self, definition: SqlDefinition) -> bool:
         """Whether this definition of SQL stands, however it was written."""
@@ -119,22 +121,22 @@ class Definitions:
         others = (s for s in added if not isinstance(s, Clause))
         return with_rules((*self.statements, *others), rules)
 
-    def add_rule(self, text: str) -> Step:
+    def add_rule(self, text: str) -> CatalogChange:
         return self._to(with_rules(self.statements, parse_rules(text)))
 
-    def remove_rule(self, text: str) -> Step:
+    def remove_rule(self, text: str) -> CatalogChange:
         return self._to(without_rules(self.statements, parse_rules(text)))
 
-    def replace_view(self, view: str, text: str) -> Step:
+    def replace_view(self, view: str, text: str) -> CatalogChange:
         check_view(self.program, view)
         return self._to(with_rules(without_definition(self.statements, view), parse_rules(text)))
 
-    def drop_view(self, view: str) -> Step:
+    def drop_view(self, view: str) -> CatalogChange:
         check_view(self.program, view)
         sql = any(isinstance(statement, SqlDefinition) and statement.name == view for statement in self.statements)
         return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
 
-    def drop_rule(self, name: str) -> Step:
+    def drop_rule(self, name: str) -> CatalogChange:
         """To the same without an active rule that a text states."""
         return self._to(without_directive(self.statements, name), always=False)
 
@@ -143,16 +145,16 @@ class Definitions:
         """The active rules that the texts state."""
         return [active_rule(directive) for directive in rule_directives(self.statements)]
 
-    def create(self, added: SqlDefinition) -> Step | None:
+    def create(self, added: SqlDefinition) -> CatalogChange | None:
         """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
         there = any(name.lower() == added.name for name in self.program.relations)
         if there and added.unless_there:
             return None
         if there and added.replaces and added.view:
             return self._to(replace_sql_view(self.statements, added, self._empty))
-        return Step(Definitions((*self.parts, (added,)), add_sql_definition(self.program, added)), {}, False)
+        return CatalogChange(Catalog((*self.parts, (added,)), add_sql_definition(self.program, added)), {}, False)
 
-    def _to(self, statements: Statements, *, always: bool = True) -> Step:
+    def _to(self, statements: Statements, *, always: bool = True) -> CatalogChange:
         """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
         program = compile_statements(statements, self._empty)
         if ruled := [name for name in self.program.bases if name in program.views]:
@@ -161,7 +163,7 @@ class Definitions:
             program = compile_statements(statements, self._empty)
         had = {(fact.relation, fact.row) for fact in self.program.facts}
         new = (f for f in program.facts if f.relation in self.program.views or (f.relation, f.row) not in had)
-        return Step(Definitions((statements,), program), _by_relation(new), always)
+        return CatalogChange(Catalog((statements,), program), _by_relation(new), always)
 
     # On paper
 
@@ -172,7 +174,7 @@ class Definitions:
         )
 
     @classmethod
-    def of(cls, texts: Iterable[Text], zone: str = UTC) -> Definitions:
+    def of(cls, texts: Iterable[Text], zone: str = UTC) -> Catalog:
         """The definitions that `texts` has written."""
         try:
             parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rederive.analysis.graph import needed
 from rederive.bags import copies, told
 from rederive.boundary import caller_function, guard_class
-from rederive.catalog import Definitions, Step, check_view
+from rederive.catalog import Catalog, CatalogChange, check_view
+from rederive.commit.announce import Callback, Subscription, Subscriptions, signs
 from rederive.commit.execution import Course
 from rederive.commit.group import Group, Outcome, Together, Write
+from rederive.commit.parked import ParkedDefinitions, base_program
 from rederive.commit.redefinition import Advance
 from rederive.commit.setup import Setup
-from rederive.commit.subscriptions import Callback, Subscribers, Subscription, signs
 from rederive.commit.transaction import Given, Transaction, base_relation, typed_rows
 from rederive.delta import BOTH, Sign
 from rederive.engines.protocol import DoesNotFit, Engine, Operation, Propagation, Question, Trace
@@ -36,9 +37,8 @@ from rederive.queries import matching, positions
 from rederive.records import Firing
 from rederive.result import Change, Result, of_bag
 from rederive.rules.api import ActiveDatabase
-from rederive.rules.rule_set import RuleBase, check_precision
+from rederive.rules.rule_set import RuleSet, check_precision
 from rederive.rules.webhook import Webhooks
-from rederive.store.parked import Parked, base_program
 from rederive.store.position import Position
 from rederive.store.store import Store
 from rederive.store.time_travel import rows_at
@@ -116,15 +116,15 @@ class Database(ActiveDatabase):
         self.precision = precision
         self.signs = signs(only)
         self.strict = strict
-        self._definitions = Definitions.none(zone)
+        self._definitions = Catalog.none(zone)
         self.program = self._definitions.program
-        self.rule_base = RuleBase(self.program)
+        self.rule_base = RuleSet(self.program)
         self.version = 0
         self.unsettled: Exception | None = None
-        self.parked: Parked | None = None
+        self.parked: ParkedDefinitions | None = None
         self.house: WarehouseBridge | None = None
         self.limits: Limits | None = None
-        self._subscribers = Subscribers()
+        self._subscribers = Subscriptions()
         self._unkept: frozenset[str] = frozenset()
         if store is not None:
             self._recover(store)
@@ -138,7 +138,7 @@ class Database(ActiveDatabase):
         try:
             self._install(rows)
         except Endless as error:
-            self.install_parked(rows, Parked.recorded(error, self.program, store))
+            self.install_parked(rows, ParkedDefinitions.recorded(error, self.program, store))
         self._send(store)
 
     @property
@@ -149,7 +149,7 @@ class Database(ActiveDatabase):
     # Definitions
 
     @property
-    def definitions(self) -> Definitions:
+    def definitions(self) -> Catalog:
         """The program that stands, without what rules add to it."""
         return self._definitions
 
@@ -242,7 +242,7 @@ class Database(ActiveDatabase):
         """The same, also inside a setup."""
         return self._redefine(self._definitions.drop_view(view))
 
-    def _edited(self, step: Step) -> Result:
+    def _edited(self, step: CatalogChange) -> Result:
         self._check_not_gathering("an edit")
         result = self._redefine(step)
         assert result is not None
@@ -261,11 +261,11 @@ class Database(ActiveDatabase):
         """
         return Setup(self)
 
-    def take_back(self, definitions: Definitions) -> None:
+    def take_back(self, definitions: Catalog) -> None:
         """Leave out what was gathered on top of these definitions."""
         self._definitions = definitions
 
-    def _redefine(self, step: Step) -> Result | None:
+    def _redefine(self, step: CatalogChange) -> Result | None:
         if self.gathering is None:
             return self.advance(step)[0]
         self.gathering.add(step)
@@ -273,7 +273,7 @@ class Database(ActiveDatabase):
         return None
 
     @within_budget
-    def advance(self, step: Step) -> tuple[Result | None, int]:
+    def advance(self, step: CatalogChange) -> tuple[Result | None, int]:
         """Install a program with what enters its base relations and keep both, or leave everything as it was.
 
         The version that this makes, if it makes one, and the tuples touched.
@@ -294,7 +294,7 @@ class Database(ActiveDatabase):
             self.announce(attempt.result)
         return attempt.result, attempt.touched
 
-    def _ruled(self, step: Step) -> RuleBase:
+    def _ruled(self, step: CatalogChange) -> RuleSet:
         """The rules over another program, both checked."""
         rules = self.rule_base
         after = rules.again(step.after.program, step.after.rules)
@@ -305,7 +305,7 @@ class Database(ActiveDatabase):
         return after
 
     @within_budget
-    def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
+    def _stand(self, rules: RuleSet, keep: Callable[[], None]) -> None:
         self._check_evaluated()
         check_precision(rules, self.precision)
         before = self.program, self.rule_base
@@ -334,7 +334,9 @@ class Database(ActiveDatabase):
         with self._writing(write) as confirm:
             self._install(rows, announce=announce, confirm=confirm)
 
-    def install_parked(self, rows: Mapping[str, Collection[Row]], parked: Parked, write: Confirm = lambda found: None) -> None:
+    def install_parked(
+        self, rows: Mapping[str, Collection[Row]], parked: ParkedDefinitions, write: Confirm = lambda found: None
+    ) -> None:
         """Install the base relations alone; the views keep the rows that subscribers know."""
         bases = base_program(self.program)
         monitored = tuple(name for name in self._counted() if name in bases.relations)
@@ -489,7 +491,7 @@ class Database(ActiveDatabase):
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> Result | None:
         """`load` for several relations at once, of rows that readers have checked already."""
-        return self._redefine(Step(self._definitions, initial, always=False, loads=True)) if initial else None
+        return self._redefine(CatalogChange(self._definitions, initial, always=False, loads=True)) if initial else None
 
     def transaction(self, key: str | None = None) -> Transaction:
         """Changes that are applied together when the `with` block ends; an exception inside it discards them.
@@ -534,7 +536,7 @@ class Database(ActiveDatabase):
     def commit_together(self, requests: Sequence[Sequence[Write]]) -> list[Outcome]:
         """Group commit: every transaction is a version of its own, and one sync of the journal keeps them all.
 
-        A request is a sequence of transactions; the first that is refused ends it, and no other request. Subscribers are told
+        A request is a sequence of transactions; the first that is refused ends it, and no other request. Subscriptions are told
         when everything is on disk. Where the lake cannot follow, `unsettled` says why.
 
         >>> import rederive, tempfile

@@ -84,7 +84,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class CatalogRecord:
     """The program that stands. `followed`: the version from which on every change of a view is recorded; None for no record."""
 
     texts: tuple[Text, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rederive.commit.subscriptions import signs
+from rederive.commit.announce import signs
 from rederive.delta import BOTH
 from rederive.engines.protocol import Question
 from rederive.service.events import Delta, Event, snapshot

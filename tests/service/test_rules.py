@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rederive.errors import ProjectError
-from rederive.rules.outbox import Courier
+from rederive.rules.outbox import OutboxSender
 from tests.rules.receiver import hang, receiver, socket_receiver
 from tests.service.conftest import Serve, Served, until
 
@@ -178,7 +178,7 @@ def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkey
         assert "rederive_webhooks_waiting 1.0" in metrics
         assert "rederive_webhooks_delivering 1.0" in metrics
         assert "rederive_webhooks_lag_seconds 0.0\n" not in metrics
-        monkeypatch.setattr(Courier, "is_alive", False)  # whatever may end the thread
+        monkeypatch.setattr(OutboxSender, "is_alive", False)  # whatever may end the thread
         assert health()["status"] == "ok, but webhooks wait: the thread that delivers has ended"
         assert health()["webhooks"]["delivering"] is False
         assert "rederive_webhooks_delivering 0.0" in served.get("/v1/metrics").text

@@ -11,7 +11,7 @@ import pytest
 from rederive.errors import Closed, Expired, Mismatch, StoreError
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL
-from rederive.records import Catalog, Changed, Entry, Text
+from rederive.records import CatalogRecord, Changed, Entry, Text
 from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
 
@@ -58,7 +58,7 @@ def test_entries_come_back_as_they_were_appended(journal: Journal) -> None:
 
 
 def test_one_view_alone(journal: Journal) -> None:
-    journal.amend(Catalog(followed={"v": 0, "e": None}))
+    journal.amend(CatalogRecord(followed={"v": 0, "e": None}))
     journal.append([entry(1)])
     (found,) = journal.since(0, "v")
     assert (found.base, found.views) == ((), entry(1).views)
@@ -103,14 +103,14 @@ def test_a_relation_that_a_failed_append_named_is_known_to_nobody(journal: Journ
 
 def test_the_catalog_changes_with_its_version(journal: Journal) -> None:
     one, two, three = (Text(0, "<text>", text, "[]") for text in "abc")
-    journal.append([entry(1)], Catalog((one, two), {"v": 0}))
-    journal.append([entry(2)], Catalog((one, three, two), {"v": 0, "w": 2, "e": None}))
+    journal.append([entry(1)], CatalogRecord((one, two), {"v": 0}))
+    journal.append([entry(2)], CatalogRecord((one, three, two), {"v": 0, "w": 2, "e": None}))
     with pytest.raises(Mismatch):
-        journal.append([entry(9)], Catalog())
+        journal.append([entry(9)], CatalogRecord())
     with reopened(journal) as journal:
-        assert journal.catalog == Catalog((one, three, two), {"v": 0, "w": 2, "e": None})
-        journal.amend(Catalog((one,), {}))
-        assert journal.catalog == Catalog((one,), {})
+        assert journal.catalog == CatalogRecord((one, three, two), {"v": 0, "w": 2, "e": None})
+        journal.amend(CatalogRecord((one,), {}))
+        assert journal.catalog == CatalogRecord((one,), {})
 
 
 def test_more_versions_than_are_read_at_once(journal: Journal) -> None:

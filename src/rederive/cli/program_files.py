@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rederive.catalog import Definitions
+from rederive.catalog import Catalog
 from rederive.commit.transaction import base_relation
 from rederive.database import Database
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
@@ -51,7 +51,7 @@ def read_program(path: Path) -> Program:
 
 def read_programs(paths: Sequence[Path]) -> Program:
     """The program that files of Datalog make together; what several of them have is there once."""
-    found = Definitions()
+    found = Catalog()
     for path in paths:
         step = found.migrate(read_text(path), str(path), whole=False)
         found = step.after if step is not None else found
@@ -175,4 +175,4 @@ def _relations_in(store: Path | None) -> Collection[str]:
     if store is None or not (store / FILE).exists():
         return ()
     with JournalReader.read(store) as journal:
-        return Definitions.of(journal.catalog.texts).program.relations
+        return Catalog.of(journal.catalog.texts).program.relations

@@ -23,7 +23,7 @@ from rederive.lang.rules.syntax import FIRING, CallAction, WebhookAction, WriteA
 from rederive.records import DONE, FAILED, WAITING, Firing
 from rederive.result import of_bag
 from rederive.rules.moved import STILL, Moved, happened, of_base, of_view
-from rederive.rules.rule_set import Function, Standing, projected, touched_bases
+from rederive.rules.rule_set import CompiledRule, Function, projected, touched_bases
 from rederive.values import sort_key
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Net: TypeAlias = Mapping[str, Delta]
 class PendingCall:
     """A function to call with the rows that its rule fired for."""
 
-    standing: Standing
+    standing: CompiledRule
     function: Function
     moved: Moved
 
@@ -120,7 +120,7 @@ class Course:
         if self._failure is not None:
             raise self._failure
 
-    def _concerned(self, operations: Sequence[Operation]) -> list[Standing]:
+    def _concerned(self, operations: Sequence[Operation]) -> list[CompiledRule]:
         rules = [one for one in self._database.rule_base.active if one.rule.immediate]
         if not rules:
             return []
@@ -129,7 +129,7 @@ class Course:
 
     # One round: the rules in their order, until none has anything left to fire for
 
-    def _round(self, rules: Collection[Standing]) -> tuple[Net, Propagation]:
+    def _round(self, rules: Collection[CompiledRule]) -> tuple[Net, Propagation]:
         fired: dict[str, Moved] = {}
         net, propagation = self._propagated()
         while (chosen := self._chosen(rules, fired, net, propagation)) is not None:
@@ -157,8 +157,8 @@ class Course:
             return net, engine.propagate(net)
 
     def _chosen(
-        self, rules: Collection[Standing], fired: Mapping[str, Moved], net: Net, propagation: Propagation
-    ) -> tuple[Standing, Moved] | None:
+        self, rules: Collection[CompiledRule], fired: Mapping[str, Moved], net: Net, propagation: Propagation
+    ) -> tuple[CompiledRule, Moved] | None:
         """The first rule that has rows to fire for: immediate ones first, then by priority and name."""
         for one in sorted(rules, key=lambda one: (not one.rule.immediate, *one.order)):
             change = of_view(propagation.views, one.condition.name)
@@ -168,24 +168,24 @@ class Course:
         return None
 
     @staticmethod
-    def _wanted(one: Standing, moved: Moved) -> Moved:
+    def _wanted(one: CompiledRule, moved: Moved) -> Moved:
         plus = moved.plus if Sign.PLUS in one.rule.signs else ()
         minus = moved.minus if Sign.MINUS in one.rule.signs else ()
         return Moved(one.activity.among(plus), one.activity.among(minus))
 
-    def _has_happened(self, one: Standing, net: Net) -> bool:
+    def _has_happened(self, one: CompiledRule, net: Net) -> bool:
         if one.event is None or one.rule.event is None:
             return True
         moved = self._event_change(one, net).since(self._reached.get(f"{one.name} event", STILL))
         return happened(one.rule.event.kind, one.event, moved)
 
     @staticmethod
-    def _event_change(one: Standing, net: Net) -> Moved:
+    def _event_change(one: CompiledRule, net: Net) -> Moved:
         return of_base(net, one.event.name) if one.event is not None else STILL
 
     # Actions
 
-    def _acted(self, one: Standing, moved: Moved, net: Net) -> list[Operation]:
+    def _acted(self, one: CompiledRule, moved: Moved, net: Net) -> list[Operation]:
         """Do what the rule says; the operations that this adds to the transaction."""
         if len(self.firings) >= (most := self._database.most_firings):
             hint = "make its condition false for the rows that its action adds, or fire it in another transaction"
@@ -241,7 +241,7 @@ class Course:
                 found += [Operation(Action.DELETE, name, delta.minus), Operation(Action.INSERT, name, delta.plus)]
         return found
 
-    def _failed(self, one: Standing, moved: Moved, error: BaseException) -> None:
+    def _failed(self, one: CompiledRule, moved: Moved, error: BaseException) -> None:
         """Note what stopped the transaction, and say which rule it was."""
         if not isinstance(error, Exception):
             return

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rederive.bags import numbered, on_copies
-from rederive.catalog import Step
+from rederive.catalog import CatalogChange
 from rederive.commit.group import Net, Write
+from rederive.commit.parked import ParkedDefinitions
 from rederive.commit.recount import newly_counted, recounted
 from rederive.engines.auto import counted
 from rederive.engines.protocol import Delta, Propagation, ViewDelta
@@ -21,7 +22,6 @@ from rederive.errors import Endless, Violated
 from rederive.ir.rules import Mode, Program
 from rederive.result import Result
 from rederive.store.codec import digest
-from rederive.store.parked import Parked
 from rederive.store.store import vanishing
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Advance:
         self.bulk = False
         self.touched = 0
 
-    def take(self, step: Step) -> None:
+    def take(self, step: CatalogChange) -> None:
         """Take a step whose program is the database's already. Without rows to load, definitions that do not end are parked."""
         db, before, after = self._db, self._before, self._db.program
         rows = numbered(after, {name: counted(given) for name, given in step.facts.items()}, db.engine, before.bases)
@@ -70,7 +70,7 @@ class Advance:
         if self.result is not None:  # only now are the rows there, and measured
             self.result = replace(self.result, engine_reason=db.engine.reason)
 
-    def _parking(self, step: Step, same: bool) -> Callable[[Endless], Parked] | None:
+    def _parking(self, step: CatalogChange, same: bool) -> Callable[[Endless], ParkedDefinitions] | None:
         """How to park, where that may be. What subscribers were told of is asked for while the engine has it."""
         db, before, known = self._db, self._before, self._parked
         if step.loads or same:
@@ -79,7 +79,7 @@ class Advance:
             return known.with_error
         if not db.parks:
             return None
-        return lambda error: Parked.over(error, before, db.followed(before), db.followed_parts(before), db.engine)
+        return lambda error: ParkedDefinitions.over(error, before, db.followed(before), db.followed_parts(before), db.engine)
 
     def _since_parked(self, found: Propagation) -> Propagation:
         if self._parked is None:

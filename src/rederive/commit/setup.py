@@ -7,7 +7,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rederive.catalog import Definitions, Step
+from rederive.catalog import Catalog, CatalogChange
 from rederive.errors import Mismatch
 from rederive.ir.terms import Row
 from rederive.lang.rules.syntax import RuleStatement
@@ -28,8 +28,8 @@ class Setup:
         self.result: Result | None = None
         self.touched = 0
         self._database = database
-        self._before: Definitions = database.definitions
-        self._steps: list[Step] = []
+        self._before: Catalog = database.definitions
+        self._steps: list[CatalogChange] = []
         self._rules: list[RuleStatement] = []
 
     def __enter__(self) -> Self:
@@ -38,7 +38,7 @@ class Setup:
         self._database.gathering = self
         return self
 
-    def add(self, step: Step) -> None:
+    def add(self, step: CatalogChange) -> None:
         self._steps.append(step)
 
     def add_rule(self, statement: RuleStatement) -> None:
@@ -54,13 +54,13 @@ class Setup:
             for statement in self._rules:
                 database.run_rule_statement(statement)
 
-    def _together(self, last: Definitions) -> Step:
+    def _together(self, last: Catalog) -> CatalogChange:
         parts: dict[str, list[Iterable[Row]]] = {}
         for step in self._steps:
             for relation, rows in step.facts.items():
                 parts.setdefault(relation, []).append(rows)
         given = {name: _joined(rows) for name, rows in parts.items() if name in last.program.relations}
-        return Step(last, given, any(s.always for s in self._steps), any(s.loads for s in self._steps))
+        return CatalogChange(last, given, any(s.always for s in self._steps), any(s.loads for s in self._steps))
 
 
 def _joined(parts: list[Iterable[Row]]) -> Iterable[Row]:

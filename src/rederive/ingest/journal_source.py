@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rederive.catalog import Definitions
+from rederive.catalog import Catalog
 from rederive.errors import StoreError
 from rederive.ingest import source
 from rederive.ingest.source import ChangeSource, Record, Session, Signed
@@ -33,7 +33,7 @@ class StoreSource(ChangeSource):
     def record(store: str, view: str) -> Iterator[Record]:
         with JournalReader.read(local_folder(store, "a store")) as journal:
             journal.reach(view)  # refuses a view that is not there, or not recorded
-            definitions = Definitions.of(journal.catalog.texts, journal.options.get("zone", UTC))
+            definitions = Catalog.of(journal.catalog.texts, journal.options.get("zone", UTC))
             yield JournalRecord(journal, definitions.program.relations[view])
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rederive.boundary import guard, guard_class
-from rederive.catalog import Definitions
+from rederive.catalog import Catalog
 from rederive.engines.protocol import Engine
 from rederive.errors import IllTypedRow, InAction, NoStore, UnknownName
 from rederive.ir.terms import Row, Value
@@ -18,8 +18,8 @@ from rederive.lang.rules.syntax import ActiveRule, AlterRule, CallAction, Create
 from rederive.lifecycle import Lifecycle
 from rederive.records import Firing
 from rederive.rules.activity import Activity
-from rederive.rules.outbox import Courier
-from rederive.rules.rule_set import Function, RuleBase, Standing, check_functions
+from rederive.rules.outbox import OutboxSender
+from rederive.rules.rule_set import CompiledRule, Function, RuleSet, check_functions
 from rederive.rules.webhook import Webhooks
 from rederive.store.journal.rules import Deliveries, KeptRule
 from rederive.store.store import Store
@@ -49,15 +49,15 @@ class ActiveDatabase(Lifecycle):
         super().__init__(engine, store)
         self.gathering: Setup | None = None
         self.functions: dict[str, Function] = {}
-        self.rule_base = RuleBase()
+        self.rule_base = RuleSet()
         self.webhooks = webhooks
-        self._courier: Courier | None = None
+        self._courier: OutboxSender | None = None
         self._outbox = Deliveries()  # as the journal had it last, where nothing is sent
         self._fired: deque[Firing] = deque(maxlen=REMEMBERED)
         self._acting: str | None = None
 
     @abstractmethod
-    def _stand(self, rules: RuleBase, keep: Callable[[], None]) -> None:
+    def _stand(self, rules: RuleSet, keep: Callable[[], None]) -> None:
         """Install these rules and keep them, or leave everything as it was."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class ActiveDatabase(Lifecycle):
 
     @property
     @abstractmethod
-    def definitions(self) -> Definitions: ...
+    def definitions(self) -> Catalog: ...
 
     # Functions and rules in Python
 
@@ -119,7 +119,7 @@ class ActiveDatabase(Lifecycle):
     # Statements
 
     @property
-    def rules(self) -> tuple[Standing, ...]:
+    def rules(self) -> tuple[CompiledRule, ...]:
         """The rules that stand, in the order in which they fire."""
         return self.rule_base.standing
 
@@ -180,7 +180,7 @@ class ActiveDatabase(Lifecycle):
         kept = [other.rule for other in self.rules if not other.stated]
         self._keep(self.rule_base.changed(self.definitions.program, kept, activity))
 
-    def _keep(self, rules: RuleBase) -> None:
+    def _keep(self, rules: RuleSet) -> None:
         self._check_rules(self.rules, rules.standing)
 
         def keep() -> None:
@@ -190,7 +190,7 @@ class ActiveDatabase(Lifecycle):
 
         self._stand(rules, keep)
 
-    def _check_rules(self, before: Sequence[Standing], after: Sequence[Standing]) -> None:
+    def _check_rules(self, before: Sequence[CompiledRule], after: Sequence[CompiledRule]) -> None:
         """What only the running process can tell of rules that are new, or that do something else than before."""
         known = {(one.name, _target(one)) for one in before}
         for one in after if self.checks_actions else ():
@@ -237,7 +237,7 @@ class ActiveDatabase(Lifecycle):
             return
         self._outbox = store.journal.deliveries()
         if self.webhooks is not None and self._outbox.waiting:
-            self._courier = Courier(store.journal.folder, self.webhooks, self._outbox)
+            self._courier = OutboxSender(store.journal.folder, self.webhooks, self._outbox)
 
     @property
     def deliveries(self) -> Deliveries:
@@ -279,19 +279,19 @@ class ActiveDatabase(Lifecycle):
 
     # On paper
 
-    def _recovered_rules(self, store: Store, stated: Sequence[ActiveRule]) -> RuleBase:
+    def _recovered_rules(self, store: Store, stated: Sequence[ActiveRule]) -> RuleSet:
         """The rules that a store keeps, over its program."""
         kept = store.journal.rules
         rules = [_read(one) for one in kept if one.text]
-        base = RuleBase.over(self.definitions.program, stated, rules, {})
+        base = RuleSet.over(self.definitions.program, stated, rules, {})
         standing = {one.name: one.condition for one in base.standing}
         activity: Mapping[str, Activity] = {
             one.name: Activity.of(one.activity, standing[one.name]) for one in kept if one.name in standing
         }
-        return RuleBase.over(self.definitions.program, stated, rules, activity)
+        return RuleSet.over(self.definitions.program, stated, rules, activity)
 
 
-def _target(one: Standing) -> tuple[str, str]:
+def _target(one: CompiledRule) -> tuple[str, str]:
     """What the action of a rule needs outside of the database: a function, or an address."""
     match one.rule.action:
         case CallAction(function):
@@ -302,7 +302,7 @@ def _target(one: Standing) -> tuple[str, str]:
             return "write", ""
 
 
-def _kept(one: Standing) -> KeptRule:
+def _kept(one: CompiledRule) -> KeptRule:
     return KeptRule(one.name, "" if one.stated else one.rule.text, one.activity.text())
 
 
@@ -319,7 +319,7 @@ def _read(kept: KeptRule) -> ActiveRule:
     return statement.rule
 
 
-def _typed(one: Standing, values: Sequence[Value]) -> Row:
+def _typed(one: CompiledRule, values: Sequence[Value]) -> Row:
     """Values as the first columns of the rule's condition have them."""
     columns = one.condition.columns
     if len(values) > len(columns):

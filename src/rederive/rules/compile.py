@@ -11,12 +11,12 @@ from rederive.lang.rules.lower import add_condition, compile_write
 from rederive.lang.rules.syntax import ActiveRule, WriteAction, condition_name, event_table
 from rederive.rules.activity import Activity
 from rederive.rules.cycles import check_cycles
-from rederive.rules.rule_set import Standing
+from rederive.rules.rule_set import CompiledRule
 
 
 def compiled(
     program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
-) -> tuple[Program, list[Standing]]:
+) -> tuple[Program, list[CompiledRule]]:
     """The program with the conditions of these rules, and the rules over it; refused where one does not fit."""
     extended = program
     for i, rule in enumerate(rules := (*stated, *kept)):
@@ -29,9 +29,9 @@ def compiled(
     return extended, standing
 
 
-def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> Standing:
+def _standing(rule: ActiveRule, program: Program, activity: Activity, stated: bool) -> CompiledRule:
     condition = program.relations[condition_name(rule.name)]
     write = compile_write(program, rule) if isinstance(rule.action, WriteAction) else None
     event = program.relations[event_table(rule.event, program)] if rule.event is not None else None
     influents = needed(program, [condition.name]).intersection(program.bases)
-    return Standing(rule, condition, influents, event, write, activity, stated)
+    return CompiledRule(rule, condition, influents, event, write, activity, stated)

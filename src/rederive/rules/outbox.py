@@ -38,7 +38,7 @@ _FIRST: Final = """SELECT firing, rule, version, address, body, attempts, due,
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutboxMessage:
     """A webhook in the outbox."""
 
     firing: int
@@ -56,15 +56,15 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempted:
+class _AttemptEnd:
     """The end of an attempt; `error` is empty where the receiver accepted."""
 
-    sent: Outgoing
+    sent: OutboxMessage
     error: str = ""
     hopeless: bool = False
 
 
-class Courier:
+class OutboxSender:
     """Delivers what a journal's outbox holds, until it is closed. It writes to the file by a connection of its own."""
 
     def __init__(self, folder: Path, webhooks: Webhooks, state: Deliveries) -> None:
@@ -72,8 +72,8 @@ class Courier:
         self._webhooks = webhooks
         self._ends = False
         self._news = threading.Event()
-        self._under_way: dict[str, Outgoing] = {}
-        self._attempted: SimpleQueue[_Attempted] = SimpleQueue()
+        self._under_way: dict[str, OutboxMessage] = {}
+        self._attempted: SimpleQueue[_AttemptEnd] = SimpleQueue()
         self._state = state
         self._thread = threading.Thread(target=self._run, name="rederive-webhooks", daemon=True)
         self._thread.start()
@@ -132,32 +132,32 @@ class Courier:
     def _start_attempts(self, connection: sqlite3.Connection) -> float | None:
         """Begin what is due; the seconds until more is, or None where only the end of an attempt can bring more."""
         now = time.time()
-        idle = [one for one in (Outgoing(*row) for row in connection.execute(_FIRST)) if one.rule not in self._under_way]
+        idle = [one for one in (OutboxMessage(*row) for row in connection.execute(_FIRST)) if one.rule not in self._under_way]
         for one in idle:
             if one.due <= now:
                 self._start(one)
         return min((max(one.due - now, 0.001) for one in idle if one.due > now), default=None)
 
-    def _start(self, one: Outgoing) -> None:
+    def _start(self, one: OutboxMessage) -> None:
         self._under_way[one.rule] = one
         try:
             threading.Thread(target=self._attempt, args=(one,), name=f"rederive-webhook-{one.firing}", daemon=True).start()
         except RuntimeError as error:  # there are too many threads now
-            self._attempted.put(_Attempted(one, str(error)))
+            self._attempted.put(_AttemptEnd(one, str(error)))
             self._news.set()
 
-    def _attempt(self, one: Outgoing) -> None:
+    def _attempt(self, one: OutboxMessage) -> None:
         """In a thread of its own: whatever is raised here is the end of this attempt and of nothing else."""
-        end = _Attempted(one, "the attempt was interrupted")
+        end = _AttemptEnd(one, "the attempt was interrupted")
         try:
             self._webhooks.post(one.address, one.key, one.body, int(time.time()))
-            end = _Attempted(one)
+            end = _AttemptEnd(one)
         except NotAllowed as error:
-            end = _Attempted(one, str(error), hopeless=True)
+            end = _AttemptEnd(one, str(error), hopeless=True)
         except NotSent as error:
-            end = _Attempted(one, str(error))
+            end = _AttemptEnd(one, str(error))
         except Exception as error:
-            end = _Attempted(one, f"{type(error).__name__}: {error}", hopeless=True)
+            end = _AttemptEnd(one, f"{type(error).__name__}: {error}", hopeless=True)
         finally:
             self._attempted.put(end)
             self._news.set()
@@ -165,7 +165,7 @@ class Courier:
     # What became of attempts
 
     def _note(self, connection: sqlite3.Connection) -> None:
-        ended: list[_Attempted] = []
+        ended: list[_AttemptEnd] = []
         try:
             while True:
                 ended.append(self._attempted.get_nowait())
@@ -180,7 +180,7 @@ class Courier:
                 raise
             self._under_way.pop(end.sent.rule, None)
 
-    def _note_one(self, connection: sqlite3.Connection, end: _Attempted) -> None:
+    def _note_one(self, connection: sqlite3.Connection, end: _AttemptEnd) -> None:
         one = end.sent
         if not end.error:
             passing("webhook:sent")
@@ -199,17 +199,17 @@ Statements = Iterable[tuple[str, tuple[object, ...]]]
 _WAITS: Final = "id = ? AND id IN (SELECT firing FROM outbox)"  # its rule may have been dropped in between
 
 
-def _delivered(one: Outgoing) -> Statements:
+def _delivered(one: OutboxMessage) -> Statements:
     yield "UPDATE firing SET outcome = ?, detail = '' WHERE id = ?", (DELIVERED, one.firing)
     yield "DELETE FROM outbox WHERE firing = ?", (one.firing,)
 
 
-def _postponed(one: Outgoing, attempts: int, due: float, detail: str) -> Statements:
+def _postponed(one: OutboxMessage, attempts: int, due: float, detail: str) -> Statements:
     yield f"UPDATE firing SET detail = ? WHERE {_WAITS}", (detail, one.firing)
     yield "UPDATE outbox SET attempts = ?, due = ? WHERE firing = ?", (attempts, due, one.firing)
 
 
-def _parked(one: Outgoing, detail: str) -> Statements:
+def _parked(one: OutboxMessage, detail: str) -> Statements:
     yield f"UPDATE firing SET outcome = ?, detail = ? WHERE {_WAITS}", (FAILED, detail, one.firing)
     yield "INSERT INTO parked SELECT * FROM outbox WHERE firing = ?", (one.firing,)
     yield "DELETE FROM outbox WHERE firing = ?", (one.firing,)

@@ -21,7 +21,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CompiledRule:
     """A rule over a program: its condition, the relations that influence it, and its change of data where it has one.
 
     `stated`: whether the program's own text states it.
@@ -65,16 +65,16 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleBase:
+class RuleSet:
     """All rules of a database, and its program with their conditions."""
 
     program: Program = field(default_factory=lambda: Program({}, ()))
-    standing: tuple[Standing, ...] = ()
+    standing: tuple[CompiledRule, ...] = ()
 
     @classmethod
     def over(
         cls, program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
-    ) -> RuleBase:
+    ) -> RuleSet:
         """These rules over a program. `stated` are those of its own text. What compiles them is imported when there are some."""
         if not stated and not kept:
             return cls(program)
@@ -83,11 +83,11 @@ class RuleBase:
         extended, standing = compiled(program, stated, kept, activity)
         return cls(extended, tuple(sorted(standing, key=lambda one: one.order)))
 
-    def again(self, program: Program, stated: Sequence[ActiveRule]) -> RuleBase:
+    def again(self, program: Program, stated: Sequence[ActiveRule]) -> RuleSet:
         """The same rules over another program; refused where a rule does not fit it."""
         kept = [one.rule for one in self.standing if not one.stated]
         try:
-            return RuleBase.over(program, stated, kept, self.activity)
+            return RuleSet.over(program, stated, kept, self.activity)
         except UnknownName as error:
             broken = next((rule for rule in kept if rule.span.source is (error.span.source if error.span else None)), None)
             if broken is None:
@@ -95,9 +95,9 @@ class RuleBase:
             hint = f"drop or replace the rule first: DROP RULE {broken.name}"
             raise StillNeeded(f"the rule '{broken.name}' still needs this", error.span, hint=hint) from None
 
-    def changed(self, program: Program, kept: Sequence[ActiveRule], activity: Mapping[str, Activity]) -> RuleBase:
+    def changed(self, program: Program, kept: Sequence[ActiveRule], activity: Mapping[str, Activity]) -> RuleSet:
         """Other rules beside those that the program's text states; `program` is without conditions."""
-        return RuleBase.over(program, [one.rule for one in self.standing if one.stated], kept, activity)
+        return RuleSet.over(program, [one.rule for one in self.standing if one.stated], kept, activity)
 
     # What is asked of it
 
@@ -106,7 +106,7 @@ class RuleBase:
         return {one.name: one.activity for one in self.standing}
 
     @property
-    def active(self) -> tuple[Standing, ...]:
+    def active(self) -> tuple[CompiledRule, ...]:
         return tuple(one for one in self.standing if one.activity.anywhere)
 
     @property
@@ -120,7 +120,7 @@ class RuleBase:
         loose = (one for one in self.active if not one.rule.strict and not one.rule.immediate)
         return dict.fromkeys(self.wanted, "exact") | {one.condition.name: NERVOUS for one in loose}
 
-    def named(self, name: str) -> Standing:
+    def named(self, name: str) -> CompiledRule:
         found = next((one for one in self.standing if one.name == name.lower()), None)
         if found is None:
             raise UnknownName("rule", name, (one.name for one in self.standing))
@@ -139,7 +139,7 @@ def touched_bases(program: Program, names: Iterable[str]) -> frozenset[str]:
     return frozenset(program.copies_of(name) or name for name in names)
 
 
-def check_functions(rules: Iterable[Standing], known: Collection[str]) -> None:
+def check_functions(rules: Iterable[CompiledRule], known: Collection[str]) -> None:
     """Refuse rules that call a function which nobody registered."""
     for one in rules:
         action = one.rule.action
@@ -147,7 +147,7 @@ def check_functions(rules: Iterable[Standing], known: Collection[str]) -> None:
             raise UnknownName("function", action.function, known, action.span)
 
 
-def check_precision(rules: RuleBase, precision: str) -> None:
+def check_precision(rules: RuleSet, precision: str) -> None:
     """Refuse what a database that is nervous throughout cannot tell: a change from false to true."""
     strict = [f"the rule '{one.name}' is strict" for one in rules.standing if one.rule.strict]
     strict += [f"the constraint '{c.view}' rejects" for c in rules.program.constraints if c.mode is Mode.REJECT]
@@ -155,6 +155,6 @@ def check_precision(rules: RuleBase, precision: str) -> None:
         raise StrategyError(f"{strict[0]}, and this database is nervous", hint="open it with precision 'exact'")
 
 
-def projected(standing: Standing, rows: Iterable[Row]) -> list[Row]:
+def projected(standing: CompiledRule, rows: Iterable[Row]) -> list[Row]:
     """The rows that a function is called with: the wanted columns, each combination once."""
     return list(dict.fromkeys(tuple(row[i] for i in standing.columns) for row in rows))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rederive.commit.subscriptions import Subscription
+from rederive.commit.announce import Subscription
 from rederive.database import Database
 from rederive.engines.protocol import Question
 from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation

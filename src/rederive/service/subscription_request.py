@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rederive.catalog import check_view
-from rederive.commit.subscriptions import signs
+from rederive.commit.announce import signs
 from rederive.delta import Sign
 from rederive.engines.protocol import Question
 from rederive.errors import IllTypedRow, MalformedInput, StrategyError, UnknownColumn, UnknownOption, UnknownRelation

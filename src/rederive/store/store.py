@@ -10,7 +10,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rederive.catalog import Definitions, Step, followed
+from rederive.catalog import Catalog, CatalogChange, followed
 from rederive.delta import BOTH, Sign
 from rederive.engines.protocol import Delta, Engine, Operation, ViewDelta
 from rederive.errors import Conflict, CorruptStore, Expired, Mismatch, StoreError, UnknownOption
@@ -18,7 +18,7 @@ from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import UTC as UTC_NAME
 from rederive.ir.terms import Row, Type
 from rederive.maintain.plan import AUTO, check_strategy
-from rederive.records import Catalog, Changed, Entry
+from rederive.records import CatalogRecord, Changed, Entry
 from rederive.result import Change, Decoded, Result
 from rederive.store.codec import digest
 from rederive.store.journal.file import guarded
@@ -73,9 +73,9 @@ class Store:
 
     # What is found on opening
 
-    def definitions(self) -> Definitions:
+    def definitions(self) -> Catalog:
         with guarded(self.journal.folder):
-            return Definitions.of(self.journal.catalog.texts, self.options.zone)
+            return Catalog.of(self.journal.catalog.texts, self.options.zone)
 
     def base_rows(self, program: Program) -> Mapping[str, Collection[Row]]:
         """The base rows at the last version."""
@@ -114,13 +114,13 @@ class Store:
             case _:
                 self.journal.append(entries)
 
-    def redefine(self, before: Program, step: Step, net: Net, result: Result | None, signs: frozenset[Sign]) -> bool:
+    def redefine(self, before: Program, step: CatalogChange, net: Net, result: Result | None, signs: frozenset[Sign]) -> bool:
         """Keep a program, and the version that it made where it made one; whether that is a bulk version."""
         after = step.after.program
         if self.lake is not None:
             self.lake.check_columns(before, after)
         version = result.version if result is not None else self.journal.version
-        catalog = Catalog(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
+        catalog = CatalogRecord(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
         if result is None:
             self.journal.amend(catalog)
             return False

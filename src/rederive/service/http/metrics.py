@@ -27,8 +27,8 @@ class _State(Collector):
         hooks = self._writer.deliveries
         gauges = {
             "rederive_version": ("The last committed version", self._hub.version),
-            "rederive_subscriptions": ("Subscribers", len(clients)),
-            "rederive_subscriptions_behind": ("Subscribers whose changes are being added up", sum(c.late for c in clients)),
+            "rederive_subscriptions": ("Subscriptions", len(clients)),
+            "rederive_subscriptions_behind": ("Subscriptions whose changes are being added up", sum(c.late for c in clients)),
             "rederive_busy_seconds": ("For how long the writer has been at its present work", self._writer.busy),
             "rederive_waiting_jobs": ("Requests that wait for the writer", self._writer.waiting),
             "rederive_webhooks_waiting": ("Webhooks that are not delivered yet", hooks.waiting),

@@ -15,7 +15,7 @@ from rederive.errors import Closed, Mismatch, NotFound, nearest
 from rederive.ir.terms import Row
 from rederive.lang.rules.syntax import CallAction, WebhookAction
 from rederive.records import Firing
-from rederive.rules.rule_set import Standing
+from rederive.rules.rule_set import CompiledRule
 from rederive.service.access import check_admin
 from rederive.service.events import Event, progress, told
 from rederive.service.http.bodies import JSON
@@ -38,7 +38,7 @@ async def rules(service: Service, token: Token, request: Request) -> Response:
     return answered({"version": version, "rules": [_described(one) for one in standing]})
 
 
-def _described(one: Standing) -> dict[str, Any]:
+def _described(one: CompiledRule) -> dict[str, Any]:
     rule, activity = one.rule, one.activity
     return {
         "name": rule.name,
@@ -54,7 +54,7 @@ def _described(one: Standing) -> dict[str, Any]:
     }
 
 
-def _action(one: Standing) -> str:
+def _action(one: CompiledRule) -> str:
     match one.rule.action:
         case CallAction(function):
             return f"call {function}"

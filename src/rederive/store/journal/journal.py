@@ -20,7 +20,7 @@ from pathlib import Path
 from rederive.errors import Closed, Mismatch
 from rederive.failpoints import passing
 from rederive.ir.rules import Relation
-from rederive.records import Catalog, Changed, Entry
+from rederive.records import CatalogRecord, Changed, Entry
 from rederive.store.codec import columns_text, counts_text, row_text, rows_text
 from rederive.store.journal.file import Lock, connect, create, guarded
 from rederive.store.journal.rules import RuleJournal
@@ -88,7 +88,7 @@ class Journal(RuleJournal):
 
     # Versions
 
-    def append(self, entries: Iterable[Entry], catalog: Catalog | None = None) -> None:
+    def append(self, entries: Iterable[Entry], catalog: CatalogRecord | None = None) -> None:
         """Commit versions, all or none, and the program that stands after them; on disk when this returns."""
         with self._transaction("append"):
             for entry in entries:
@@ -106,7 +106,7 @@ class Journal(RuleJournal):
             )
         self.append([entry])
 
-    def amend(self, catalog: Catalog | None = None, base: Iterable[Changed] = ()) -> None:
+    def amend(self, catalog: CatalogRecord | None = None, base: Iterable[Changed] = ()) -> None:
         """Keep what makes no version: a program under which no view changed, and initial rows."""
         with self._transaction("amend"):
             if catalog is not None:
@@ -236,7 +236,7 @@ class Journal(RuleJournal):
             self._ids[kept] = number
         return self._ids[kept]
 
-    def _write_catalog(self, catalog: Catalog) -> None:
+    def _write_catalog(self, catalog: CatalogRecord) -> None:
         """Write what differs: texts are added far more often than changed."""
         pairs = zip(self.catalog.texts, catalog.texts, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -13,7 +13,7 @@ from typing import Any, Self
 from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.records import DATALOG, Catalog, Changed, Entry, Text
+from rederive.records import DATALOG, CatalogRecord, Changed, Entry, Text
 from rederive.store.codec import counts_from, relation_from, rows_from
 from rederive.store.journal.file import connect_to_read, format_of, guarded
 from rederive.store.position import Position
@@ -120,13 +120,13 @@ class JournalReader:
     # Program, options, cursors, lake
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> CatalogRecord:
         """The program that stands."""
         with self._snapshot():
             language = "language" if self._counts else f"'{DATALOG}'"
             texts = self._query(f"SELECT part, name, text, kept, {language} FROM text ORDER BY position")
             followed = self._query("SELECT name, since FROM followed ORDER BY name")
-        return Catalog(tuple(Text(*row) for row in texts), dict(followed))
+        return CatalogRecord(tuple(Text(*row) for row in texts), dict(followed))
 
     @property
     def options(self) -> dict[str, str]:

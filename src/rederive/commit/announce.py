@@ -39,7 +39,7 @@ class Subscription:
     callback: Callback
     signs: frozenset[Sign]
     bindings: Mapping[int, Value]
-    _subscribers: Subscribers
+    _subscribers: Subscriptions
 
     def cancel(self) -> None:
         """Call back no more, from this moment on."""
@@ -59,7 +59,7 @@ class Subscription:
 
 
 @dataclass(slots=True)
-class Subscribers:
+class Subscriptions:
     """All subscriptions of a database. Versions are told one after the other, each to all before the next."""
 
     subscriptions: list[Subscription] = field(default_factory=list)

@@ -22,7 +22,7 @@ Notified = Mapping[str, tuple[tuple[Type, ...], Counter[Row]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedDefinitions:
     """Why the definitions are not evaluated, and the rows of views, and of parts of views, that subscribers were told of."""
 
     error: Endless
@@ -30,14 +30,16 @@ class Parked:
     parts: Mapping[Question, frozenset[Row]]
 
     @classmethod
-    def over(cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Question], engine: Engine) -> Parked:
+    def over(
+        cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Question], engine: Engine
+    ) -> ParkedDefinitions:
         """From what an engine that has evaluated a program holds."""
         whole = {name: Counter(copies(program, name, {}, engine)) for name in views if program.is_view(name)}
         bound = {part: frozenset(engine.rows(part.view, dict(part.bindings))) for part in parts}
         return cls(error, {name: (program.relations[name].types, rows) for name, rows in whole.items()}, bound)
 
     @classmethod
-    def recorded(cls, error: Endless, program: Program, store: Store) -> Parked:
+    def recorded(cls, error: Endless, program: Program, store: Store) -> ParkedDefinitions:
         """From the record of a store: the sum of all changes."""
         found: dict[str, tuple[tuple[Type, ...], Counter[Row]]] = {}
         for name in (name for name in program.monitored if program.is_view(name)):
@@ -49,8 +51,8 @@ class Parked:
             found[name] = (program.relations[name].types, +rows)
         return cls(error, found, {})
 
-    def with_error(self, error: Endless) -> Parked:
-        return Parked(error, self.views, self.parts)
+    def with_error(self, error: Endless) -> ParkedDefinitions:
+        return ParkedDefinitions(error, self.views, self.parts)
 
     def changes(self, found: Mapping[str, ViewDelta], program: Program) -> dict[str, ViewDelta]:
         """The changes since the last notification, where an engine that had no views found all rows of each as new."""
