@@ -21,7 +21,7 @@ from rederive.commit.redefinition import Advance
 from rederive.commit.setup import Setup
 from rederive.commit.transaction import Given, Transaction, base_relation, typed_rows
 from rederive.delta import BOTH, Sign
-from rederive.engines.protocol import DoesNotFit, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.protocol import DoesNotFit, Engine, Operation, Propagation, Query, Trace
 from rederive.errors import Endless, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.ir.terms import UTC, Row, Value
@@ -414,7 +414,7 @@ class Database(ActiveDatabase):
         """The views of a program whose changes somebody is notified of."""
         return [name for name in dict.fromkeys((*program.monitored, *self._wanted())) if program.is_view(name)]
 
-    def followed_parts(self, program: Program) -> list[Question]:
+    def followed_parts(self, program: Program) -> list[Query]:
         """The parts of views, likewise."""
         return [question for question in self._questions() if program.is_view(question.view)]
 
@@ -434,7 +434,7 @@ class Database(ActiveDatabase):
         bag = self.program.counted(subscription.view) != subscription.view
         return bool(subscription.bindings) and unkept and not bag and subscription.view not in self.program.monitored
 
-    def _questions(self) -> list[Question]:
+    def _questions(self) -> list[Query]:
         apart = (s for s in self._subscribers.subscriptions if self._asked_apart(s) and s.view in self.program.views)
         return list(dict.fromkeys(subscription.question for subscription in apart))
 
@@ -719,10 +719,10 @@ class Database(ActiveDatabase):
         """
         check_view(self.program, view)
         bound = positions(self.program.relations[view], bindings)
-        return self.follow(Question(view, tuple(sorted(bound.items()))), callback, only)
+        return self.follow(Query(view, tuple(sorted(bound.items()))), callback, only)
 
     @within_budget
-    def follow(self, question: Question, callback: Callback, only: str | None = None) -> Subscription:
+    def follow(self, question: Query, callback: Callback, only: str | None = None) -> Subscription:
         """`subscribe`, with typed values by position."""
         self._check_open()
         check_view(self.program, question.view)

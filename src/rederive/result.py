@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rederive.delta import BOTH, Sign
-from rederive.engines.protocol import Question, Rows, ViewDelta
+from rederive.engines.protocol import Query, Rows, ViewDelta
 from rederive.ir.terms import Row, Value
 from rederive.records import Firing
 from rederive.values import sort_key
@@ -194,7 +194,7 @@ class Result:
     touched: int
     derived: Mapping[str, int]
     skipped: int
-    bound: Mapping[Question, Change]
+    bound: Mapping[Query, Change]
     estimated: int
     recomputed: int
     repeated: bool = False

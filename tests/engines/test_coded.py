@@ -12,8 +12,8 @@ from rederive.analysis.graph import components
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.plan.sources import BROADCAST_CODES, Distributed, Frame, Source, Types
 from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run import coded
 from rederive.engines.spark.run import driver_resident as here
+from rederive.engines.spark.run import symbol_codes as coded
 from rederive.engines.spark.session.types import CODE
 from rederive.ir.terms import NUMBER, SYMBOL, Row
 from rederive.lang import compile_program

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from rederive.engines.protocol import Action, Delta, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.net.frames import DataRows
 from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.errors import DuplicateKey
-from rederive.ir.terms import Row
+from rederive.ir.terms import Row, Type
 from rederive.lang import compile_program
 from rederive.maintain.plan import plan
 
@@ -71,10 +71,12 @@ def test_random_operations(spark: SparkSession, program: str) -> None:
         given = list(operations(chance, keyed=program == KEYED))
         as_rows = [Operation(action, "r", tuple(rows)) for action, rows, _ in given]
         framed = [
-            Operation(action, "r", DataRows(spark.createDataFrame(rows, "k bigint, v string"), types) if frame else tuple(rows))
+            Operation(
+                action, "r", DataFrameRows(spark.createDataFrame(rows, "k bigint, v string"), types) if frame else tuple(rows)
+            )
             for action, rows, frame in given
         ]
-        framed += [Operation(Action.DELETE, "r", DataRows(spark.createDataFrame([], "k bigint, v string"), types))]
+        framed += [Operation(Action.DELETE, "r", DataFrameRows(spark.createDataFrame([], "k bigint, v string"), types))]
         expected = outcome(witness, as_rows)
         assert outcome(ours, framed) == expected, given
         refused += expected == "refused"
@@ -84,8 +86,8 @@ def test_random_operations(spark: SparkSession, program: str) -> None:
 @pytest.mark.usefixtures("spread")
 def test_a_relation_without_columns(spark: SparkSession) -> None:
     engine = installed(SparkEngine(spark), BARE, [])
-    some = DataRows(spark.range(3), ())
-    none = DataRows(spark.range(0), ())
+    some = DataFrameRows(spark.range(3), ())
+    none = DataFrameRows(spark.range(0), ())
     assert outcome(engine, [Operation(Action.INSERT, "r", some)]) == {"r": ({()}, set())}
     assert outcome(engine, [Operation(Action.INSERT, "r", none)]) == {}
     assert outcome(engine, [Operation(Action.INSERT, "r", some), Operation(Action.DELETE, "r", ((),))]) == {}
@@ -94,7 +96,7 @@ def test_a_relation_without_columns(spark: SparkSession) -> None:
 @pytest.mark.usefixtures("spread")
 def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -> None:
     engine = installed(SparkEngine(spark), KEYED, [(1, "a")])
-    rows = DataRows(
+    rows = DataFrameRows(
         spark.createDataFrame([(1, "b"), (1, "c")], "k bigint, v string"), compile_program(KEYED).relations["r"].types
     )
     for action in (Action.INSERT, Action.UPSERT):
@@ -110,8 +112,8 @@ def test_changes_upon_changes(spark: SparkSession, program: str) -> None:
     types = compile_program(program).relations["r"].types
     ours, witness = installed(SparkEngine(spark), program, []), installed(ResidentEngine(), program, [])
 
-    def framed(*rows: Row) -> DataRows:
-        return DataRows(spark.createDataFrame(list(rows), "k bigint, v string"), types)
+    def framed(*rows: Row) -> DataFrameRows:
+        return DataFrameRows(spark.createDataFrame(list(rows), "k bigint, v string"), types)
 
     low: list[Row] = [(k, "a") for k in range(6)]
     high: list[Row] = [(k, "a") for k in range(100, 106)]
@@ -129,3 +131,7 @@ def test_changes_upon_changes(spark: SparkSession, program: str) -> None:
             engine.commit()
         assert ours.size("r") == witness.size("r")
     assert sorted(ours.rows("r", {})) == sorted(witness.rows("r", {}))
+
+
+def _bulk(spark: SparkSession, rows: Sequence[Row], types: tuple[Type, ...]) -> DataFrameRows:
+    return DataFrameRows(spark.createDataFrame(list(rows), "k bigint, v string"), types)

@@ -17,18 +17,18 @@ from pyspark.sql.functions import lit
 import rederive
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.net import by_arrow as net_tables
-from rederive.engines.spark.net.frames import DataRows
-from rederive.engines.spark.plan.relations import Find
 from rederive.engines.spark.plan.sources import Distributed, Local
 from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run import driver_resident as here
+from rederive.engines.spark.run import frame_collection as collect
 from rederive.engines.spark.run import jobs
 from rederive.engines.spark.run import storage as kept
-from rederive.engines.spark.run.aggregates.sums import totals
+from rederive.engines.spark.run.aggregates.arrow_totals import totals
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.engines.spark.run.driver_arrow import joined
 from rederive.engines.spark.run.driver_resident import derived_here
+from rederive.engines.spark.run.relations import Find
 from rederive.engines.spark.run.round import Derivation, Wanted, gather_all
-from rederive.engines.spark.session import collect
 from rederive.engines.spark.session.types import from_arrow, to_arrow
 from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Kind, Row, Type
@@ -205,10 +205,10 @@ def test_a_table_with_an_empty_chunk_is_handed_to_spark_whole(spark: SparkSessio
 def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MOST", 20)
     collected = {
-        "few": collect._collected(DataRows(spark.range(0, 9, 1, 2), (NUMBER,))),
-        "many": collect._collected(DataRows(spark.range(0, 10, 1, 2), (NUMBER,))),
-        "moved": collect._collected(DataRows(spark.range(9).repartition(2), (NUMBER,))),
-        "in many parts": collect._collected(DataRows(spark.range(0, 9, 1, 17), (NUMBER,))),
+        "few": collect._collected(DataFrameRows(spark.range(0, 9, 1, 2), (NUMBER,))),
+        "many": collect._collected(DataFrameRows(spark.range(0, 10, 1, 2), (NUMBER,))),
+        "moved": collect._collected(DataFrameRows(spark.range(9).repartition(2), (NUMBER,))),
+        "in many parts": collect._collected(DataFrameRows(spark.range(0, 9, 1, 17), (NUMBER,))),
     }
     assert {name: table is not None for name, table in collected.items()} == {
         "few": True,
@@ -225,7 +225,7 @@ def test_what_is_in_the_driver_already_is_not_collected(spark: SparkSession) -> 
     """The changes that an engine found, handed to it as operations."""
     engine = SparkEngine(spark)
     frames = [engine.jobs.tabled(to_arrow([(n,) for n in range(most)], (NUMBER,)), (NUMBER,)) for most in (3_000, 4_000)]
-    given = [DataRows.of(frame, engine.jobs) for frame in frames if isinstance(frame, Distributed)]
+    given = [DataFrameRows.of(frame, engine.jobs) for frame in frames if isinstance(frame, Distributed)]
     assert [len(frame) for frame in engine.jobs.handed(given, (NUMBER,))] == [3_000, 4_000]
     assert not [frame for frame in frames if "data" in vars(frame)], "Spark was handed them"
 

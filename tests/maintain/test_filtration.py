@@ -9,7 +9,7 @@ from hypothesis import given
 
 import rederive
 from rederive.delta import Sign
-from rederive.engines.protocol import Call
+from rederive.engines.protocol import FilterStep
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Negation, Program, Rule
 from tests.oracle import Rows, evaluate, initial
@@ -24,7 +24,7 @@ def test_every_update_is_filtered_once(scenario: Scenario) -> None:
     db = rederive.open(strategy="filtration")
     db.define(sample.text)
     program = db.engine.installed.program  # type: ignore[attr-defined]  # with the versions of views that constants make
-    calls: list[Call] = []
+    calls: list[FilterStep] = []
     db.trace(calls.append)
     base = initial(program)
     rows = evaluate(program, base)
@@ -37,7 +37,7 @@ def test_every_update_is_filtered_once(scenario: Scenario) -> None:
         check(program, calls, before, rows)
 
 
-def check(program: Program, calls: list[Call], old: Rows, new: Rows) -> None:
+def check(program: Program, calls: list[FilterStep], old: Rows, new: Rows) -> None:
     filtered: Counter[Any] = Counter()
     actual: dict[Any, set[Any]] = {}
     for call in calls:
@@ -60,7 +60,7 @@ def check(program: Program, calls: list[Call], old: Rows, new: Rows) -> None:
         assert actual[view, sign] == exact, (view, sign)
 
 
-def sign_of(program: Program, call: Call, old: Rows, new: Rows) -> Sign | None:
+def sign_of(program: Program, call: FilterStep, old: Rows, new: Rows) -> Sign | None:
     """What a call propagates to its view: the sign of its updates, turned by a negation."""
     came = set(call.updates) <= new[call.updated] - old[call.updated]
     rule = next(d for d in program.definitions if isinstance(d, Rule) and show_rule(d) == call.rule)
@@ -86,7 +86,7 @@ def test_an_update_that_two_paths_suggest_is_filtered_once() -> None:
     db.define(".decl e(x: symbol, y: symbol) .decl f(x: symbol, y: symbol) .decl v(y: symbol) v(y) :- e(_, y). v(y) :- f(_, y).")
     db.load("e", [("1", "b"), ("2", "b"), ("3", "b")])
     db.load("f", [("1", "b"), ("2", "c")])
-    calls: list[Call] = []
+    calls: list[FilterStep] = []
     db.trace(calls.append)
     with db.transaction() as tx:
         tx.delete("e", [("1", "b"), ("2", "b")])

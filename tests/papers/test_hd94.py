@@ -11,7 +11,7 @@ import pytest
 
 import rederive
 from rederive.cli.main import main
-from rederive.engines.protocol import Call
+from rederive.engines.protocol import FilterStep
 
 TC = """.decl edge(x: symbol, y: symbol)
 .decl tc(x: symbol, y: symbol)
@@ -33,7 +33,7 @@ FIGURE_3 = [
 ]
 
 
-def told(call: Call) -> tuple[Any, ...]:
+def told(call: FilterStep) -> tuple[Any, ...]:
     assert call.view == "tc"
     return call.rule, call.updated, call.updates, call.approximation, call.disqualified, call.actual
 
@@ -42,7 +42,7 @@ def test_figure_3() -> None:
     db = rederive.open(strategy="filtration")
     db.define(TC)
     db.load("edge", EDGES)
-    calls: list[Call] = []
+    calls: list[FilterStep] = []
     stop = db.trace(calls.append)
     with db.transaction() as tx:
         tx.delete("edge", [("b", "d")])

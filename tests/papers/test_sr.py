@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.engines.protocol import Action, Call, Operation
+from rederive.engines.protocol import Action, FilterStep, Operation
 
 STRATEGIES = ("recompute", "counting", "materialized", "on_demand", "filtration", "differencing", "auto")
 JOIN = ".decl q(x: number, y: number) .decl r(y: number, z: number) .decl p(x: number, z: number) p(x, z) :- q(x, y), r(y, z)."
@@ -44,7 +44,7 @@ def test_negative_partial_differentials_are_taken_in_the_old_state(strategy: str
 def test_each_partial_differential_by_itself() -> None:
     """Δp/Δ+q = <{<1,3>},{}> and Δp/Δ+r = <{<1,4>},{}>."""
     db = old_state("differencing")
-    calls: list[Call] = []
+    calls: list[FilterStep] = []
     db.trace(calls.append)
     with db.transaction() as tx:
         tx.insert("q", [(1, 2)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.result import Change
 from rederive.service.followed_views import FollowedViews
 from tests.service.conftest import GRAPH
@@ -27,8 +27,8 @@ def result(db: rederive.Database, *edges: tuple[str, str]) -> rederive.Result:
     return tx.result
 
 
-def part(view: str, *bindings: tuple[int, str]) -> Question:
-    return Question(view, bindings)
+def part(view: str, *bindings: tuple[int, str]) -> Query:
+    return Query(view, bindings)
 
 
 def test_bound_parts_of_a_kept_view_are_looked_up(db: rederive.Database, monkeypatch: pytest.MonkeyPatch) -> None:

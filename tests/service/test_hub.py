@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from rederive.commit.announce import signs
 from rederive.delta import BOTH
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.service.events import Delta, Event, snapshot
 from rederive.service.hub import Hub, PublishedVersion, Subscriber, SubscriptionRequest
 from rederive.service.settings import ServiceLimits
 from rederive.store.position import Position
 
-PART = Question("v", ())
-OTHER = Question("w", ())
+PART = Query("v", ())
+OTHER = Query("w", ())
 Rows = frozenset[tuple[int]]
 
 
@@ -75,7 +75,7 @@ class Play:
         after = {view: rows ^ {(i,) for i in toggled.get(view, ())} for view, rows in before.items()}
         self.states.append(after)
         changes = {
-            Question(view, ()): Delta(sorted(after[view] - before[view]), sorted(before[view] - after[view]))
+            Query(view, ()): Delta(sorted(after[view] - before[view]), sorted(before[view] - after[view]))
             for view in toggled
             if after[view] != before[view]
         }

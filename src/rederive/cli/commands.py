@@ -28,7 +28,7 @@ from rederive.cli.program_files import (
     run_files,
 )
 from rederive.database import Database
-from rederive.engines.protocol import Call
+from rederive.engines.protocol import FilterStep
 from rederive.errors import MissingFile, RederiveError, StrategyError
 from rederive.ingest.changes import Transaction, read_all_changes
 from rederive.ir.printing import show_relation
@@ -163,7 +163,7 @@ def _print_copied(copied: backup.Copied) -> None:
     print(json.dumps(said | lake))
 
 
-def _trace_line(version: int, call: Call) -> str:
+def _trace_line(version: int, call: FilterStep) -> str:
     sets = {name: getattr(call, name) for name in ("updates", "approximation", "disqualified", "actual")}
     fields = [f'"{name}": {_rows(rows)}' for name, rows in sets.items()]
     head = f'"version": {version}, "rule": {json.dumps(call.rule)}, "updated": {json.dumps(call.updated)}'

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rederive.boundary import guard_class, of_caller
 from rederive.delta import BOTH, Sign
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.errors import UnknownOption
 from rederive.ir.terms import Value
 from rederive.result import Change, Result
@@ -47,8 +47,8 @@ class Subscription:
             self._subscribers.subscriptions.remove(self)
 
     @property
-    def question(self) -> Question:
-        return Question(self.view, tuple(sorted(self.bindings.items())))
+    def question(self) -> Query:
+        return Query(self.view, tuple(sorted(self.bindings.items())))
 
     def part(self, result: Result) -> Change | None:
         """What of a version concerns this subscription."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rederive.bags import copies, told
-from rederive.engines.protocol import Engine, Question, ViewDelta
+from rederive.engines.protocol import Engine, Query, ViewDelta
 from rederive.errors import Endless
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Type
@@ -27,11 +27,11 @@ class ParkedDefinitions:
 
     error: Endless
     views: Notified
-    parts: Mapping[Question, frozenset[Row]]
+    parts: Mapping[Query, frozenset[Row]]
 
     @classmethod
     def over(
-        cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Question], engine: Engine
+        cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Query], engine: Engine
     ) -> ParkedDefinitions:
         """From what an engine that has evaluated a program holds."""
         whole = {name: Counter(copies(program, name, {}, engine)) for name in views if program.is_view(name)}
@@ -65,7 +65,7 @@ class ParkedDefinitions:
             views[name] = of_counts(came, gone) if same else ViewDelta(_rows(came), _rows(gone))
         return {name: delta for name, delta in views.items() if len(delta.plus) or len(delta.minus)}
 
-    def part_changes(self, found: Mapping[Question, ViewDelta]) -> dict[Question, ViewDelta]:
+    def part_changes(self, found: Mapping[Query, ViewDelta]) -> dict[Query, ViewDelta]:
         """The same for parts of views that somebody follows."""
         came = {part: Counter(delta.plus.decoded()) for part, delta in found.items()}
         gone = {part: Counter(rows) for part, rows in self.parts.items()}

@@ -15,13 +15,13 @@ from typing import TypeAlias
 from rederive.analysis.cost import Estimate
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import LARGE, Footprint
-from rederive.engines.protocol import Action, Bulk, Delta, Engine, Operation, Propagation, Question, Trace
+from rederive.engines.protocol import Action, Bulk, Delta, Engine, Operation, Propagation, Query, Trace
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
 
-_Program: TypeAlias = tuple[MaintenanceProgram, Sequence[str], Sequence[Question]]
+_Program: TypeAlias = tuple[MaintenanceProgram, Sequence[str], Sequence[Query]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class AutoEngine:
         monitored: Sequence[str],
         initial: Mapping[str, Iterable[Row]] | None = None,
         *,
-        bound: Sequence[Question] = (),
+        bound: Sequence[Query] = (),
         announce: bool = False,
     ) -> Propagation:
         rows = {name: counted(given) for name, given in (initial or {}).items()}

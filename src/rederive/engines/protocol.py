@@ -78,7 +78,7 @@ class ViewDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """The rows of a view that have these values in these columns."""
 
     view: str
@@ -98,14 +98,14 @@ class Propagation:
     touched: int
     derived: Mapping[str, int]
     skipped: int
-    bound: Mapping[Question, ViewDelta] = field(default_factory=dict)
+    bound: Mapping[Query, ViewDelta] = field(default_factory=dict)
     estimated: int = 0
     recomputed: int = 0
     entered: Mapping[str, Rows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FilterStep:
     """One step of propagation and filtration: a rule run for a set of updates, as in HD94's Figure 3.
 
     `sign`: whether the rows found enter the view (plus) or leave it (minus).
@@ -121,7 +121,7 @@ class Call:
     actual: tuple[Row, ...]
 
 
-Trace = Callable[[Call], None]
+Trace = Callable[[FilterStep], None]
 
 
 class Engine(Protocol):
@@ -151,7 +151,7 @@ class Engine(Protocol):
         monitored: Sequence[str],
         initial: Mapping[str, Iterable[Row]] | None = None,
         *,
-        bound: Sequence[Question] = (),
+        bound: Sequence[Query] = (),
         announce: bool = False,
     ) -> Propagation:
         """Prepare another program: base relations keep their rows and gain the initial ones, changed views are evaluated.

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
-from rederive.engines.spark.net.frames import DataRows, lacking
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows, lacking
 from rederive.errors import (
     DuplicateKey,
     IllTypedRow,
@@ -78,7 +78,7 @@ def read_source(spark: SparkSession, source: Source, relation: Relation, *, null
     return rows
 
 
-def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRows:
+def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataFrameRows:
     """The rows of a data frame, its columns taken by name and checked; one may be there twice.
 
     Where no value can be wrong, but one may be missing, whoever reads the rows looks for that. `zone`: the database's.
@@ -87,13 +87,13 @@ def given_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataRow
         check_zone(frame.sparkSession, zone)
     check_times(frame.schema, zone)
     if (plain := _as_is(frame, relation)) is not None:
-        return DataRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
+        return DataFrameRows(plain, relation.types, lambda: _check(typed(frame, relation), relation, _required(relation)))
     converted = typed(frame, relation)
     check = partial(_check, converted, relation, _required(relation))
     if _may_be_wrong(converted):
         check()
-        return DataRows(_values(converted, relation), relation.types)
-    return DataRows(_values(converted, relation), relation.types, check)
+        return DataFrameRows(_values(converted, relation), relation.types)
+    return DataFrameRows(_values(converted, relation), relation.types, check)
 
 
 def check_times(schema: StructType, zone: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from rederive.engines.spark.net.frames import DataRows
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.failpoints import passing
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
@@ -97,7 +97,7 @@ def changed_rows(
 
 def frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str | None = None) -> DataFrame:
     """Rows, wherever they are, as a frame with the columns of the relation's table. Many rows of ours go through a folder."""
-    if isinstance(rows, DataRows) and relation.columns:
+    if isinstance(rows, DataFrameRows) and relation.columns:
         return rows.data.toDF(*column_names(relation))
     return dataframe(lake.spark, relation, rows, folder)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rederive.commit.announce import Subscription
 from rederive.database import Database
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation
 from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
@@ -38,18 +38,18 @@ class FollowedViews:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self._wanted: Counter[Question] = Counter()
-        self._sources: dict[Question, Question] = {}  # what each part is followed by: itself, or its whole view
-        self._followed: dict[Question, tuple[Subscription, int]] = {}
+        self._wanted: Counter[Query] = Counter()
+        self._sources: dict[Query, Query] = {}  # what each part is followed by: itself, or its whole view
+        self._followed: dict[Query, tuple[Subscription, int]] = {}
         self._columns: dict[str, tuple[Column, ...]] = {}
-        self._parts: dict[str, dict[tuple[int, ...], dict[Values, Question]]] = {}
+        self._parts: dict[str, dict[tuple[int, ...], dict[Values, Query]]] = {}
 
     # Who follows what
 
-    def follow(self, part: Question) -> None:
+    def follow(self, part: Query) -> None:
         if self._wanted[part] == 0:
             apart = bool(part.bindings) and self._db.answers_apart(part.view)
-            source = part if apart else Question(part.view, ())
+            source = part if apart else Query(part.view, ())
             self._follow_source(source)
             self._sources[part] = source
             self._columns[part.view] = self._db.program.relations[part.view].columns
@@ -57,7 +57,7 @@ class FollowedViews:
             self._parts.setdefault(part.view, {}).setdefault(columns, {})[values] = part
         self._wanted[part] += 1
 
-    def unfollow(self, part: Question) -> None:
+    def unfollow(self, part: Query) -> None:
         self._wanted[part] -= 1
         if self._wanted[part] == 0:
             del self._wanted[part]
@@ -68,11 +68,11 @@ class FollowedViews:
             if not patterns[columns]:
                 del patterns[columns]
 
-    def _follow_source(self, source: Question) -> None:
+    def _follow_source(self, source: Query) -> None:
         subscription, users = self._followed.get(source) or (self._db.follow(source, _unheard), 0)
         self._followed[source] = (subscription, users + 1)
 
-    def _unfollow_source(self, source: Question) -> None:
+    def _unfollow_source(self, source: Query) -> None:
         subscription, users = self._followed.pop(source)
         if users > 1:
             self._followed[source] = (subscription, users - 1)
@@ -90,7 +90,7 @@ class FollowedViews:
                     found.setdefault(part, delta)
         return PublishedVersion(result.version, found)
 
-    def ended(self) -> dict[Question, RederiveError]:
+    def ended(self) -> dict[Query, RederiveError]:
         """The parts that a new program has no place for."""
         return {part: error for part in self._wanted if (error := self._refusal(part.view)) is not None}
 
@@ -106,7 +106,7 @@ class FollowedViews:
 
     def begin(self, wish: SubscriptionRequest, since: Position | None, most: int) -> CatchUp:
         """Follow the parts of a wish, and bring its subscriber to the present version: by what it missed, or by all rows."""
-        followed: list[Question] = []
+        followed: list[Query] = []
         try:
             for part in wish.parts:
                 self.follow(part)
@@ -131,7 +131,7 @@ class FollowedViews:
                 yield told("reset", self._db.version, error)
         yield from snapshot(self._at, {part.view: self.answer(part) for part in wish.parts})
 
-    def answer(self, part: Question) -> tuple[list[str], list[Row]]:
+    def answer(self, part: Query) -> tuple[list[str], list[Row]]:
         """The columns and rows of a part now."""
         names = [column.name for column in self._db.program.relations[part.view].columns]
         return names, self._db.rows(part.view, {names[i]: value for i, value in part.bindings})
@@ -164,7 +164,7 @@ class FollowedViews:
             if wanted:
                 yield wish.shape.change(version, wanted, since if net is not None else None, "resumed")
 
-    def past(self, parts: Sequence[Question], since: int | Position) -> Iterator[tuple[int, dict[str, Delta]]]:
+    def past(self, parts: Sequence[Query], since: int | Position) -> Iterator[tuple[int, dict[str, Delta]]]:
         """The versions after `since` that changed some of these parts."""
         bindings = {part.view: dict(part.bindings) for part in parts}
         for version, changes in self._db.history(list(bindings), since):
@@ -177,14 +177,14 @@ def _unheard(change: Change) -> None:
     """Results are read as a whole, version by version; a subscription only makes the database work them out."""
 
 
-def _split(part: Question) -> tuple[tuple[int, ...], Values]:
+def _split(part: Query) -> tuple[tuple[int, ...], Values]:
     return tuple(i for i, _ in part.bindings), tuple(value for _, value in part.bindings)
 
 
-def _sorted_into(change: Change, columns: tuple[int, ...], parts: Mapping[Values, Question]) -> Iterable[tuple[Question, Delta]]:
+def _sorted_into(change: Change, columns: tuple[int, ...], parts: Mapping[Values, Query]) -> Iterable[tuple[Query, Delta]]:
     if not columns:
         return [(parts[()], Delta.of(change))]
-    found: dict[Question, dict[str, tuple[list[Row], list[int]]]] = {}
+    found: dict[Query, dict[str, tuple[list[Row], list[int]]]] = {}
     whole = Delta.of(change)
     for sign, rows in (("plus", whole.plus), ("minus", whole.minus)):
         counts = whole.counts[sign] if whole.counts is not None else [1] * len(rows)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 
 from rederive.delta import Sign
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.errors import Closed, RederiveError, TooMany
 from rederive.service.events import Delta, Event, EventShape, Segment, merge, progress, told
 from rederive.service.settings import ServiceLimits
@@ -27,7 +27,7 @@ from rederive.store.position import Position
 class SubscriptionRequest:
     """What a subscriber wants: parts of views, together or one alone; which signs; a change each interval of `every` seconds."""
 
-    parts: tuple[Question, ...]
+    parts: tuple[Query, ...]
     signs: frozenset[Sign]
     together: bool = False
     every: float = 0.0
@@ -44,8 +44,8 @@ class PublishedVersion:
     """What a version did to the parts that somebody follows, and the parts that it put an end to."""
 
     number: int
-    changes: Mapping[Question, Delta]
-    ended: Mapping[Question, RederiveError] = field(default_factory=dict)
+    changes: Mapping[Query, Delta]
+    ended: Mapping[Query, RederiveError] = field(default_factory=dict)
 
 
 class Subscriber:
@@ -210,8 +210,8 @@ class Hub:
         self._bounds = bounds
         self._nervous = nervous
         self._closed = False
-        self._feeds: dict[tuple[EventShape, tuple[Question, ...], frozenset[Sign]], Feed] = {}
-        self._of_part: dict[Question, dict[Feed, None]] = {}
+        self._feeds: dict[tuple[EventShape, tuple[Query, ...], frozenset[Sign]], Feed] = {}
+        self._of_part: dict[Query, dict[Feed, None]] = {}
         self._intervals: dict[float, tuple[float, dict[Subscriber, None]]] = {}
 
     @property
@@ -325,5 +325,5 @@ class Hub:
         return self._feeds[key]
 
 
-def _key(wish: SubscriptionRequest) -> tuple[EventShape, tuple[Question, ...], frozenset[Sign]]:
+def _key(wish: SubscriptionRequest) -> tuple[EventShape, tuple[Query, ...], frozenset[Sign]]:
     return wish.shape, wish.parts, wish.signs

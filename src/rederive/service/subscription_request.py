@@ -9,7 +9,7 @@ from typing import Final
 from rederive.catalog import check_view
 from rederive.commit.announce import signs
 from rederive.delta import Sign
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.errors import IllTypedRow, MalformedInput, StrategyError, UnknownColumn, UnknownOption, UnknownRelation
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Value
@@ -58,12 +58,12 @@ def bindings(relation: Relation, parameters: Parameters, options: Iterable[str] 
     return found
 
 
-def question(program: Program, token: Token, name: str, parameters: Parameters, options: Iterable[str] = OPTIONS) -> Question:
+def question(program: Program, token: Token, name: str, parameters: Parameters, options: Iterable[str] = OPTIONS) -> Query:
     """The part of a relation that is asked for, and that the token reaches."""
     check_read(token, name)
     relation = declared(program, name)
     wanted = enforced(token, relation, bindings(relation, parameters, options))
-    return Question(name, tuple(sorted(wanted.items())))
+    return Query(name, tuple(sorted(wanted.items())))
 
 
 def wish(

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from rederive.commit.group import Outcome, Write
 from rederive.database import Database
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
 from rederive.result import Result
 from rederive.service.followed_views import FollowedViews
@@ -255,7 +255,7 @@ class Writer:
         self.work.seconds += sum(result.seconds for result in fresh)
 
 
-def _without(version: PublishedVersion, ended: Mapping[Question, RederiveError]) -> PublishedVersion:
+def _without(version: PublishedVersion, ended: Mapping[Query, RederiveError]) -> PublishedVersion:
     """A version without the changes of parts whose columns are others now: its rows are of both kinds."""
     changes = {part: delta for part, delta in version.changes.items() if not isinstance(ended.get(part), Mismatch)}
     return PublishedVersion(version.number, changes)

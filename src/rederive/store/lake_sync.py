@@ -18,7 +18,7 @@ from rederive.bags import bag_tables
 from rederive.delta import Sign
 from rederive.engines.protocol import Bulk, Delta, Rows
 from rederive.engines.spark.engine import FrameRows
-from rederive.engines.spark.net.frames import DataRows
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.engines.spark.session.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
 from rederive.ir.rules import COPIES, Program, Relation
@@ -116,14 +116,14 @@ class Lakeside:
             ).at(self.lake.root)
 
     @_in_our_session
-    def base(self, program: Program) -> dict[str, DataRows]:
+    def base(self, program: Program) -> dict[str, DataFrameRows]:
         """The base relations as the lake has them."""
         found = {}
         for name in program.bases:
             relation = table_of(program, name)
             if self.lake.has_table(Area.BASE, relation.name):
                 rows = self.lake.read(Area.BASE, relation)
-                found[name] = DataRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
+                found[name] = DataFrameRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
         return found
 
     # Versions

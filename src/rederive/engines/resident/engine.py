@@ -12,7 +12,7 @@ from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
-from rederive.engines.protocol import Call, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.protocol import Delta, FilterStep, Operation, Propagation, Query, Trace, ViewDelta
 from rederive.engines.resident.run.filtration import Leaves, Step
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import CodedRows, Installed, Surroundings, redefined
@@ -73,7 +73,7 @@ class ResidentEngine:
         monitored: Sequence[str],
         initial: Mapping[str, Iterable[Row]] | None = None,
         *,
-        bound: Sequence[Question] = (),
+        bound: Sequence[Query] = (),
         announce: bool = False,
     ) -> Propagation:
         """Build the new program next to the current one, which stays in use until `commit`."""
@@ -155,7 +155,7 @@ class ResidentEngine:
         """Whether a net change can matter at all to what reads these patterns; no rule is evaluated to know it."""
         return any(relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
 
-    def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Question, ViewDelta]:
+    def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Query, ViewDelta]:
         present = self.installed
         views = [view for view in present.bound if self._matters(view.patterns, net)]
         return _nonempty({view.question: view.change(present.tables, present.program, self.codes) for view in views})
@@ -174,7 +174,7 @@ class ResidentEngine:
     def _watch(self, step: Step, updates: Leaves, *outcome: Leaves) -> None:
         if self.traces:
             sets = [self._rows_in(name, leaves) for name, leaves in ((step.updated, updates), *((step.head, o) for o in outcome))]
-            call = Call(show_rule(step.origin), step.updated, sets[0], step.head, step.sign, *sets[1:])
+            call = FilterStep(show_rule(step.origin), step.updated, sets[0], step.head, step.sign, *sets[1:])
             for trace in self.traces:
                 trace(call)
 

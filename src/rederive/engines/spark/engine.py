@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
-from rederive.engines.protocol import Bulk, Delta, Operation, Propagation, Question, Trace, ViewDelta
+from rederive.engines.protocol import Bulk, Delta, Operation, Propagation, Query, Trace, ViewDelta
 from rederive.engines.spark.net.by_query import net_bulk
-from rederive.engines.spark.net.frames import DataRows
-from rederive.engines.spark.net.small import beginning, difference, net_rows
-from rederive.engines.spark.plan.relations import Growing
+from rederive.engines.spark.net.by_rows import beginning, difference, net_rows
 from rederive.engines.spark.plan.sources import Frame, Local, Source
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.engines.spark.run.installed import Installed
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Growing
 from rederive.engines.spark.run.storage import Kept
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
@@ -86,7 +86,7 @@ class SparkEngine:
         monitored: Sequence[str],
         initial: Mapping[str, Iterable[Row]] | None = None,
         *,
-        bound: Sequence[Question] = (),
+        bound: Sequence[Query] = (),
         announce: bool = False,
     ) -> Propagation:
         """Build the new program next to the current one, which stays in use until `commit`."""
@@ -113,7 +113,7 @@ class SparkEngine:
         told = [n for n in new.monitored if n in touched] + [n for n in old.monitored if n not in new.program.views]
         return {name: self._compared(old.extent(name), new.extent(name)) for name in told}
 
-    def _announced_parts(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Question, ViewDelta]:
+    def _announced_parts(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Query, ViewDelta]:
         touched = set(affected)
         parts = [view.question for view in new.bound if view.question.view in touched]
         return {part: self._compared(old.matching(part), new.matching(part)) for part in parts}
@@ -188,7 +188,7 @@ class SparkEngine:
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         self.jobs.touched = 0
         try:
-            return self.jobs.rows(self.installed.matching(Question(relation, tuple(sorted(bindings.items())))))
+            return self.jobs.rows(self.installed.matching(Query(relation, tuple(sorted(bindings.items())))))
         finally:
             self._end()
 
@@ -227,7 +227,7 @@ class SparkEngine:
 
 def bulk(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:
     """The rows of a frame as others take them: as such where they are in the driver."""
-    return tuple(frame.rows) if isinstance(frame, Local) else DataRows.of(frame, jobs)
+    return tuple(frame.rows) if isinstance(frame, Local) else DataFrameRows.of(frame, jobs)
 
 
 def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rederive.engines.protocol import Question
+from rederive.engines.protocol import Query
 from rederive.errors import Closed
 from rederive.ir.rules import Program
 from rederive.service.access import check_admin
@@ -66,6 +66,6 @@ def _shown(client: Subscriber, program: Program) -> dict[str, Any]:
     }
 
 
-def _bindings(part: Question, program: Program) -> dict[str, Any]:
+def _bindings(part: Query, program: Program) -> dict[str, Any]:
     columns = program.relations[part.view].columns if part.view in program.relations else ()
     return {columns[i].name: to_json(value) for i, value in part.bindings if i < len(columns)}

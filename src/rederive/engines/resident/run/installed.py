@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from rederive.analysis.graph import edges
 from rederive.analysis.relevance import Pattern, base_patterns
 from rederive.engines.machine_memory import USABLE, available_memory
-from rederive.engines.protocol import DoesNotFit, Question, ViewDelta
+from rederive.engines.protocol import DoesNotFit, Query, ViewDelta
 from rederive.engines.resident.run.filtration import Watch
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
 from rederive.engines.resident.run.linker import LinkedSection, Linker
@@ -107,7 +107,7 @@ class Budget:
 class BoundView:
     """A part of a view that somebody follows, and what of the base relations can matter to it."""
 
-    def __init__(self, question: Question, program: Program) -> None:
+    def __init__(self, question: Query, program: Program) -> None:
         self.question = question
         self.patterns = base_patterns(program, question.view, question.bindings)
 
@@ -166,7 +166,7 @@ class Installed:
     """One program. Built beside its predecessor, from which it takes base relations and the views that did not change."""
 
     def __init__(
-        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Question], around: Surroundings
+        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Query], around: Surroundings
     ) -> None:
         self.maintenance = maintenance
         self.program = maintenance.program

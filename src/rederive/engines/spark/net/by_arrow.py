@@ -16,10 +16,10 @@ from pyarrow.acero import Declaration, HashJoinNodeOptions, ScanNodeOptions, Tab
 
 from rederive.engines.spark.net.candidates import near, parts_near
 from rederive.engines.spark.net.requested import Wishes, beside, by_identity
-from rederive.engines.spark.net.small import duplicate, identity
 from rederive.engines.spark.plan.sources import Frame, Local
 from rederive.engines.spark.run.arrow_sets import Signed, typed, whole, with_values
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.keys import duplicate, identity
 from rederive.engines.spark.run.storage import Held
 from rederive.engines.spark.session.types import arrow_type, column, columns, from_arrow
 from rederive.ir.rules import Relation

@@ -12,9 +12,9 @@ from rederive.engines.protocol import Operation
 from rederive.engines.spark.net.by_arrow import effect_here
 from rederive.engines.spark.net.candidates import near, parts_near
 from rederive.engines.spark.net.requested import Wishes, beside, by_identity, wishes_of
-from rederive.engines.spark.net.small import duplicate
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, listed, shown
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.keys import duplicate
 from rederive.engines.spark.run.storage import Held, Kept
 from rederive.engines.spark.session.types import column, from_spark
 from rederive.ir.rules import Relation

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rederive.engines.spark.net.requested import Wishes, by_identity
-from rederive.engines.spark.net.small import identity
 from rederive.engines.spark.plan.sources import Frame, listed, shown
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.keys import identity
 from rederive.engines.spark.run.storage import Held
 from rederive.engines.spark.session.types import column, literal
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rederive.engines.protocol import Action, Bulk, Operation
-from rederive.engines.spark.net.frames import lacking
-from rederive.engines.spark.net.small import identity
 from rederive.engines.spark.plan.sources import Ends, Frame, Local, listed, shown
 from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run.arrow_sets import whole
+from rederive.engines.spark.run.data_frame_rows import lacking
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.keys import identity
 from rederive.engines.spark.session.types import column, columns, from_spark
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rederive.analysis.graph import Component, inventing_rule
-from rederive.engines.spark.plan.relations import Bound, Growing, Lazy
 from rederive.engines.spark.plan.sources import Frame, Local, Source, listed
-from rederive.engines.spark.run.aggregates.folds import folded
+from rederive.engines.spark.run.aggregates.from_scratch import folded
 from rederive.engines.spark.run.fixpoint import Fixpoint, Target, Variant
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Bound, Growing, Lazy
 from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Aggregate, Atom, Program, Relation
 from rederive.limits import Limits

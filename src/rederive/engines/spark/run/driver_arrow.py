@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rederive.analysis.bindings import join_order
-from rederive.engines.spark.plan.relations import Find
 from rederive.engines.spark.plan.sources import Distributed, Source, frames
 from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run.arrow_sets import Values
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Find
 from rederive.engines.spark.session.types import arrow_type, column
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule, literal_variables
 from rederive.ir.terms import Constant, Simple, Term, Variable

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from rederive.engines.resident.run.fixpoint import endless
-from rederive.engines.spark.plan.relations import Find, Growing
-from rederive.engines.spark.plan.rules import derivation
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source
+from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.jobs import Jobs, sparse
+from rederive.engines.spark.run.relations import Find, Growing
 from rederive.engines.spark.run.round import Derivation, Wanted, gather_all
 from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Atom, Relation, Rule

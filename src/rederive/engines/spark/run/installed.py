@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from rederive.analysis.graph import Component
 from rederive.analysis.relevance import Pattern, Patterns, base_patterns
-from rederive.engines.protocol import Question
-from rederive.engines.spark.net.small import check_keys, identity
-from rederive.engines.spark.plan.relations import Lazy, Relations
+from rederive.engines.protocol import Query
 from rederive.engines.spark.plan.sources import Frame, Local, Source, listed
-from rederive.engines.spark.run.aggregates import counts, groups
+from rederive.engines.spark.run import derivation_counts as counts
+from rederive.engines.spark.run.aggregates import by_group as groups
 from rederive.engines.spark.run.demand import answers
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.keys import check_keys, identity
+from rederive.engines.spark.run.relations import Lazy, Relations
 from rederive.engines.spark.run.sections import Sections
 from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.session.types import column, literal
@@ -27,7 +28,7 @@ from rederive.maintain.program import DERIVED, MaintenanceProgram, State
 class BoundView:
     """A part of a view that somebody follows, and what of the base relations can matter to it."""
 
-    question: Question
+    question: Query
     patterns: Patterns
 
 
@@ -38,7 +39,7 @@ class Installed:
         self,
         maintenance: MaintenanceProgram,
         monitored: Sequence[str],
-        bound: Sequence[Question],
+        bound: Sequence[Query],
         kept: Kept,
         jobs: Jobs,
         limits: Limits,
@@ -70,7 +71,7 @@ class Installed:
     # Building
 
     def successor(
-        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Question], affected: Collection[str]
+        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Query], affected: Collection[str]
     ) -> Installed:
         """Another program, which takes over the base relations and the views that are not affected."""
         strategies = {n: s.strategy for s in self.maintenance.sections for n in s.component.relations}
@@ -134,22 +135,22 @@ class Installed:
             return None
         return self._complete(self.queries, name, Variant.OLD, (), Local((), frozenset({()})))
 
-    def matching(self, question: Question) -> Source:
+    def matching(self, question: Query) -> Source:
         """The rows that a question asks for."""
         if question.view not in self.program.relations:
             return Local((), frozenset())
         return self._matching(self.queries, question, Variant.OLD)
 
-    def both_states(self, question: Question) -> tuple[Source, Source]:
+    def both_states(self, question: Query) -> tuple[Source, Source]:
         """The answer to a question before and after the transaction at hand."""
         return self._matching(self.relations, question, Variant.OLD), self._matching(self.relations, question, Variant.NEW)
 
-    def questions(self, changed: Iterable[str]) -> list[Question]:
+    def questions(self, changed: Iterable[str]) -> list[Query]:
         """The parts that the change of these base relations can matter to."""
         names = set(changed)
         return [view.question for view in self.bound if names.intersection(view.patterns)]
 
-    def _matching(self, relations: Relations, question: Question, state: Variant) -> Source:
+    def _matching(self, relations: Relations, question: Query, state: Variant) -> Source:
         types = self.program.relations[question.view].types
         bound = tuple(i for i, _ in question.bindings)
         row: Row = tuple(value for _, value in question.bindings)

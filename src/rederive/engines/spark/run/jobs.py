@@ -17,8 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.protocol import Bulk
-from rederive.engines.spark.net.frames import DataRows
-from rederive.engines.spark.plan.functions import Functions
+from rederive.engines.spark.plan.functors import Functions
 from rederive.engines.spark.plan.sources import (
     BROADCAST_ROWS,
     NULL_SAFE,
@@ -38,7 +37,8 @@ from rederive.engines.spark.plan.sources import (
 )
 from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run.arrow_sets import Signed, comparable, minus, typed
-from rederive.engines.spark.session.collect import collected
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.run.frame_collection import collected
 from rederive.engines.spark.session.sessions import executed, fresh_session, from_table, in_session
 from rederive.engines.spark.session.types import column, columns, from_arrow, from_spark, schema, to_arrow
 from rederive.ir.rules import Program
@@ -160,7 +160,7 @@ class Jobs:
 
     def given(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows as they are handed in: as such, or in a data frame of any session."""
-        if not isinstance(rows, DataRows):
+        if not isinstance(rows, DataFrameRows):
             return self.frame(rows, types)
         if rows.settled is not None and rows.settled_by is self:
             ends = rows.settled.ends
@@ -169,10 +169,10 @@ class Jobs:
 
     def handed(self, given: Iterable[Bulk], types: Types) -> list[Distributed]:
         """The same as they are, not checked yet: a row may be there twice. Each is read once, into the driver if it is little."""
-        frames = [rows for rows in given if isinstance(rows, DataRows)]
+        frames = [rows for rows in given if isinstance(rows, DataFrameRows)]
         return [self._handed(rows, table, types) for rows, table in zip(frames, collected(frames), strict=True)]
 
-    def _handed(self, rows: DataRows, table: pa.Table | None, types: Types) -> Distributed:
+    def _handed(self, rows: DataFrameRows, table: pa.Table | None, types: Types) -> Distributed:
         if table is not None:
             return self._in_driver(table, types)
         data = self.cut(self._ours(rows.unchecked, types), types)

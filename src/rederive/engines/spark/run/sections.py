@@ -9,18 +9,19 @@ from typing import assert_never
 from rederive.analysis.decompose import carried_column
 from rederive.analysis.derivations import derives_once
 from rederive.analysis.graph import Component, edges, inventing_rule
-from rederive.engines.spark.plan.relations import Growing, Relations
-from rederive.engines.spark.plan.rules import derivation
 from rederive.engines.spark.plan.sources import Distributed, Frame, Source, listed
-from rederive.engines.spark.run.aggregates import counts, groups
-from rederive.engines.spark.run.aggregates.folds import folded
-from rederive.engines.spark.run.coded import over_codes
-from rederive.engines.spark.run.decomposed import SENT_ROWS, closed, read_beside, recursive_rules
+from rederive.engines.spark.run import derivation_counts as counts
+from rederive.engines.spark.run.aggregates import by_group as groups
+from rederive.engines.spark.run.aggregates.from_scratch import folded
+from rederive.engines.spark.run.decomposed_recursion import SENT_ROWS, closed, read_beside, recursive_rules
+from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.fixpoint import Filter, Fixpoint, Target
 from rederive.engines.spark.run.fixpoint import Variant as Growth
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Growing, Relations
 from rederive.engines.spark.run.round import Derivation, Wanted, gather_all, viewed
 from rederive.engines.spark.run.storage import Kept
+from rederive.engines.spark.run.symbol_codes import over_codes
 from rederive.ir.rules import Aggregate, Atom, Rule, Variant
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rederive.analysis.graph import Component
-from rederive.engines.spark.plan.relations import Relations
 from rederive.engines.spark.plan.sources import Frame, Source, Types
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Relations
 from rederive.engines.spark.session.sessions import executed
 from rederive.engines.spark.session.types import CODE, column
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Program, Relation, Variant

@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from rederive.analysis.types import term_type
-from rederive.engines.spark.plan.scalars import Evaluated, in_sql
+from rederive.engines.spark.plan.sql_terms import Evaluated, in_sql
 from rederive.engines.spark.session.types import from_spark, literal, sql_type
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import BOOLEAN, SYMBOL, Call, Constant, Kind, Term, Type, Variable

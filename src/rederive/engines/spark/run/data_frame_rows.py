@@ -24,7 +24,7 @@ def lacking(relation: Relation, position: int) -> NullInKey:
     return NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[position].name}', {what}")
 
 
-class DataRows(Bulk):
+class DataFrameRows(Bulk):
     """The rows of a data frame, whose columns are in the relation's order.
 
     `check` refuses rows with NULL where the relation must have a value. It is a query: whoever looks for such rows in one of its

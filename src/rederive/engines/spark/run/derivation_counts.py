@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rederive.analysis.graph import Component
-from rederive.engines.spark.plan.relations import Relations
-from rederive.engines.spark.plan.rules import derivation
 from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, listed, same, shown
+from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Relations
 from rederive.engines.spark.run.round import Derivation, gather
 from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.session.types import column

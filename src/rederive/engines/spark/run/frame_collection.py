@@ -9,33 +9,33 @@ from functools import partial
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
-from rederive.engines.spark.net.frames import DataRows
 from rederive.engines.spark.run import arrow_sets as tables
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.engines.spark.session.sessions import at_most, partitions
 
 _FEW_PARTITIONS = 16
 
 
-def collected(frames: Sequence[DataRows]) -> list[pa.Table | None]:
+def collected(frames: Sequence[DataFrameRows]) -> list[pa.Table | None]:
     """The rows of each frame, None where they may be many."""
     asked = iter(_all_collected([rows for rows in frames if rows.table is None]))
     return [rows.table if rows.table is not None else next(asked) for rows in frames]
 
 
-def _all_collected(frames: Sequence[DataRows]) -> list[pa.Table | None]:
+def _all_collected(frames: Sequence[DataFrameRows]) -> list[pa.Table | None]:
     if len(frames) < 2:
         return list(map(_collected, frames))
     with ThreadPoolExecutor(len(frames)) as pool:
         return [one.result() for one in [pool.submit(_from_here(rows)) for rows in frames]]
 
 
-def _from_here(rows: DataRows) -> Callable[[], pa.Table | None]:
+def _from_here(rows: DataFrameRows) -> Callable[[], pa.Table | None]:
     """To be run by another thread, whose jobs say in Spark's pages what this one's say."""
     inherited: Callable[[], pa.Table | None] = inheritable_thread_target(rows.as_given.sparkSession)(partial(_collected, rows))
     return inherited
 
 
-def _collected(rows: DataRows) -> pa.Table | None:
+def _collected(rows: DataFrameRows) -> pa.Table | None:
     """At most a few times as many rows as a table may have are sent for nothing. What moves rows is too dear to be run twice.
 
     A frame of fewer rows than a partition may send was sent whole.

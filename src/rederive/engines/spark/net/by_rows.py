@@ -10,9 +10,9 @@ from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.table import Table
 from rederive.engines.spark.plan.sources import Frame, Local, Source, pushed, same
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.keys import identity
 from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.session.types import column, columns, from_spark
-from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 
@@ -52,29 +52,6 @@ def beginning(source: Source, prefixes: Frame, jobs: Jobs) -> list[Row]:
     matching = " AND ".join(f"s.{c} <=> p.{c}" for c in columns(prefixes.types))
     text = f"SELECT s.* FROM {source.text()} s LEFT SEMI JOIN {prefixes.text()} p ON {matching}"
     return jobs.rows(jobs.materialise(text, source.types))
-
-
-def identity(relation: Relation) -> tuple[int, ...]:
-    """The columns that identify a row."""
-    return relation.key or tuple(range(relation.arity))
-
-
-def check_keys(relation: Relation, state: Source, came: Source, jobs: Jobs) -> None:
-    """Refuse a state in which two rows share the key of a row that entered."""
-    if not relation.key or came.empty:
-        return
-    key = [column(i) for i in relation.key]
-    near = " AND ".join(f"s.{c} <=> k.{c}" for c in key)
-    rows = f"SELECT s.* FROM {state.text()} s LEFT SEMI JOIN {came.text()} k ON {near}"
-    shared = f"SELECT {', '.join(key)} FROM ({rows}) GROUP BY {', '.join(key)} HAVING count(*) > 1 LIMIT 1"
-    pairs = f"SELECT s.* FROM {state.text()} s LEFT SEMI JOIN ({shared}) k ON {near} LIMIT 2"
-    found = from_spark(jobs.few(pairs), relation.types)
-    if found:
-        raise duplicate(relation, found)
-
-
-def duplicate(relation: Relation, rows: Sequence[Row]) -> DuplicateKey:
-    return DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], rows[0], rows[1])
 
 
 def difference(one: Source, other: Source, jobs: Jobs) -> Frame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from rederive.engines.spark.plan.functions import Expression, Functions
+from rederive.engines.spark.plan.functors import Expression, Functions
 from rederive.engines.spark.plan.sources import BROADCAST_ROWS, NULL_SAFE, PUSHED, Distributed, Local, Source, pushed
 from rederive.engines.spark.session.types import column, literal
 from rederive.ir.rules import Atom, Comparison, Operator, Relation

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from rederive.analysis.bindings import join_order
 from rederive.analysis.types import variable_types
-from rederive.engines.spark.plan.relations import Bound, Find, Lazy
-from rederive.engines.spark.plan.select import Select
+from rederive.engines.spark.plan.rule_query import Select
 from rederive.engines.spark.plan.sources import Frame, Source
 from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run.driver_arrow import joined
 from rederive.engines.spark.run.driver_resident import all_here, derived_here
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Bound, Find, Lazy
 from rederive.engines.spark.run.round import Derivation, gather
 from rederive.engines.spark.session.types import from_arrow
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Relation, Rule

@@ -8,13 +8,13 @@ affected groups.
 from __future__ import annotations
 
 from rederive.analysis.derivations import derived_once
-from rederive.engines.spark.plan.relations import Relations
-from rederive.engines.spark.plan.rules import derivation
 from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, listed
-from rederive.engines.spark.run.aggregates.folds import SUM, check_sums, exactly_native, folded, too_large, value_type
-from rederive.engines.spark.run.aggregates.sums import totals
+from rederive.engines.spark.run.aggregates.arrow_totals import totals
+from rederive.engines.spark.run.aggregates.from_scratch import SUM, check_sums, exactly_native, folded, too_large, value_type
 from rederive.engines.spark.run.arrow_sets import comparable
+from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import Relations
 from rederive.engines.spark.run.round import viewed
 from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.session.types import column, columns, sql_type
