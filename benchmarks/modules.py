@@ -360,7 +360,7 @@ def bottom_up(db: rederive.Database) -> tuple[float, float, int]:
 
     def rows(name: str) -> list[Row]:
         found = CodedRows(engine.program.relations[name], installed.tables.table(name).primary, engine.codes)
-        return sorted(found.decoded(), key=sort_key)
+        return sorted(found, key=sort_key)
 
     evaluated, _ = timed(evaluate)
     delivering, size = timed(lambda: sum(len(rows(name)) for name in db.monitored))

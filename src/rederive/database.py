@@ -20,7 +20,7 @@ from rederive.commit.parked import ParkedDefinitions, base_program
 from rederive.commit.redefinition import Advance
 from rederive.commit.setup import Setup
 from rederive.commit.transaction import Given, Transaction, base_relation, typed_rows
-from rederive.delta import BOTH, Sign
+from rederive.delta import BOTH, Sign, from_counted
 from rederive.engines.protocol import DoesNotFit, Engine, Operation, Propagation, Query, Trace
 from rederive.errors import Endless, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
 from rederive.ir.rules import Mode, Program, Relation
@@ -35,7 +35,7 @@ from rederive.maintain.program import DERIVED, MaintenanceProgram, Strategy
 from rederive.maintain.strategies.aggregates import WHOLE, not_incremental
 from rederive.queries import matching, positions
 from rederive.records import Firing
-from rederive.result import Change, Result, of_bag
+from rederive.result import Change, Result
 from rederive.rules.api import ActiveDatabase
 from rederive.rules.rule_set import RuleSet, check_precision
 from rederive.rules.webhook import Webhooks
@@ -628,8 +628,10 @@ class Database(ActiveDatabase):
         self.version += 1
         wanted = self._wanted() if p.views else {}
         views = {name: delta for name, delta in p.views.items() if name not in self.rule_base.wanted}
-        deltas = {told(name): of_bag(delta) if told(name) != name else delta for name, delta in views.items()}
-        changes = {view: Change(self.version, view, delta, wanted.get(view, self.signs)) for view, delta in deltas.items()}
+        deltas = {told(name): from_counted(delta) if told(name) != name else delta for name, delta in views.items()}
+        changes = {
+            view: Change(self.version, view, delta.restrict(wanted.get(view, self.signs))) for view, delta in deltas.items()
+        }
         changes = {view: change for view, change in changes.items() if change}
         bound = {question: Change(self.version, question.view, delta) for question, delta in p.bound.items()}
         ran = (self.engine.name, self.strategy, time.perf_counter() - started)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from rederive.delta import Delta
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 
@@ -15,16 +16,11 @@ SQL: Final = "sql"
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The rows that entered and left a relation, and the columns that it had then.
-
-    `counts`: of a bag, how many copies of each row entered, and how many left; None where each is one.
-    """
+class RecordedDelta:
+    """The delta of one relation at one version, and the columns that the relation had then."""
 
     relation: Relation
-    plus: Sequence[Row] = ()
-    minus: Sequence[Row] = ()
-    counts: tuple[Sequence[int], Sequence[int]] | None = None
+    delta: Delta
 
 
 DONE, WAITING, DELIVERED, FAILED = "done", "waiting", "delivered", "failed"  # what becomes of a firing
@@ -61,8 +57,8 @@ class Entry:
     number: int
     at: datetime
     engine: str
-    base: tuple[Changed, ...] = ()
-    views: tuple[Changed, ...] = ()
+    base: tuple[RecordedDelta, ...] = ()
+    views: tuple[RecordedDelta, ...] = ()
     key: str | None = None
     digest: str | None = None
     staged: str | None = None

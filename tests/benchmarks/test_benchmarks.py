@@ -27,7 +27,7 @@ from benchmarks import (
     tradeoff,
 )
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
-from rederive.engines.protocol import Delta
+from rederive.delta import Delta
 
 MODULES = [import_module(f"benchmarks.{module.name}") for module in iter_modules(benchmarks.__path__) if module.name != "run"]
 

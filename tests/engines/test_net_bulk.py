@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 from pyspark.sql import SparkSession
 
-from rederive.engines.protocol import Action, Delta, Operation
+from rederive.delta import Delta
+from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.run import arrow_sets as tables

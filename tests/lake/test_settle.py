@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from rederive.delta import Delta
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column, Relation
-from rederive.ir.terms import NUMBER, SYMBOL, Row
+from rederive.ir.terms import NUMBER, SYMBOL
 from rederive.lake import settle as module
 from rederive.lake.settle import Tables, settle, settled, staged_path
 from rederive.lake.tables import Area, Lake, change_schema
+from rederive.records import Entry, RecordedDelta
 from tests.lake import witness
 
 EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
@@ -20,28 +23,18 @@ REACH = Relation("reach.view", EDGE.columns)
 TABLES = Tables((EDGE,), (REACH,), {"reach.view"})
 
 
-@dataclass(frozen=True)
-class Change:
-    relation: Relation
-    plus: tuple[Row, ...] = ()
-    minus: tuple[Row, ...] = ()
-    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class Committed:
-    number: int
-    base: tuple[Change, ...] = ()
-    views: tuple[Change, ...] = ()
-    staged: str | None = field(default=None)
+def entry(number: int, base: Delta | None = None, views: Delta | None = None, staged: str | None = None) -> Entry:
+    """A version with a delta of `edge` and one of `reach.view`."""
+    of_base, of_views = ((RecordedDelta(relation, d),) if d else () for relation, d in ((EDGE, base), (REACH, views)))
+    return Entry(number, datetime(2024, 2, 29), "resident", of_base, of_views, staged=staged)
 
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 VERSIONS = (
-    Committed(1, (Change(EDGE, (AB, BC)),), (Change(REACH, (AB, BC, ("a", "c"))),)),
-    Committed(2),
-    Committed(3, (Change(EDGE, (CD,), (AB,)),), (Change(REACH, (CD, ("b", "d")), (AB, ("a", "c"))),)),
-    Committed(4, (Change(EDGE, (AB,)),), (Change(REACH, (AB, ("a", "c"), ("a", "d"))),)),
+    entry(1, Delta((AB, BC)), Delta((AB, BC, ("a", "c")))),
+    entry(2),
+    entry(3, Delta((CD,), (AB,)), Delta((CD, ("b", "d")), (AB, ("a", "c")))),
+    entry(4, Delta((AB,)), Delta((AB, ("a", "c"), ("a", "d")))),
 )
 BASE = [AB, BC, CD]
 VIEW = [AB, ("a", "c"), ("a", "d"), BC, ("b", "d"), CD]
@@ -49,7 +42,7 @@ CHANGES = sorted(
     (version.number, sign, 1, *row)
     for version in VERSIONS
     for change in version.views
-    for sign, rows in (("plus", change.plus), ("minus", change.minus))
+    for sign, rows in (("plus", change.delta.plus), ("minus", change.delta.minus))
     for row in rows
 )
 
@@ -90,10 +83,10 @@ def test_staged_changes_of_a_bulk_version(lake: Lake, tmp_path: Path) -> None:
     staged = str(tmp_path / "staged")
     last = VERSIONS[3]
     for area, change in ((Area.BASE, last.base[0]), (Area.CHANGES, last.views[0])):
-        rows = [(4, "plus", 1, *row) for row in change.plus]
+        rows = [(4, "plus", 1, *row) for row in change.delta.plus]
         frame = lake.spark.createDataFrame(rows, change_schema(change.relation))
         frame.write.parquet(staged_path(staged, area, change.relation.name))
-    settle(lake, TABLES, (*VERSIONS[:3], Committed(4, staged=staged)))
+    settle(lake, TABLES, (*VERSIONS[:3], entry(4, staged=staged)))
     check(lake)
 
 
@@ -102,10 +95,10 @@ def test_a_bag_holds_each_row_as_often_as_it_occurs(lake: Lake) -> None:
     """Over several versions at once, and over one more; NULL is a value."""
     nothing = ("a", None)
     versions = (
-        Committed(1, (Change(EDGE, (AB, nothing), (), ((3, 2), ())),), (Change(REACH, (AB,), (), ((3,), ())),)),
-        Committed(2, (Change(EDGE, (BC,), (AB,), ((1,), (2,))),), (Change(REACH, (), (AB,), ((), (2,))),)),
-        Committed(3, (Change(EDGE, (AB,), (nothing, BC), ((2,), (1, 1))),), (Change(REACH, (BC, AB), (), ((2, 1), ())),)),
-        Committed(4, (Change(EDGE, (), (AB,), ((), (3,))),), (Change(REACH, (), (BC, AB), ((), (1, 2))),)),
+        entry(1, Delta({AB: 3, nothing: 2}), Delta({AB: 3})),
+        entry(2, Delta({BC: 1}, {AB: 2}), Delta({}, {AB: 2})),
+        entry(3, Delta({AB: 2}, {nothing: 1, BC: 1}), Delta({BC: 2, AB: 1})),
+        entry(4, Delta({}, {AB: 3}), Delta({}, {BC: 1, AB: 2})),
     )
     tables = Tables((EDGE,), (REACH,), {"reach.view"}, {"edge", "reach.view"})
     states = ((2, [AB, nothing, nothing, BC], [AB]), (3, [AB, AB, AB, nothing], [AB, AB, BC, BC]), (4, [nothing], [BC]))
@@ -120,5 +113,5 @@ def test_a_bag_holds_each_row_as_often_as_it_occurs(lake: Lake) -> None:
 def test_other_columns_are_refused(lake: Lake) -> None:
     other = Relation("edge", (Column("x", SYMBOL), Column("n", NUMBER)))
     with pytest.raises(SchemaMismatch, match="had other columns when these changes were made"):
-        settle(lake, TABLES, (Committed(1, (Change(other, (("a", 1),)),)),))
+        settle(lake, TABLES, (replace(entry(1), base=(RecordedDelta(other, Delta((("a", 1),))),)),))
     assert settled(lake) == 0

@@ -52,7 +52,10 @@ def outcome(db: rederive.Database, call: Callable[[rederive.Database], rederive.
         return ("refused", error.code)
     if result is None:
         return ("no version",)
-    return (result.version, {view: (repr(change.plus), repr(change.minus)) for view, change in result.changes.items()})
+    return (
+        result.version,
+        {view: (repr(change.plus), repr(change.minus)) for view, change in result.changes.items()},
+    )
 
 
 def visible(program: Program) -> list[str]:
@@ -144,7 +147,7 @@ class Twins(RuleBasedStateMachine):
     def the_journal_has_every_version(self) -> None:
         entries = list(self.stored._durable("test").journal.since(0))
         recorded = [
-            (entry.number, {change.relation.name: (repr(change.plus), repr(change.minus)) for change in entry.views})
+            (entry.number, {change.relation.name: (repr(change.delta.plus), repr(change.delta.minus)) for change in entry.views})
             for entry in entries
         ]
         assert recorded == self.history

@@ -173,12 +173,12 @@ def older(folder: Path) -> None:
 def test_a_store_from_before_sql_is_read_and_opened(tmp_path: Path) -> None:
     older(tmp_path)
     with JournalReader.read(tmp_path) as journal:
-        assert [entry.views[0].plus for entry in journal.since(0)] == [[(11,)]]
+        assert [entry.views[0].delta.plus for entry in journal.since(0)] == [[(11,)]]
         assert journal.catalog.texts[0].language == "datalog"
         with rederive.open(tmp_path) as db:
             db.sql("CREATE VIEW twice AS SELECT x FROM n UNION ALL SELECT x FROM big")
             assert [c.counts for c in db.changes("twice", since=0)] == [{"plus": [1, 2], "minus": []}]
-        assert [changed.counts for changed in next(journal.since(1)).views] == [([1, 2], [])]  # it sees the new format
+        assert [changed.delta.counts for changed in next(journal.since(1)).views] == [([1, 2], [])]  # it sees the new format
 
 
 def test_killed_while_the_format_changes(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rederive.delta import Delta
 from rederive.errors import Closed, Expired, Mismatch, StoreError
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL
-from rederive.records import CatalogRecord, Changed, Entry, Text
+from rederive.records import CatalogRecord, Entry, RecordedDelta, Text
 from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
 
@@ -22,7 +23,10 @@ V = Relation("v", (Column("x", NUMBER), Column("s", SYMBOL)), key=(0,))
 
 def entry(number: int, key: str | None = None) -> Entry:
     """Version n puts row n into e, and takes row n - 1 out."""
-    base, view = Changed(E, [(number,)], [(number - 1,)]), Changed(V, [(number, "new")], [(number - 1, "old")])
+    base, view = (
+        RecordedDelta(E, Delta([(number,)], [(number - 1,)])),
+        RecordedDelta(V, Delta([(number, "new")], [(number - 1, "old")])),
+    )
     return Entry(number, NOON, "resident", (base,), (view,), key, key)
 
 
@@ -88,9 +92,11 @@ def test_a_key_is_used_once(journal: Journal) -> None:
 def test_a_relation_that_changed_its_columns_is_read_with_those_it_had(journal: Journal) -> None:
     other = Relation("v", (Column("y", SYMBOL),))
     journal.append([entry(1)])
-    journal.append([Entry(2, NOON, "resident", views=(Changed(V, minus=[(1, "new")]), Changed(other, plus=[("a",)])))])
+    views = (RecordedDelta(V, Delta(minus=[(1, "new")])), RecordedDelta(other, Delta([("a",)])))
+    journal.append([Entry(2, NOON, "resident", views=views)])
     (found,) = journal.since(1)
-    assert {(c.relation, tuple(c.plus), tuple(c.minus)) for c in found.views} == {(V, (), ((1, "new"),)), (other, (("a",),), ())}
+    deltas = [(c.relation, c.delta.signed()) for c in found.views]
+    assert sorted(deltas, key=repr) == sorted([(V, {(1, "new"): -1}), (other, {("a",): 1})], key=repr)
 
 
 def test_a_relation_that_a_failed_append_named_is_known_to_nobody(journal: Journal) -> None:
@@ -150,7 +156,7 @@ def test_what_is_unsettled_is_settled_in_order(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [Entry(2, NOON, "spark"), Entry(2, NOON, "spark", base=(Changed(E, [(1,)]),), staged="s"), bulk(3)]
+    "wrong", [Entry(2, NOON, "spark"), Entry(2, NOON, "spark", base=(RecordedDelta(E, Delta([(1,)])),), staged="s"), bulk(3)]
 )
 def test_a_bulk_version_that_is_none(journal: Journal, wrong: Entry) -> None:
     journal.append([entry(1)])

@@ -193,7 +193,7 @@ def test_facts_of_a_later_text_are_a_version(folder: Path) -> None:
         assert result is not None
         assert (result.version, dict(result.changes)) == (2, {})
         (entry,) = db._durable("test").journal.since(1)
-        assert [(c.relation.name, c.plus, c.minus) for c in entry.base] == [("e", [(2,)], [])]
+        assert [(c.relation.name, c.delta.plus, c.delta.minus) for c in entry.base] == [("e", [(2,)], [])]
     with rederive.open(folder) as db:
         assert (db.version, db.rows("e")) == (2, [(1,), (2,)])
 

@@ -14,22 +14,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from rederive.bags import on_copies
-from rederive.delta import Sign
-from rederive.engines.protocol import Action, Delta, Operation, Propagation
+from rederive.delta import Delta, Rows, from_counted
+from rederive.engines.protocol import Action, Bulk, Operation, Propagation
 from rederive.errors import ActionFailed, CascadeLimit, RederiveError, RuleError, UnknownFunction, Violated
 from rederive.ir.rules import Mode
 from rederive.ir.terms import Row
 from rederive.lang.rules.syntax import FIRING, CallAction, WebhookAction, WriteAction
 from rederive.records import DONE, FAILED, WAITING, Firing
-from rederive.result import of_bag
-from rederive.rules.moved import STILL, Moved, happened, of_base, of_view
 from rederive.rules.rule_set import CompiledRule, Function, projected, touched_bases
+from rederive.rules.triggers import FiredRows, has_happened
 from rederive.values import sort_key
 
 if TYPE_CHECKING:
     from rederive.database import Database
 
 Net: TypeAlias = Mapping[str, Delta]
+UNCHANGED = Delta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PendingCall:
 
     standing: CompiledRule
     function: Function
-    moved: Moved
+    delta: Delta
 
 
 class Course:
@@ -56,7 +56,7 @@ class Course:
         self._replayed = replayed
         self._failure: Exception | None = None
         self._calls: list[PendingCall] = []
-        self._reached: dict[str, Moved] = {}  # the change of each immediate rule's condition, and of its event, at its last round
+        self._reached: dict[str, Delta] = {}  # the change of each immediate rule's condition, and of its event, at its last round
 
     # Statements and the commit
 
@@ -70,7 +70,7 @@ class Course:
             try:
                 net, propagation = self._round(rules)
                 for one in rules:
-                    self._reached[one.name] = of_view(propagation.views, one.condition.name)
+                    self._reached[one.name] = _decoded(propagation.views.get(one.condition.name))
                     self._reached[f"{one.name} event"] = self._event_change(one, net)
                 self.call_functions()
             except Exception as error:
@@ -112,7 +112,7 @@ class Course:
             try:
                 self._call(call)
             except BaseException as error:
-                self._failed(call.standing, call.moved, error)
+                self._failed(call.standing, call.delta, error)
                 raise
 
     def _check(self) -> None:
@@ -130,20 +130,20 @@ class Course:
     # One round: the rules in their order, until none has anything left to fire for
 
     def _round(self, rules: Collection[CompiledRule]) -> tuple[Net, Propagation]:
-        fired: dict[str, Moved] = {}
+        fired: dict[str, FiredRows] = {}
         net, propagation = self._propagated()
         while (chosen := self._chosen(rules, fired, net, propagation)) is not None:
-            one, moved = chosen
-            fired[one.name] = fired.get(one.name, STILL).and_also(moved)
+            one, delta = chosen
+            fired.setdefault(one.name, FiredRows()).add(delta)
             try:
-                added = self._acted(one, moved, net)
+                added = self._acted(one, delta, net)
                 if added:
                     self._database.engine.rollback()
                     self.operations += added
                     net, propagation = self._propagated()
             except BaseException as error:
                 self._database.engine.rollback()
-                self._failed(one, moved, error)
+                self._failed(one, delta, error)
                 raise
         return net, propagation
 
@@ -157,40 +157,41 @@ class Course:
             return net, engine.propagate(net)
 
     def _chosen(
-        self, rules: Collection[CompiledRule], fired: Mapping[str, Moved], net: Net, propagation: Propagation
-    ) -> tuple[CompiledRule, Moved] | None:
+        self, rules: Collection[CompiledRule], fired: Mapping[str, FiredRows], net: Net, propagation: Propagation
+    ) -> tuple[CompiledRule, Delta] | None:
         """The first rule that has rows to fire for: immediate ones first, then by priority and name."""
         for one in sorted(rules, key=lambda one: (not one.rule.immediate, *one.order)):
-            change = of_view(propagation.views, one.condition.name)
-            moved = self._wanted(one, change.since(self._reached.get(one.name, STILL))).without(fired.get(one.name, STILL))
-            if moved and self._has_happened(one, net):
-                return one, moved
+            change = _decoded(propagation.views.get(one.condition.name))
+            delta = self._wanted(one, _since(change, self._reached.get(one.name)))
+            if one.name in fired:
+                delta = fired[one.name].unseen(delta)
+            if delta and self._has_happened(one, net):
+                return one, delta
         return None
 
     @staticmethod
-    def _wanted(one: CompiledRule, moved: Moved) -> Moved:
-        plus = moved.plus if Sign.PLUS in one.rule.signs else ()
-        minus = moved.minus if Sign.MINUS in one.rule.signs else ()
-        return Moved(one.activity.among(plus), one.activity.among(minus))
+    def _wanted(one: CompiledRule, delta: Delta) -> Delta:
+        wanted = delta.restrict(one.rule.signs)
+        return Delta(one.activity.among(wanted.plus), one.activity.among(wanted.minus))
 
     def _has_happened(self, one: CompiledRule, net: Net) -> bool:
         if one.event is None or one.rule.event is None:
             return True
-        moved = self._event_change(one, net).since(self._reached.get(f"{one.name} event", STILL))
-        return happened(one.rule.event.kind, one.event, moved)
+        delta = _since(self._event_change(one, net), self._reached.get(f"{one.name} event"))
+        return has_happened(one.rule.event.kind, one.event, delta)
 
     @staticmethod
-    def _event_change(one: CompiledRule, net: Net) -> Moved:
-        return of_base(net, one.event.name) if one.event is not None else STILL
+    def _event_change(one: CompiledRule, net: Net) -> Delta:
+        return _decoded(net.get(one.event.name)) if one.event is not None else UNCHANGED
 
     # Actions
 
-    def _acted(self, one: CompiledRule, moved: Moved, net: Net) -> list[Operation]:
+    def _acted(self, one: CompiledRule, delta: Delta, net: Net) -> list[Operation]:
         """Do what the rule says; the operations that this adds to the transaction."""
         if len(self.firings) >= (most := self._database.most_firings):
             hint = "make its condition false for the rows that its action adds, or fire it in another transaction"
             raise CascadeLimit(one.name, f"the transaction set off more than {most} firings", hint=hint)
-        plus, minus = (sorted(rows, key=sort_key) for rows in (moved.plus, moved.minus))
+        plus, minus = (sorted(rows, key=sort_key) for rows in (delta.plus, delta.minus))
         version = self._version
         match one.rule.action:
             case CallAction(function):
@@ -198,7 +199,7 @@ class Course:
                 if called is None:
                     raise UnknownFunction(one.name, function)
                 self.firings.append(Firing(version, one.name, "call", tuple(plus), tuple(minus), DONE, "", one.recorded))
-                self._calls.append(PendingCall(one, called, moved))
+                self._calls.append(PendingCall(one, called, delta))
                 return []
             case WebhookAction(url):
                 waiting = Firing(version, one.name, "webhook", tuple(plus), tuple(minus), WAITING, "", one.recorded, url)
@@ -214,8 +215,8 @@ class Course:
                 return run.operations(one.write, parsed)
 
     def _call(self, call: PendingCall) -> None:
-        one, moved = call.standing, call.moved
-        sides = [projected(one, sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus)]
+        one, delta = call.standing, call.delta
+        sides = [projected(one, sorted(rows, key=sort_key)) for rows in (delta.plus, delta.minus)]
         with self._database.acting(one.name), self._database.engine.pause_budget():
             if len(one.rule.signs) > 1:
                 call.function(*sides)
@@ -238,15 +239,15 @@ class Course:
         copies = {program.copies_of(operation.relation) for operation in found}
         for name, delta in net.items():
             if name not in copies:
-                found += [Operation(Action.DELETE, name, delta.minus), Operation(Action.INSERT, name, delta.plus)]
+                found += [Operation(Action.DELETE, name, _given(delta.minus)), Operation(Action.INSERT, name, _given(delta.plus))]
         return found
 
-    def _failed(self, one: CompiledRule, moved: Moved, error: BaseException) -> None:
+    def _failed(self, one: CompiledRule, delta: Delta, error: BaseException) -> None:
         """Note what stopped the transaction, and say which rule it was."""
         if not isinstance(error, Exception):
             return
         kind = {CallAction: "call", WebhookAction: "webhook", WriteAction: "write"}[type(one.rule.action)]
-        plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (moved.plus, moved.minus))
+        plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (delta.plus, delta.minus))
         detail = error.message if isinstance(error, RederiveError) else f"{type(error).__name__}: {error}"
         self._database.note_failure(Firing(self._version, one.name, kind, plus, minus, FAILED, detail, one.recorded))
         if not isinstance(error, RuleError):
@@ -261,7 +262,21 @@ class Course:
             if constraint.mode is not Mode.REJECT or counted not in propagation.views:
                 continue
             delta = propagation.views[counted]
-            rows = (of_bag(delta) if counted != constraint.view else delta).plus
+            rows = (from_counted(delta) if counted != constraint.view else delta).plus
             if len(rows):
-                violating: list[Row] = sorted(rows.decoded(), key=sort_key)
+                violating: list[Row] = sorted(rows, key=sort_key)
                 raise Violated(constraint.view, violating)
+
+
+def _decoded(delta: Delta | None) -> Delta:
+    """A delta that stays as it is when the engine rolls back."""
+    return Delta(frozenset(delta.plus), frozenset(delta.minus)) if delta is not None else UNCHANGED
+
+
+def _since(delta: Delta, earlier: Delta | None) -> Delta:
+    """What changed after `earlier`, both being deltas since one beginning: a row that had left and is back has entered."""
+    return delta.union(earlier.invert()) if earlier is not None else delta
+
+
+def _given(rows: Rows) -> tuple[Row, ...] | Bulk:
+    return rows if isinstance(rows, Bulk) else tuple(rows)

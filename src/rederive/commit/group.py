@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rederive.engines.protocol import Delta, Operation
+from rederive.delta import Delta
+from rederive.engines.protocol import Operation
 from rederive.failpoints import passing
 from rederive.lang.rules.syntax import CallAction
 from rederive.records import Entry
@@ -159,7 +160,7 @@ class Group:
             if applied < len(nets):
                 db.engine.rollback()
             for net in reversed(nets[:applied]):
-                db.engine.propagate({name: Delta(delta.minus, delta.plus) for name, delta in net.items()})
+                db.engine.propagate({name: delta.invert() for name, delta in net.items()})
                 db.engine.commit()
             db.version = first - 1
         except BaseException:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rederive.bags import copies, told
-from rederive.engines.protocol import Engine, Query, ViewDelta
+from rederive.delta import Delta, DeltaSum, Rows, multiplicities, sum_of_counts
+from rederive.engines.protocol import Engine, Query
 from rederive.errors import Endless
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Type
-from rederive.result import Decoded, copies_in, of_counts
 from rederive.store.store import Store
 
 Notified = Mapping[str, tuple[tuple[Type, ...], Counter[Row]]]
@@ -43,40 +43,33 @@ class ParkedDefinitions:
         """From the record of a store: the sum of all changes."""
         found: dict[str, tuple[tuple[Type, ...], Counter[Row]]] = {}
         for name in (name for name in program.monitored if program.is_view(name)):
-            rows: Counter[Row] = Counter()
+            total = DeltaSum()
             for change in store.recorded(program.relations[name], 0):
-                counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
-                rows.update(dict(zip(change.plus, counts["plus"], strict=True)))
-                rows.subtract(dict(zip(change.minus, counts["minus"], strict=True)))
-            found[name] = (program.relations[name].types, +rows)
+                total.add(change.delta)
+            found[name] = (program.relations[name].types, Counter(multiplicities(total.delta().plus)))
         return cls(error, found, {})
 
     def with_error(self, error: Endless) -> ParkedDefinitions:
         return ParkedDefinitions(error, self.views, self.parts)
 
-    def changes(self, found: Mapping[str, ViewDelta], program: Program) -> dict[str, ViewDelta]:
+    def changes(self, found: Mapping[str, Delta], program: Program) -> dict[str, Delta]:
         """The changes since the last notification, where an engine that had no views found all rows of each as new."""
         views = {name: delta for name, delta in found.items() if not program.is_view(name)}
         for name in dict.fromkeys((*map(told, (name for name in found if program.is_view(name))), *self.views)):
             delta, counted = found.get(program.counted(name)), program.counted(name) != name
-            came = Counter[Row]() if delta is None else copies_in(delta.plus) if counted else Counter(delta.plus.decoded())
+            came: Rows = () if delta is None else sum_of_counts(delta.plus) if counted else delta.plus
             types, gone = self.views.get(name, ((), Counter[Row]()))
             same = name in program.relations and program.relations[name].types == types
-            views[name] = of_counts(came, gone) if same else ViewDelta(_rows(came), _rows(gone))
-        return {name: delta for name, delta in views.items() if len(delta.plus) or len(delta.minus)}
+            views[name] = Delta.between(gone, came) if same else Delta(came, gone)  # rows of other types are other rows
+        return {name: delta for name, delta in views.items() if delta}
 
-    def part_changes(self, found: Mapping[Query, ViewDelta]) -> dict[Query, ViewDelta]:
+    def part_changes(self, found: Mapping[Query, Delta]) -> dict[Query, Delta]:
         """The same for parts of views that somebody follows."""
-        came = {part: Counter(delta.plus.decoded()) for part, delta in found.items()}
-        gone = {part: Counter(rows) for part, rows in self.parts.items()}
-        parts = {part: of_counts(came.get(part, Counter()), gone.get(part, Counter())) for part in (*came, *gone)}
-        return {part: delta for part, delta in parts.items() if len(delta.plus) or len(delta.minus)}
+        nothing = Delta()
+        parts = {p: Delta.between(self.parts.get(p, ()), found.get(p, nothing).plus) for p in (*found, *self.parts)}
+        return {part: delta for part, delta in parts.items() if delta}
 
 
 def base_program(program: Program) -> Program:
     """The base relations alone."""
     return Program({name: program.relations[name] for name in program.bases}, ())
-
-
-def _rows(counts: Counter[Row]) -> Decoded:
-    return Decoded(list(counts), counts)

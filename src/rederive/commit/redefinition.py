@@ -16,8 +16,9 @@ from rederive.catalog import CatalogChange
 from rederive.commit.group import Net, Write
 from rederive.commit.parked import ParkedDefinitions
 from rederive.commit.recount import newly_counted, recounted
+from rederive.delta import Delta
 from rederive.engines.auto import counted
-from rederive.engines.protocol import Delta, Propagation, ViewDelta
+from rederive.engines.protocol import Propagation
 from rederive.errors import Endless, Violated
 from rederive.ir.rules import Mode, Program
 from rederive.result import Result
@@ -92,7 +93,7 @@ class Advance:
         monitored = any(name not in self._db.rule_base.wanted for name in found.views)
         if always or monitored or found.bound or found.entered or gone:
             self.result = self._db._version(found, self._started)
-        record(lambda: {name: Delta(rows.given()) for name, rows in found.entered.items()} | dict(gone), self.result)
+        record(lambda: {name: Delta(rows) for name, rows in found.entered.items()} | dict(gone), self.result)
 
     # A transaction over parked definitions
 
@@ -124,7 +125,7 @@ class Advance:
             db.install_and_write({}, evaluated)
         except Exception:
             db.version = version
-            self._move({name: Delta(delta.minus, delta.plus) for name, delta in net.items()})
+            self._move({name: delta.invert() for name, delta in net.items()})
             raise
         except BaseException:
             db.close()  # the engine may be ahead of the disk
@@ -132,7 +133,7 @@ class Advance:
         assert self.result is not None
         return self.result
 
-    def _move(self, net: Net) -> Mapping[str, ViewDelta]:
+    def _move(self, net: Net) -> Mapping[str, Delta]:
         """Change base rows; what that does to those that are monitored."""
         found = self._db.engine.propagate(net)
         self._db.engine.commit()

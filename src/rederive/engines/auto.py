@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rederive.analysis.cost import Estimate
+from rederive.delta import Delta
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import LARGE, Footprint
-from rederive.engines.protocol import Action, Bulk, Delta, Engine, Operation, Propagation, Query, Trace
+from rederive.engines.protocol import Action, Bulk, Engine, Operation, Propagation, Query, Trace
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits

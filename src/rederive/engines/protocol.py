@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from rederive.analysis.cost import Estimate
+from rederive.delta import Delta, LazyRows, Rows
 from rederive.ir.terms import Row, Value
 from rederive.maintain.program import MaintenanceProgram
 
@@ -30,11 +31,8 @@ class Action(Enum):
     UPSERT = "upsert"
 
 
-class Bulk(Collection[Row]):
-    """Rows that are elsewhere, in Spark, until somebody iterates over them."""
-
-    def __contains__(self, row: object) -> bool:
-        return any(row == one for one in self)
+class Bulk(LazyRows):
+    """Rows that are in Spark until somebody iterates over them."""
 
     def digest(self) -> str:
         """The same for the same rows, and in all likelihood for no others."""
@@ -48,33 +46,6 @@ class Operation:
     action: Action
     relation: str
     rows: tuple[Row, ...] | Bulk
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """Rows that enter and rows that leave."""
-
-    plus: tuple[Row, ...] | Bulk = ()
-    minus: tuple[Row, ...] | Bulk = ()
-
-
-class Rows(Protocol):
-    """Rows that are decoded when they are asked for."""
-
-    def __len__(self) -> int: ...
-
-    def decoded(self) -> list[Row]: ...
-
-    def given(self) -> tuple[Row, ...] | Bulk:
-        """The rows as a `Delta` holds them: those that are in Spark stay there."""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewDelta:
-    """The exact change of one view."""
-
-    plus: Rows
-    minus: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +65,11 @@ class Propagation:
     `entered`: the initial rows that base relations did not have, where a program was installed with some.
     """
 
-    views: Mapping[str, ViewDelta]
+    views: Mapping[str, Delta]
     touched: int
     derived: Mapping[str, int]
     skipped: int
-    bound: Mapping[Query, ViewDelta] = field(default_factory=dict)
+    bound: Mapping[Query, Delta] = field(default_factory=dict)
     estimated: int = 0
     recomputed: int = 0
     entered: Mapping[str, Rows] = field(default_factory=dict)

@@ -61,11 +61,12 @@ class JournalRecord:
                 return
             if entry.staged is not None:
                 raise self._elsewhere(entry.number)
-            for changed in entry.views:
-                plus, minus = changed.counts or (None, None)
-                for sign, rows, counts in ((PLUS, changed.plus, plus), (MINUS, changed.minus, minus)):
+            for recorded in entry.views:
+                delta = recorded.delta
+                plus, minus = delta.counts or (None, None)
+                for sign, rows, counts in ((PLUS, list(delta.plus), plus), (MINUS, list(delta.minus), minus)):
                     if rows:
-                        yield Signed(entry.number, changed.relation, sign, rows, counts)
+                        yield Signed(entry.number, recorded.relation, sign, rows, counts)
 
     def _elsewhere(self, version: int) -> StoreError:
         """Whoever plans a scan for Spark has no Spark of its own to read the lake with."""

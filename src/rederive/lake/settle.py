@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow
 
+from rederive.delta import multiplicities
 from rederive.errors import SchemaMismatch
 from rederive.failpoints import passing
 from rederive.ir.rules import Column, Relation
@@ -24,6 +25,7 @@ from rederive.lake.names import folder_name
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
 from rederive.lake.types import arrow_table, dataframe, frame_of
 from rederive.locations import Remote, place_of
+from rederive.records import Entry, RecordedDelta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,36 +33,6 @@ if TYPE_CHECKING:
 ROWS: Final = "_rows-"
 """How the names of folders begin that hold rows on their way to the tables."""
 SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
-
-
-class Changed(Protocol):
-    """The rows that entered and left one relation."""
-
-    @property
-    def relation(self) -> Relation: ...
-    @property
-    def plus(self) -> Sequence[Row]: ...
-    @property
-    def minus(self) -> Sequence[Row]: ...
-    @property
-    def counts(self) -> tuple[Sequence[int], Sequence[int]] | None: ...
-
-
-class Version(Protocol):
-    """One version: net base changes and exact view changes, as rows; a journal's entries are such.
-
-    `staged`: a folder with more of them, too many for rows: `base/<relation>` and `changes/<view>`, Parquet with the columns of a
-    change table.
-    """
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def base(self) -> Sequence[Changed]: ...
-    @property
-    def views(self) -> Sequence[Changed]: ...
-    @property
-    def staged(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +50,7 @@ def settled(lake: Lake) -> int:
     return lake.written(Area.STATE, SETTLED.name) or 0
 
 
-def settle(lake: Lake, tables: Tables, versions: Sequence[Version]) -> int:
+def settle(lake: Lake, tables: Tables, versions: Sequence[Entry]) -> int:
     """Bring every table to the last of `versions`, which follow one another; the version to which the lake is settled then."""
     done = settled(lake)
     if not versions or versions[-1].number <= done:
@@ -97,7 +69,7 @@ def _write_down(lake: Lake, version: int) -> None:
     lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
 
 
-def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: str | None) -> Iterator[None]:
+def _written(lake: Lake, tables: Tables, versions: Sequence[Entry], folder: str | None) -> Iterator[None]:
     """Bring each table that changes to the last version, one after the other; one that nothing changed yet is made empty."""
     last = versions[-1].number
     for relation in tables.base:
@@ -122,7 +94,7 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[Version], folder: st
 # The changes of one relation over all versions
 
 
-def _changes(lake: Lake, area: Area, relation: Relation, versions: Sequence[Version], folder: str | None) -> DataFrame | None:
+def _changes(lake: Lake, area: Area, relation: Relation, versions: Sequence[Entry], folder: str | None) -> DataFrame | None:
     """A frame like the relation's change table; None where no version changes it."""
     schema = change_schema(relation)
     frames = [
@@ -150,35 +122,34 @@ def staged_path(folder: str, area: Area, name: str) -> str:
     return f"{folder}/{area.value}/{folder_name(name)}"
 
 
-def _rows(area: Area, relation: Relation, versions: Sequence[Version]) -> pyarrow.Table:
+def _rows(area: Area, relation: Relation, versions: Sequence[Entry]) -> pyarrow.Table:
     rows: list[Row] = []
     numbers: list[int] = []
     signs: list[str] = []
     counts: list[int] = []
     for version in versions:
-        for sign, found, copies in _signed(version.base if area is Area.BASE else version.views, relation):
+        for sign, found in _signed(version.base if area is Area.BASE else version.views, relation):
             rows += found
             numbers += [version.number] * len(found)
             signs += [sign] * len(found)
-            counts += copies
+            counts += found.values()
     table = arrow_table(relation, rows)
     own = {VERSION: pyarrow.array(numbers, pyarrow.int64()), CHANGE: pyarrow.array(signs, pyarrow.string())}
     own[COUNT] = pyarrow.array(counts, pyarrow.int64())
     return pyarrow.table([*own.values(), *table.columns], names=[*own, *table.column_names])
 
 
-def _signed(changed: Iterable[Changed], relation: Relation) -> Iterator[tuple[str, Sequence[Row], Sequence[int]]]:
-    for change in changed:
-        if change.relation.name != relation.name:
+def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tuple[str, Mapping[Row, int]]]:
+    for recorded in deltas:
+        if recorded.relation.name != relation.name:
             continue
-        if change.relation.columns != relation.columns:
+        if recorded.relation.columns != relation.columns:
             raise SchemaMismatch(
                 f"relation '{relation.name}' had other columns when these changes were made",
                 hint="settle before columns change",
             )
-        plus, minus = change.counts or ([1] * len(change.plus), [1] * len(change.minus))
-        yield MINUS, change.minus, minus
-        yield PLUS, change.plus, plus
+        yield MINUS, multiplicities(recorded.delta.minus)
+        yield PLUS, multiplicities(recorded.delta.plus)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ any point it is done again, and a table takes only what it lacks.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
@@ -15,8 +14,8 @@ from threading import Lock, Thread
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rederive.bags import bag_tables
-from rederive.delta import Sign
-from rederive.engines.protocol import Bulk, Delta, Rows
+from rederive.delta import CountedSide, Delta, Rows, from_numbered, multiplicities
+from rederive.engines.protocol import Bulk
 from rederive.engines.spark.engine import FrameRows
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.engines.spark.session.sessions import acting
@@ -29,8 +28,8 @@ from rederive.lake.staging import Behind, changed_rows, frame, remove_leftovers,
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.lake.time_travel import rows_at
 from rederive.locations import place_of
-from rederive.records import Changed, Entry
-from rederive.result import Change, counted_rows
+from rederive.records import Entry, RecordedDelta
+from rederive.result import Change
 from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
 
@@ -131,11 +130,11 @@ class Lakeside:
     @staticmethod
     def bulky(net: Mapping[str, Delta], changes: Mapping[str, Change]) -> bool:
         """Whether a version has more rows than belong into a journal."""
-        base: list[Collection[Row]] = [side for delta in net.values() for side in (delta.plus, delta.minus)]
-        views = [side for change in changes.values() for side in (change.delta.plus, change.delta.minus)]
-        if any(isinstance(part, Bulk) for part in (*base, *(part for side in views for part in _where_they_are(side)))):
+        deltas = (*net.values(), *(change.delta for change in changes.values()))
+        sides = [side for delta in deltas for side in (delta.plus, delta.minus)]
+        if any(isinstance(part, Bulk) for side in sides for part in _parts(_counted_rows(side) or side)):
             return True
-        return sum(map(len, base)) + sum(map(len, views)) > MOST_IN_JOURNAL
+        return sum(map(len, sides)) > MOST_IN_JOURNAL
 
     @_in_our_session
     def stage(
@@ -149,16 +148,16 @@ class Lakeside:
             for name, delta in net.items():
                 relation = table_of(after if name in after.bases else before, name)
                 behind = Behind.NOTHING if relation.name == name else Behind.COPY
-                stage(self.lake, version, Area.BASE, relation, [delta.minus], [delta.plus], behind, folder)
+                stage(self.lake, version, Area.BASE, relation, _parts(delta.minus), _parts(delta.plus), behind, folder)
             for view, change in changes.items():
                 bag = any(program.counted(view) != view for program in (before, after))
-                sides, behind = (_counted(change), Behind.COUNT) if bag else (_sides(change), Behind.NOTHING)
+                sides, behind = (_counted(change.delta), Behind.COUNT) if bag else (_sides(change.delta), Behind.NOTHING)
                 relation = (after if view in after.relations else before).relations[view]
                 stage(self.lake, version, Area.CHANGES, relation, *sides, behind, folder)
         return staging(self.lake, version)
 
     @_in_our_session
-    def changes(self, entry: Entry, program: Program) -> list[Changed]:
+    def changes(self, entry: Entry, program: Program) -> list[RecordedDelta]:
         """The view changes of a bulk version, from the change tables."""
         found = []
         for name in program.monitored:
@@ -167,8 +166,7 @@ class Lakeside:
                 number = entry.number
                 plus, minus = (changed_rows(self.lake, relation, number - 1, number, sign) for sign in (PLUS, MINUS))
                 if plus or minus:
-                    counts = ([n for _, n in plus], [n for _, n in minus])
-                    found.append(Changed(relation, [row for row, _ in plus], [row for row, _ in minus], counts))
+                    found.append(RecordedDelta(relation, Delta(dict(plus), dict(minus))))
         return found
 
     @_in_our_session
@@ -269,11 +267,11 @@ class Lakeside:
 
     def _with_former(self, tables: Tables, entries: list[Entry]) -> Tables:
         """The tables with those of views that these versions still change though they are dropped; and views that were bags."""
-        changes = [changed for entry in entries for changed in entry.views]
+        recorded = [one for entry in entries for one in entry.views]
         known = {relation.name for relation in tables.views}
-        dropped = {changed.relation.name: changed.relation for changed in changes if changed.relation.name not in known}
+        dropped = {one.relation.name: one.relation for one in recorded if one.relation.name not in known}
         there = [name for name in dropped if self.lake.has_table(Area.VIEWS, name)]
-        were = {changed.relation.name for changed in changes if changed.counts is not None}
+        were = {one.relation.name for one in recorded if one.delta.counts is not None}
         views, kept = [*tables.views, *dropped.values()], [*tables.materialized, *there]
         return Tables(tables.base, views, kept, {*tables.bags, *were, *there})
 
@@ -306,41 +304,38 @@ def _without_copies(base: str, rows: Collection[Row]) -> Collection[Row]:
 
 def _of_tables(entry: Entry) -> Entry:
     """A version with the changes of bags as their tables have them: copies are counted, and not told apart."""
-    return replace(entry, base=tuple(_of_table(changed) for changed in entry.base))
+    return replace(entry, base=tuple(_of_table(recorded) for recorded in entry.base))
 
 
-def _of_table(changed: Changed) -> Changed:
-    name, columns = changed.relation.name, changed.relation.columns
+def _of_table(recorded: RecordedDelta) -> RecordedDelta:
+    name, columns = recorded.relation.name, recorded.relation.columns
     if not name.endswith(f".{COPIES}"):
-        return changed
-    plus, minus = (Counter(row[:-1] for row in rows) for rows in (changed.plus, changed.minus))
-    counts = (list(plus.values()), list(minus.values()))
-    return Changed(Relation(name.removesuffix(f".{COPIES}"), columns[:-1]), list(plus), list(minus), counts)
+        return recorded
+    return RecordedDelta(Relation(name.removesuffix(f".{COPIES}"), columns[:-1]), from_numbered(recorded.delta))
 
 
-def _where_they_are(rows: Rows) -> list[Collection[Row]]:
-    """The parts of rows that an engine may have left in Spark."""
-    counted = counted_rows(rows)
-    found = counted if counted is not None else rows
-    return found.parts() if isinstance(found, FrameRows) else []
+def _sides(delta: Delta) -> tuple[list[Rows], list[Rows]]:
+    """What left and what entered a set."""
+    return _parts(delta.minus), _parts(delta.plus)
 
 
-def _counted(change: Change) -> tuple[list[Collection[Row]], list[Collection[Row]]]:
+def _counted(delta: Delta) -> tuple[list[Rows], list[Rows]]:
     """What left and what entered a bag, each row with the number of its copies behind it."""
-    minus_rows, plus_rows = counted_rows(change.delta.minus), counted_rows(change.delta.plus)
-    if minus_rows is not None or plus_rows is not None:
-        minus_parts = _parts(minus_rows) if minus_rows is not None and Sign.MINUS in change.signs else []
-        return minus_parts, _parts(plus_rows) if plus_rows is not None and Sign.PLUS in change.signs else []
-    counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
-    minus, plus = ((change.minus, counts["minus"]), (change.plus, counts["plus"]))
-    return [[(*row, n) for row, n in zip(*minus, strict=True)]], [[(*row, n) for row, n in zip(*plus, strict=True)]]
+    return _parts(_with_counts(delta.minus)), _parts(_with_counts(delta.plus))
 
 
-def _parts(rows: Rows) -> list[Collection[Row]]:
-    return rows.parts() if isinstance(rows, FrameRows) else [rows.decoded()]
+def _with_counts(side: Rows) -> Rows:
+    if not len(side):
+        return ()
+    found = _counted_rows(side)
+    return [(*row, count) for row, count in multiplicities(side).items()] if found is None else found
 
 
-def _sides(change: Change) -> tuple[list[Collection[Row]], list[Collection[Row]]]:
-    """What left and what entered, of the signs that are recorded."""
-    minus = _parts(change.delta.minus) if Sign.MINUS in change.signs else []
-    return minus, _parts(change.delta.plus) if Sign.PLUS in change.signs else []
+def _counted_rows(side: Rows) -> Rows | None:
+    """The side of a bag's delta as counted rows, where the engine has them as such."""
+    return side.counted_rows if isinstance(side, CountedSide) else None
+
+
+def _parts(rows: Rows) -> list[Rows]:
+    """The rows where they are: those that an engine has left in Spark stay there."""
+    return rows.parts() if isinstance(rows, FrameRows) else [rows]

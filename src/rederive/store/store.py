@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rederive.catalog import Catalog, CatalogChange, followed
-from rederive.delta import BOTH, Sign
-from rederive.engines.protocol import Delta, Engine, Operation, ViewDelta
+from rederive.delta import Delta, Sign
+from rederive.engines.protocol import Engine, Operation
 from rederive.errors import Conflict, CorruptStore, Expired, Mismatch, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import UTC as UTC_NAME
 from rederive.ir.terms import Row, Type
 from rederive.maintain.plan import AUTO, check_strategy
-from rederive.records import CatalogRecord, Changed, Entry
-from rederive.result import Change, Decoded, Result
+from rederive.records import CatalogRecord, Entry, RecordedDelta
+from rederive.result import Change, Result
 from rederive.store.codec import digest
 from rederive.store.journal.file import guarded
 from rederive.store.journal.journal import Journal
@@ -139,7 +139,7 @@ class Store:
             staged = self.lake.stage(before, after, result.version, net, parts)
             return Entry(result.version, datetime.now(UTC), result.engine, staged=staged)
         views = chain.from_iterable(_recorded(view, part, before, after) for view, part in parts.items() if part)
-        return Entry(result.version, datetime.now(UTC), result.engine, _base_changes(before, after, net), tuple(views))
+        return Entry(result.version, datetime.now(UTC), result.engine, _base_deltas(before, after, net), tuple(views))
 
     # What was written
 
@@ -202,33 +202,24 @@ def changes_of(entry: Entry) -> list[Change]:
     """The view changes of a version, as they were announced."""
     if entry.staged is not None:
         raise StoreError(f"version {entry.number} is a bulk version: its changes are in the lake, at {entry.staged}")
-    views: dict[str, ViewDelta] = {}
-    for changed in entry.views:
-        name, (plus, minus) = changed.relation.name, _sides(changed)
+    views: dict[str, Delta] = {}
+    for recorded in entry.views:
         # a view that was given other columns is there twice: what left had the old ones, what entered has the new ones
-        one = views.get(name, ViewDelta(Decoded([]), Decoded([])))
-        views[name] = ViewDelta(plus if plus.rows else one.plus, minus if minus.rows else one.minus)
-    return [Change(entry.number, name, delta, BOTH) for name, delta in views.items()]
+        name, delta = recorded.relation.name, recorded.delta
+        other = views.get(name, Delta())
+        views[name] = Delta(delta.plus or other.plus, delta.minus or other.minus)
+    return [Change(entry.number, name, delta) for name, delta in views.items()]
 
 
-def _sides(changed: Changed) -> tuple[Decoded, Decoded]:
-    if changed.counts is None:
-        return Decoded(list(changed.plus)), Decoded(list(changed.minus))
-    came, gone = (dict(zip(*side, strict=True)) for side in zip((changed.plus, changed.minus), changed.counts, strict=True))
-    return Decoded(list(changed.plus), came), Decoded(list(changed.minus), gone)
-
-
-def _recorded(view: str, change: Change, before: Program, after: Program) -> list[Changed]:
-    """A change of a view with the columns that its rows have: those that leave may have had others."""
-    counts = (change.counts["plus"], change.counts["minus"]) if change.counts is not None else None
-    old, new = before.relations.get(view), after.relations.get(view)
+def _recorded(view: str, change: Change, before: Program, after: Program) -> list[RecordedDelta]:
+    """The delta of a view with the columns that its rows have: those that leave may have had others."""
+    delta, old, new = change.ordered, before.relations.get(view), after.relations.get(view)
     if old is None or new is None or old.columns == new.columns:
         relation = new or old
         assert relation is not None
-        return [Changed(relation, change.plus, change.minus, counts)]
-    came, gone = ((counts[0], ()), ((), counts[1])) if counts is not None else (None, None)
-    sides = (Changed(old, (), change.minus, gone), Changed(new, change.plus, (), came))
-    return [side for side in sides if side.plus or side.minus]
+        return [RecordedDelta(relation, delta)]
+    sides = (RecordedDelta(old, Delta(minus=delta.minus)), RecordedDelta(new, Delta(plus=delta.plus)))
+    return [side for side in sides if side.delta]
 
 
 def vanishing(engine: Engine, before: Program, after: Program) -> dict[str, Delta]:
@@ -237,8 +228,9 @@ def vanishing(engine: Engine, before: Program, after: Program) -> dict[str, Delt
     return {name: Delta(minus=rows) for name, rows in gone.items() if rows}
 
 
-def _base_changes(before: Program, after: Program, net: Net) -> tuple[Changed, ...]:
-    return tuple(Changed(_declared(name, before, after), tuple(delta.plus), tuple(delta.minus)) for name, delta in net.items())
+def _base_deltas(before: Program, after: Program, net: Net) -> tuple[RecordedDelta, ...]:
+    rows = {name: Delta(tuple(delta.plus), tuple(delta.minus)) for name, delta in net.items()}
+    return tuple(RecordedDelta(_declared(name, before, after), delta) for name, delta in rows.items())
 
 
 def _declared(name: str, before: Program, after: Program) -> Relation:

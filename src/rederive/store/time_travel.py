@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from rederive.delta import DeltaSum
 from rederive.errors import VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
-from rederive.result import Change
 from rederive.store.store import Store
 
 if TYPE_CHECKING:
@@ -34,9 +34,11 @@ def rows_at(
         except VersionGone:
             if version < store.journal.reach(relation.name):
                 raise
-    found = Counter(now())
+    since = DeltaSum()
     for change in store.recorded(relation, version):
-        _undo(change.where(bindings) if bindings else change, found)
+        since.add(change.where(bindings).delta if bindings else change.delta)
+    found = Counter(now())
+    since.delta().invert().apply(found)
     return found.elements()
 
 
@@ -47,9 +49,3 @@ def _travels(store: Store, relation: Relation, version: int) -> Lakeside | None:
         return None
     far = journal.version - version > MOST_UNDONE
     return lake if far or version < journal.reach(relation.name) else None
-
-
-def _undo(change: Change, rows: Counter[Row]) -> None:
-    counts = change.counts or {"plus": [1] * len(change.plus), "minus": [1] * len(change.minus)}
-    rows.subtract(dict(zip(change.plus, counts["plus"], strict=True)))
-    rows.update(dict(zip(change.minus, counts["minus"], strict=True)))

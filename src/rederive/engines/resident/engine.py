@@ -10,9 +10,10 @@ from typing import TypeVar
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
+from rederive.delta import Delta
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
-from rederive.engines.protocol import Delta, FilterStep, Operation, Propagation, Query, Trace, ViewDelta
+from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace
 from rederive.engines.resident.run.filtration import Leaves, Step
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import CodedRows, Installed, Surroundings, redefined
@@ -104,11 +105,11 @@ class ResidentEngine:
         return propagation
 
     @staticmethod
-    def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows]) -> dict[str, ViewDelta]:
+    def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows]) -> dict[str, Delta]:
         """The changes of monitored base relations that both programs have: they share one table, which has only the new rows."""
         both = [name for name in new.monitored if name in old.program.bases and name in new.program.bases]
         nothing = {name: CodedRows(new.program.relations[name], {}, new.around.codes) for name in both}
-        return {name: ViewDelta(entered.get(name, nothing[name]), nothing[name]) for name in both}
+        return {name: Delta(entered.get(name, nothing[name]), nothing[name]) for name in both}
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
@@ -155,12 +156,12 @@ class ResidentEngine:
         """Whether a net change can matter at all to what reads these patterns; no rule is evaluated to know it."""
         return any(relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
 
-    def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Query, ViewDelta]:
+    def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Query, Delta]:
         present = self.installed
         views = [view for view in present.bound if self._matters(view.patterns, net)]
         return _nonempty({view.question: view.change(present.tables, present.program, self.codes) for view in views})
 
-    def _changes(self) -> dict[str, ViewDelta]:
+    def _changes(self) -> dict[str, Delta]:
         changes = {}
         for name in self.installed.monitored:
             versions = self.installed.versions[name]
@@ -168,7 +169,7 @@ class ResidentEngine:
                 relation = self.program.relations[name]
                 plus = CodedRows(relation, versions.came.snapshot(), self.codes)
                 minus = CodedRows(relation, versions.gone.snapshot(), self.codes)
-                changes[name] = ViewDelta(plus, minus)
+                changes[name] = Delta(plus, minus)
         return changes
 
     def _watch(self, step: Step, updates: Leaves, *outcome: Leaves) -> None:
@@ -180,7 +181,7 @@ class ResidentEngine:
 
     def _rows_in(self, name: str, leaves: Leaves) -> tuple[Row, ...]:
         relation = self.program.relations[name]
-        return tuple(sorted(CodedRows(relation, leaves, self.codes).decoded(), key=sort_key))
+        return tuple(sorted(CodedRows(relation, leaves, self.codes), key=sort_key))
 
     def estimates(self) -> dict[tuple[str, ...], Estimate]:
         sections = self.installed.sections
@@ -282,5 +283,5 @@ class ResidentEngine:
 _Name = TypeVar("_Name")
 
 
-def _nonempty(changes: Mapping[_Name, ViewDelta]) -> dict[_Name, ViewDelta]:
-    return {name: delta for name, delta in changes.items() if len(delta.plus) or len(delta.minus)}
+def _nonempty(changes: Mapping[_Name, Delta]) -> dict[_Name, Delta]:
+    return {name: delta for name, delta in changes.items() if delta}

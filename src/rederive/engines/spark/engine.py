@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
-from rederive.engines.protocol import Bulk, Delta, Operation, Propagation, Query, Trace, ViewDelta
+from rederive.delta import Delta, LazyRows, Rows
+from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace
 from rederive.engines.spark.net.by_query import net_bulk
 from rederive.engines.spark.net.by_rows import beginning, difference, net_rows
 from rederive.engines.spark.plan.sources import Frame, Local, Source
@@ -28,7 +29,7 @@ from rederive.maintain.program import MaintenanceProgram
 
 
 @dataclass(frozen=True, slots=True)
-class FrameRows:
+class FrameRows(LazyRows):
     """Rows of a change, wherever they are; they stay readable after the transaction."""
 
     frames: tuple[Frame, ...]
@@ -37,15 +38,11 @@ class FrameRows:
     def __len__(self) -> int:
         return sum(map(len, self.frames))
 
-    def decoded(self) -> list[Row]:
-        return [row for frame in self.frames for row in self.jobs.rows(frame)]
+    def __iter__(self) -> Iterator[Row]:
+        return (row for frame in self.frames for row in self.jobs.rows(frame))
 
-    def given(self) -> tuple[Row, ...] | Bulk:
-        (frame,) = self.frames
-        return bulk(frame, self.jobs)
-
-    def parts(self) -> list[Collection[Row]]:
-        """The rows where they are."""
+    def parts(self) -> list[Rows]:
+        """The rows where they are: in the driver, or in Spark."""
         return [bulk(frame, self.jobs) for frame in self.frames]
 
 
@@ -108,24 +105,24 @@ class SparkEngine:
         self._prepared = new
         return found
 
-    def _announced(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, ViewDelta]:
+    def _announced(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, Delta]:
         touched = set(affected)
         told = [n for n in new.monitored if n in touched] + [n for n in old.monitored if n not in new.program.views]
         return {name: self._compared(old.extent(name), new.extent(name)) for name in told}
 
-    def _announced_parts(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Query, ViewDelta]:
+    def _announced_parts(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Query, Delta]:
         touched = set(affected)
         parts = [view.question for view in new.bound if view.question.view in touched]
         return {part: self._compared(old.matching(part), new.matching(part)) for part in parts}
 
-    def _compared(self, before: Source | None, after: Source | None) -> ViewDelta:
+    def _compared(self, before: Source | None, after: Source | None) -> Delta:
         """Both sides of a change, from two whole answers; None where a program does not have the relation."""
         if before is None or after is None or before.types != after.types:  # rows of other types are other rows
             return self._delta(*([self.jobs.frame_of(side)] if side is not None else [] for side in (before, after)))
         return self._delta([difference(before, after, self.jobs)], [difference(after, before, self.jobs)])
 
-    def _delta(self, gone: Iterable[Frame], came: Iterable[Frame]) -> ViewDelta:
-        return ViewDelta(FrameRows(tuple(came), self.jobs), FrameRows(tuple(gone), self.jobs))
+    def _delta(self, gone: Iterable[Frame], came: Iterable[Frame]) -> Delta:
+        return Delta(FrameRows(tuple(came), self.jobs), FrameRows(tuple(gone), self.jobs))
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
@@ -160,7 +157,7 @@ class SparkEngine:
             self.rollback()
             raise
 
-    def _changes(self) -> dict[str, ViewDelta]:
+    def _changes(self) -> dict[str, Delta]:
         found = {name: [self._change(name, v).known for v in (Variant.DEL, Variant.INS)] for name in self.installed.monitored}
         return _nonempty({name: self._delta(gone, came) for name, (gone, came) in found.items()})
 
@@ -240,5 +237,5 @@ def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:
 _Name = TypeVar("_Name")
 
 
-def _nonempty(changes: Mapping[_Name, ViewDelta]) -> dict[_Name, ViewDelta]:
-    return {name: delta for name, delta in changes.items() if len(delta.plus) or len(delta.minus)}
+def _nonempty(changes: Mapping[_Name, Delta]) -> dict[_Name, Delta]:
+    return {name: delta for name, delta in changes.items() if delta}

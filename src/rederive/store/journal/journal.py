@@ -20,7 +20,7 @@ from pathlib import Path
 from rederive.errors import Closed, Mismatch
 from rederive.failpoints import passing
 from rederive.ir.rules import Relation
-from rederive.records import CatalogRecord, Changed, Entry
+from rederive.records import CatalogRecord, Entry, RecordedDelta
 from rederive.store.codec import columns_text, counts_text, row_text, rows_text
 from rederive.store.journal.file import Lock, connect, create, guarded
 from rederive.store.journal.rules import RuleJournal
@@ -31,12 +31,13 @@ class Journal(RuleJournal):
     """The journal of one store, for its one writer.
 
     >>> from tempfile import TemporaryDirectory
+    >>> from rederive.delta import Delta
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import NUMBER
     >>> n, noon = Relation("n", (Column("x", NUMBER),)), datetime(2024, 2, 29, 12)
     >>> with TemporaryDirectory() as folder:
     ...     journal = Journal.open(Path(folder))
-    ...     journal.append([Entry(1, noon, "resident", base=(Changed(n, plus=[(7,)]),))])
+    ...     journal.append([Entry(1, noon, "resident", base=(RecordedDelta(n, Delta([(7,)])),))])
     ...     journal.close()
     ...     journal = Journal.open(Path(folder))
     ...     print(journal.version, journal.base_rows(), [entry.number for entry in journal.since(0)])
@@ -106,13 +107,13 @@ class Journal(RuleJournal):
             )
         self.append([entry])
 
-    def amend(self, catalog: CatalogRecord | None = None, base: Iterable[Changed] = ()) -> None:
+    def amend(self, catalog: CatalogRecord | None = None, base: Iterable[RecordedDelta] = ()) -> None:
         """Keep what makes no version: a program under which no view changed, and initial rows."""
         with self._transaction("amend"):
             if catalog is not None:
                 self._write_catalog(catalog)
-            for changed in base:
-                self._move(self._id(changed.relation), changed)
+            for recorded in base:
+                self._move(recorded)
         passing("journal.amend:after")
 
     # Options and cursors
@@ -202,26 +203,28 @@ class Journal(RuleJournal):
             "INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)",
             (entry.number, entry.at.isoformat(), entry.engine, entry.key, entry.digest, entry.staged),
         )
-        for changed in entry.base:
-            self._write_change(entry.number, "base", changed)
-        for changed in entry.views:
-            self._write_change(entry.number, "view", changed)
+        for recorded in entry.base:
+            self._write_delta(entry.number, "base", recorded)
+        for recorded in entry.views:
+            self._write_delta(entry.number, "view", recorded)
         if self.lake is None:
-            for changed in entry.base:
-                self._move(self._id(changed.relation), changed)
+            for recorded in entry.base:
+                self._move(recorded)
         for firing in entry.firings:
             self._write_firing(firing)
 
-    def _write_change(self, version: int, kind: str, changed: Changed) -> None:
-        sides = (rows_text(changed.plus), rows_text(changed.minus), counts_text(changed.counts))
-        row = (version, kind, self._id(changed.relation), *sides)
+    def _write_delta(self, version: int, kind: str, recorded: RecordedDelta) -> None:
+        delta = recorded.delta
+        sides = (rows_text(delta.plus), rows_text(delta.minus), counts_text(delta.counts))
+        row = (version, kind, self._id(recorded.relation), *sides)
         self._connection.execute("INSERT INTO change VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def _move(self, relation: int, changed: Changed) -> None:
-        """Base rows as they are after a change."""
-        gone, came = (((relation, row_text(row)) for row in rows) for rows in (changed.minus, changed.plus))
-        self._connection.executemany("DELETE FROM base WHERE relation = ? AND row = ?", gone)
-        self._connection.executemany("INSERT OR IGNORE INTO base VALUES (?, ?)", came)
+    def _move(self, recorded: RecordedDelta) -> None:
+        """Apply the delta of a base relation to its rows in the journal."""
+        relation, delta = self._id(recorded.relation), recorded.delta
+        leaving, entering = (((relation, row_text(row)) for row in rows) for rows in (delta.minus, delta.plus))
+        self._connection.executemany("DELETE FROM base WHERE relation = ? AND row = ?", leaving)
+        self._connection.executemany("INSERT OR IGNORE INTO base VALUES (?, ?)", entering)
 
     def _known_ids(self) -> dict[Relation, int]:
         return {relation: number for number, relation in self._relations().items()}

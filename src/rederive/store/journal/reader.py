@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rederive.delta import Delta, counted
 from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.records import DATALOG, CatalogRecord, Changed, Entry, Text
+from rederive.records import DATALOG, CatalogRecord, Entry, RecordedDelta, Text
 from rederive.store.codec import counts_from, relation_from, rows_from
 from rederive.store.journal.file import connect_to_read, format_of, guarded
 from rederive.store.position import Position
@@ -211,16 +212,16 @@ class JournalReader:
         changes = self._changes(version, versions[-1][0], view)
         return [_entry(row, changes.get(row[0], {})) for row in versions]
 
-    def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[Changed]]]:
+    def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[RecordedDelta]]]:
         counts = "counts" if self._counts else "NULL"
         sql = f"""SELECT version, kind, name, columns, plus, minus, {counts}
                   FROM change JOIN relation ON relation.id = change.relation
                   WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
                   ORDER BY version, kind, name, relation.id"""
-        found: dict[int, dict[str, list[Changed]]] = {}
+        found: dict[int, dict[str, list[RecordedDelta]]] = {}
         with guarded(self.folder):
             for version, kind, name, *change in self._query(sql, after, until, view):
-                found.setdefault(version, {}).setdefault(kind, []).append(_changed(name, *change))
+                found.setdefault(version, {}).setdefault(kind, []).append(_recorded(name, *change))
         return found
 
     @property
@@ -251,13 +252,14 @@ class JournalReader:
         return int(followed[view])
 
 
-def _changed(name: str, columns: str, plus: str, minus: str, counts: str | None) -> Changed:
+def _recorded(name: str, columns: str, plus: str, minus: str, counts: str | None) -> RecordedDelta:
     relation = relation_from(name, columns)
-    came, gone = rows_from(plus, relation), rows_from(minus, relation)
-    return Changed(relation, came, gone, counts_from(counts, came, gone))
+    entering, leaving = rows_from(plus, relation), rows_from(minus, relation)
+    numbers = counts_from(counts, entering, leaving) or (None, None)
+    return RecordedDelta(relation, Delta(counted(entering, numbers[0]), counted(leaving, numbers[1])))
 
 
-def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[Changed]]) -> Entry:
+def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[RecordedDelta]]) -> Entry:
     number, at, engine, key, digest, staged = row
     try:
         when = datetime.fromisoformat(at)

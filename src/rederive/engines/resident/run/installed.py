@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -10,8 +10,9 @@ from pyroaring import BitMap
 
 from rederive.analysis.graph import edges
 from rederive.analysis.relevance import Pattern, base_patterns
+from rederive.delta import Delta, LazyRows
 from rederive.engines.machine_memory import USABLE, available_memory
-from rederive.engines.protocol import DoesNotFit, Query, ViewDelta
+from rederive.engines.protocol import DoesNotFit, Query
 from rederive.engines.resident.run.filtration import Watch
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
 from rederive.engines.resident.run.linker import LinkedSection, Linker
@@ -31,7 +32,7 @@ LEAST = 16  # bytes of a row in a view that is kept, at least
 
 
 @dataclass(frozen=True, slots=True)
-class CodedRows:
+class CodedRows(LazyRows):
     """Rows of a view at one version; decoded when asked for."""
 
     relation: Relation
@@ -41,11 +42,8 @@ class CodedRows:
     def __len__(self) -> int:
         return sum(map(len, self.leaves.values()))
 
-    def decoded(self) -> list[Row]:
-        return self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity))
-
-    def given(self) -> tuple[Row, ...]:
-        return tuple(self.decoded())
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class BoundView:
         self.question = question
         self.patterns = base_patterns(program, question.view, question.bindings)
 
-    def change(self, tables: Tables, program: Program, codes: Codes) -> ViewDelta:
+    def change(self, tables: Tables, program: Program, codes: Codes) -> Delta:
         """Ask for it in both states."""
         old, new = (self._rows_in(tables, state, codes) for state in (Variant.OLD, Variant.NEW))
         return self.difference(old, new, program, codes)
@@ -125,9 +123,9 @@ class BoundView:
         finally:
             installed.queries.forget()
 
-    def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> ViewDelta:
+    def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> Delta:
         relation = program.relations[self.question.view]
-        return ViewDelta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
+        return Delta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
 
     def _rows_in(self, tables: Tables, state: Variant, codes: Codes) -> set[CodedRow]:
         relation = tables.program.relations[self.question.view]
@@ -145,7 +143,7 @@ class BoundView:
 
 
 @dataclass(frozen=True, slots=True)
-class Decodable:
+class Decodable(LazyRows):
     """Coded rows of a part of a view."""
 
     relation: Relation
@@ -155,11 +153,8 @@ class Decodable:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def decoded(self) -> list[Row]:
-        return self.codes.decode_rows(self.relation.types, self.rows)
-
-    def given(self) -> tuple[Row, ...]:
-        return tuple(self.decoded())
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.codes.decode_rows(self.relation.types, self.rows))
 
 
 class Installed:
@@ -286,21 +281,21 @@ class Installed:
             self.queries.forget()
 
 
-def redefined(relations: tuple[Relation | None, Relation | None], old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
+def redefined(relations: tuple[Relation | None, Relation | None], old: Leaves, new: Leaves, codes: Codes) -> Delta:
     """Both sides of a change of definition. Rows of other types are other rows: the old ones leave, and the new ones enter."""
     before, after = relations
     if before is not None and after is not None and before.types != after.types:
-        return ViewDelta(CodedRows(after, new, codes), CodedRows(before, old, codes))
+        return Delta(CodedRows(after, new, codes), CodedRows(before, old, codes))
     relation = after or before
     assert relation is not None
     return difference(relation, old, new, codes)
 
 
-def difference(relation: Relation, old: Leaves, new: Leaves, codes: Codes) -> ViewDelta:
+def difference(relation: Relation, old: Leaves, new: Leaves, codes: Codes) -> Delta:
     """Both sides of a change, from two whole answers."""
 
     def without(one: Leaves, other: Leaves) -> CodedRows:
         left = {key: leaf - other[key] if key in other else leaf.copy() for key, leaf in one.items()}
         return CodedRows(relation, {key: leaf for key, leaf in left.items() if leaf}, codes)
 
-    return ViewDelta(without(new, old), without(old, new))
+    return Delta(without(new, old), without(old, new))

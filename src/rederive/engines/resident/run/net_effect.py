@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rederive.engines.protocol import Action, Delta, Operation
+from rederive.delta import Delta
+from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import CodedRow, Codes, Encode
 from rederive.engines.resident.storage.table import Table, rows_of, whole_rows
@@ -28,7 +29,7 @@ def net_effect(
             drafts[name] = Draft(relations[name], table(name), encoders[name], codes)
         drafts[name].apply(operation.action, operation.rows)
     deltas = {name: draft.delta() for name, draft in drafts.items()}
-    return {name: delta for name, delta in deltas.items() if delta.plus or delta.minus}
+    return {name: delta for name, delta in deltas.items() if delta}
 
 
 def check_keys(relations: Mapping[str, Relation], tables: Tables, changed: Iterable[str], codes: Codes) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rederive.engines.protocol import Delta, Operation
+from rederive.delta import Delta
+from rederive.engines.protocol import Operation
 from rederive.engines.resident.run.net_effect import net_effect
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.table import Table
