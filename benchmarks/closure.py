@@ -17,7 +17,7 @@ import rederive
 from benchmarks.peers import DuckDB
 from benchmarks.report import Check, Figure, Goal, Section
 from benchmarks.rounds import Edge, Round, Spread, one_round, timed
-from rederive.ingest.files import read_rows
+from rederive.ingest.input_file import read_rows
 from rederive.ir.terms import Row
 
 DATA = Path(__file__).parent.parent / "examples" / "data" / "debian_bookworm_depends.csv.gz"

@@ -23,7 +23,7 @@ from benchmarks.closure import DATA
 from benchmarks.report import Check, Figure, Goal, Section
 from benchmarks.rounds import timed
 from rederive.engines.spark.engine import SparkEngine
-from rederive.ingest.streams import ChangeFiles
+from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
 
 CLOSURE = """

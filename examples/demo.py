@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 
 import rederive
-from rederive.ingest.ingest import Batch
-from rederive.ingest.streams import ChangeFiles
+from rederive.ingest.ingestion import MicroBatch
+from rederive.ingest.stream_sources import ChangeFiles
 from rederive.ir.printing import show_rule
 from rederive.ir.terms import Row
 from rederive.lake.session import spark_session
@@ -152,7 +152,7 @@ def write_change(path: Path, deleted: Sequence[Row], inserted: Sequence[Row]) ->
     path.write_text(json.dumps(transaction) + "\n", encoding="utf-8")
 
 
-def tell(batch: Batch[rederive.Result]) -> None:
+def tell(batch: MicroBatch[rederive.Result]) -> None:
     """What a micro-batch did, in words."""
     result = batch.result
     if result is None:

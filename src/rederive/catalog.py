@@ -29,7 +29,7 @@ from rederive.lang.datalog.syntax import Clause, Declaration, Statement
 from rederive.lang.programs import add_sql_definition, compile_statements, defines_in_sql, replace_sql_view, without_sql_view
 from rederive.lang.rules.syntax import ActiveRule
 from rederive.lang.sql.definition import SqlDefinition
-from rederive.records import DATALOG, SQL, Text
+from rederive.records import DATALOG, SQL, DefinitionText
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +167,14 @@ class Catalog:
 
     # On paper
 
-    def texts(self) -> tuple[Text, ...]:
+    def texts(self) -> tuple[DefinitionText, ...]:
         """What is to be kept to have these definitions again: the texts as written, and which of their statements stand."""
         return tuple(
             _text(number, list(run)) for number, part in enumerate(self.parts) for _, run in groupby(part, _written_together)
         )
 
     @classmethod
-    def of(cls, texts: Iterable[Text], zone: str = UTC) -> Catalog:
+    def of(cls, texts: Iterable[DefinitionText], zone: str = UTC) -> Catalog:
         """The definitions that `texts` has written."""
         try:
             parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]
@@ -204,11 +204,11 @@ def _written_together(statement: Statement | SqlDefinition) -> tuple[int, int]:
     return id(statement.span.source), id(statement) if isinstance(statement, SqlDefinition) else 0
 
 
-def _text(part: int, group: Sequence[Statement | SqlDefinition]) -> Text:
+def _text(part: int, group: Sequence[Statement | SqlDefinition]) -> DefinitionText:
     span = group[0].span
     marks = json.dumps([_mark(statement) for statement in group])
     sql = isinstance(group[0], SqlDefinition)
-    return Text(part, span.source.name, span.whole if sql else span.source.text, marks, SQL if sql else DATALOG)
+    return DefinitionText(part, span.source.name, span.whole if sql else span.source.text, marks, SQL if sql else DATALOG)
 
 
 def _mark(statement: Statement | SqlDefinition) -> list[object]:
@@ -217,7 +217,7 @@ def _mark(statement: Statement | SqlDefinition) -> list[object]:
     return [statement.span.line, statement.span.column, *names]
 
 
-def _standing(text: Text) -> Sequence[Statement | SqlDefinition]:
+def _standing(text: DefinitionText) -> Sequence[Statement | SqlDefinition]:
     if text.language == SQL:
         from rederive.lang.sql.ddl import parse_definition_at
 

@@ -47,8 +47,8 @@ from rederive.values import sort_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rederive.ingest.ingest import Ingestion
-    from rederive.ingest.streams import Source
+    from rederive.ingest.ingestion import Ingestion
+    from rederive.ingest.stream_sources import StreamSource
     from rederive.warehouse.bridge import WarehouseBridge
 
 CONSTRAINED = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}  # what must be known to reject
@@ -511,9 +511,9 @@ class Database(ActiveDatabase):
                     action(relation, rows)
         return tx.result
 
-    def ingest(self, source: Source, **options: Any) -> Ingestion[Result]:
-        """Take a stream into the database, a transaction for each micro-batch; see `rederive.ingest.ingest.ingest`."""
-        from rederive.ingest.ingest import ingest
+    def ingest(self, source: StreamSource, **options: Any) -> Ingestion[Result]:
+        """Take a stream into the database, a transaction for each micro-batch; see `rederive.ingest.ingestion.ingest`."""
+        from rederive.ingest.ingestion import ingest
 
         return ingest(self, source, **options)
 

@@ -50,10 +50,10 @@ def _armed() -> tuple[str, int]:
 _point, _left = _armed()
 
 
-def passing(point: str) -> None:
+def hit(point: str) -> None:
     """Kill this process, as `kill -9` would, where the environment asks for it here.
 
-    >>> passing("journal.append:after")
+    >>> hit("journal.append:after")
     """
     global _left
     if point == _point:

@@ -22,10 +22,10 @@ _LOCAL_HOSTS: Final = ("", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteAddress:
     """An address that only Spark can reach; without a slash at its end.
 
-    >>> str(Remote("s3a://bucket/lake") / "base")
+    >>> str(RemoteAddress("s3a://bucket/lake") / "base")
     's3a://bucket/lake/base'
     """
 
@@ -34,19 +34,19 @@ class Remote:
     def __str__(self) -> str:
         return self.address
 
-    def __truediv__(self, name: str) -> Remote:
-        return Remote(f"{self.address.rstrip('/')}/{name}")
+    def __truediv__(self, name: str) -> RemoteAddress:
+        return RemoteAddress(f"{self.address.rstrip('/')}/{name}")
 
 
-Place: TypeAlias = Path | Remote
+Location: TypeAlias = Path | RemoteAddress
 
 
-def place_of(given: str | Path, base: Path | None = None) -> Place:
+def parse_location(given: str | Path, base: Path | None = None) -> Location:
     """The place that a path or an address names; local ones are absolute, as Spark's workers have other working folders.
 
-    >>> [str(place_of(given)) for given in ("file:/data/a%20b/", "s3a://bucket/x/", "dbfs:/x", "/data/edges/")]
+    >>> [str(parse_location(given)) for given in ("file:/data/a%20b/", "s3a://bucket/x/", "dbfs:/x", "/data/edges/")]
     ['/data/a b', 's3a://bucket/x', 'dbfs:/x', '/data/edges']
-    >>> str(place_of("c:/x", Path("/project")))
+    >>> str(parse_location("c:/x", Path("/project")))
     '/project/c:/x'
     """
     text = str(given)
@@ -63,7 +63,7 @@ def place_of(given: str | Path, base: Path | None = None) -> Place:
         return _from_uri(text, rest)
     if isinstance(given, Path):  # which has made one slash of two: the host or bucket has become a folder
         raise PlaceError("a pathlib.Path cannot hold an address", hint="pass the address as a str").at(text)
-    return Remote(text.rstrip("/") if rest.strip("/") else text)
+    return RemoteAddress(text.rstrip("/") if rest.strip("/") else text)
 
 
 def local_folder(given: str | Path, what: str, base: Path | None = None) -> Path:
@@ -74,8 +74,8 @@ def local_folder(given: str | Path, what: str, base: Path | None = None) -> Path
     rederive.errors.PlaceError: s3a://bucket/store: error[place]: a store needs a local folder, and this is an address
       help: name a local or mounted folder
     """
-    found = place_of(str(given), base)
-    if isinstance(found, Remote):
+    found = parse_location(str(given), base)
+    if isinstance(found, RemoteAddress):
         raise PlaceError(f"{what} needs a local folder, and this is an address", hint="name a local or mounted folder").at(
             str(given)
         )

@@ -12,7 +12,7 @@ from rederive.engines.resident.engine import ResidentEngine
 from rederive.errors import PlaceError, UnknownOption
 from rederive.ir.terms import UTC
 from rederive.limits import Limits
-from rederive.locations import Place, Remote, local_folder, place_of
+from rederive.locations import Location, RemoteAddress, local_folder, parse_location
 from rederive.store.store import Store
 
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ def make_engine(
             raise UnknownOption("engine", name, ENGINES)
 
 
-def places(path: str | Path | None, store: str | Path | None, lake: str | Path | None) -> tuple[Path | None, Place | None]:
+def places(path: str | Path | None, store: str | Path | None, lake: str | Path | None) -> tuple[Path | None, Location | None]:
     """The folder of the store and the place of the lake. What cannot be used is refused here, before anything is made."""
     if path is not None and store is not None:
         raise PlaceError("the folder of the store is given twice", hint="give it as the path, or as store=").at(str(store))
     given = path if path is not None else store
     folder = local_folder(given, "a store") if given is not None else None
-    root = place_of(lake) if lake is not None else None
-    if folder is None and isinstance(root, Remote):
+    root = parse_location(lake) if lake is not None else None
+    if folder is None and isinstance(root, RemoteAddress):
         hint = "add store=FOLDER (--store FOLDER), a local or mounted folder that stays with the lake"
         raise PlaceError("a lake that is not a local folder needs a folder for its store", hint=hint).at(str(root))
     return folder or (root / STORE if isinstance(root, Path) else None), root
 
 
-def lake_at(root: Place, spark: SparkSession | None, zone: str) -> Lake:
+def lake_at(root: Location, spark: SparkSession | None, zone: str) -> Lake:
     """The lake at a place, which Spark must be able to reach."""
-    from rederive.lake.delta import spark_path
+    from rederive.lake.delta_log import spark_path
     from rederive.lake.session import spark_session, zoned
     from rederive.lake.tables import Lake
 
@@ -76,6 +76,6 @@ def lake_at(root: Place, spark: SparkSession | None, zone: str) -> Lake:
 
 def attach_lake(store: Store, lake: Lake) -> None:
     """Give an open store its lake."""
-    from rederive.store.lake_sync import Lakeside
+    from rederive.store.lake_sync import LakeSync
 
-    store.lake = Lakeside(lake, store.journal)
+    store.lake = LakeSync(lake, store.journal)

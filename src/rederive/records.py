@@ -48,7 +48,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class VersionRecord:
     """One version: `base` are its net base changes, `views` those of the monitored views, `firings` the rules that fired in it.
 
     `key` and `digest`: the idempotency key and what it was used for. `staged`: where the changes of a bulk version are.
@@ -66,7 +66,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class DefinitionText:
     """A definition's text and which of its statements stand. Texts of one `part` were compiled together.
 
     In SQL it is the text of one statement, and `kept` says where that stood in its file.
@@ -83,5 +83,5 @@ class Text:
 class CatalogRecord:
     """The program that stands. `followed`: the version from which on every change of a view is recorded; None for no record."""
 
-    texts: tuple[Text, ...] = ()
+    texts: tuple[DefinitionText, ...] = ()
     followed: Mapping[str, int | None] = field(default_factory=dict)

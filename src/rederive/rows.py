@@ -17,14 +17,14 @@ from rederive.values import column_value, from_json
 Convert: TypeAlias = Callable[[Any, Type], Value]
 """One value to its column's type, as in `lang.values`: raises ValueError with the reason."""
 
-Place: TypeAlias = Callable[[int], str]
+RowPlace: TypeAlias = Callable[[int], str]
 """Where the row with this index comes from. Asked for only when an error needs it."""
 
 _SHOWN = 60
 _NUMERALS = re.compile(r"[0-9+-]*")
 
 
-def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, place: Place) -> list[Row]:
+def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, place: RowPlace) -> list[Row]:
     """Rows of `relation` out of its columns, in their order, each value converted to its column's type.
 
     >>> from rederive.ir.rules import Column
@@ -63,7 +63,7 @@ def _integers(column: Sequence[Any], type: Type, convert: Convert) -> list[int]:
     return list(map(int, column))
 
 
-def _first_ill_typed(columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, place: Place) -> IllTypedRow:
+def _first_ill_typed(columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, place: RowPlace) -> IllTypedRow:
     for number, row in enumerate(zip(*columns, strict=True)):
         for value, column in zip(row, relation.columns, strict=True):
             try:
@@ -78,7 +78,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def typed_json_rows(rows: Sequence[object], relation: Relation, place: Place, convert: Convert = from_json) -> list[Row]:
+def typed_json_rows(rows: Sequence[object], relation: Relation, place: RowPlace, convert: Convert = from_json) -> list[Row]:
     """Rows of `relation` out of JSON, where a row is an array, or an object by column name.
 
     >>> from rederive.ir.rules import Column
@@ -93,7 +93,7 @@ def typed_json_rows(rows: Sequence[object], relation: Relation, place: Place, co
     return typed_rows(columns_of(arrays, range(relation.arity)), relation, convert, place)
 
 
-def _positional(row: object, relation: Relation, number: int, place: Place) -> Sequence[object]:
+def _positional(row: object, relation: Relation, number: int, place: RowPlace) -> Sequence[object]:
     match row:
         case list():
             if len(row) != relation.arity:

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import rederive
 from rederive.engines.spark.session.sessions import fresh_session, from_table, running_session
-from rederive.ingest.journal_source import register
-from rederive.ingest.streams import ChangeFiles
+from rederive.ingest.change_data_source import register
+from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
 
 ZONE = "spark.sql.session.timeZone"

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import rederive
-from rederive.ingest.ingest import ingest
-from rederive.ingest.streams import ChangeFiles
+from rederive.ingest.ingestion import ingest
+from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
 from tests.ingest.conftest import CLOSURE
 

@@ -14,8 +14,8 @@ import pytest
 import rederive
 from rederive.errors import DataError
 from rederive.ingest.debezium import envelope_operations
-from rederive.ingest.items import gathered
-from rederive.ingest.messages import message_items
+from rederive.ingest.kafka_messages import message_items
+from rederive.ingest.micro_batch import gathered
 from rederive.ir.rules import Relation
 from rederive.lang import compile_program
 

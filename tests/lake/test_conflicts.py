@@ -13,7 +13,7 @@ from delta.exceptions import ConcurrentAppendException
 from delta.tables import DeltaTable
 
 from rederive.errors import WriteConflict
-from rederive.lake.delta import retried
+from rederive.lake.delta_log import retried
 from rederive.lake.tables import Area, Lake
 from rederive.lake.types import dataframe
 from tests.lake import witness
@@ -59,7 +59,7 @@ def test_a_write_that_was_overtaken_is_done_again(lake: Lake, tmp_path: Path) ->
 
 
 def test_after_a_few_attempts_the_other_writer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rederive.lake.delta._PAUSE", 0)
+    monkeypatch.setattr("rederive.lake.delta_log._PAUSE", 0)
     attempts: list[int] = []
 
     def write() -> None:

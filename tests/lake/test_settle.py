@@ -15,7 +15,7 @@ from rederive.ir.terms import NUMBER, SYMBOL
 from rederive.lake import settle as module
 from rederive.lake.settle import Tables, settle, settled, staged_path
 from rederive.lake.tables import Area, Lake, change_schema
-from rederive.records import Entry, RecordedDelta
+from rederive.records import RecordedDelta, VersionRecord
 from tests.lake import witness
 
 EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
@@ -23,10 +23,10 @@ REACH = Relation("reach.view", EDGE.columns)
 TABLES = Tables((EDGE,), (REACH,), {"reach.view"})
 
 
-def entry(number: int, base: Delta | None = None, views: Delta | None = None, staged: str | None = None) -> Entry:
+def entry(number: int, base: Delta | None = None, views: Delta | None = None, staged: str | None = None) -> VersionRecord:
     """A version with a delta of `edge` and one of `reach.view`."""
     of_base, of_views = ((RecordedDelta(relation, d),) if d else () for relation, d in ((EDGE, base), (REACH, views)))
-    return Entry(number, datetime(2024, 2, 29), "resident", of_base, of_views, staged=staged)
+    return VersionRecord(number, datetime(2024, 2, 29), "resident", of_base, of_views, staged=staged)
 
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")

@@ -10,7 +10,7 @@ import rederive
 from rederive.commit.group import Write
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import ActionFailed, DuplicateKey, NoStore, StoreError, UnknownFunction, Violated
-from rederive.store.journal.journal import Journal
+from rederive.store.journal.writer import Journal
 
 PROGRAM = """
 .decl account(id: symbol, balance: number) key(id)

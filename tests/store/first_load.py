@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import rederive
-from rederive.ingest.streams import ChangeFiles
+from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
 
 PROGRAM = ".decl log(x: number, y: number)  .decl two(x: number, z: number)  two(x, z) :- log(x, y), log(y, z)."

@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rederive
-from rederive.store.lake_sync import Lakeside
+from rederive.store.lake_sync import LakeSync
 
 PROGRAM = ".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1."
 
 
 def test_commits_go_on_while_the_lake_is_settled(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on, settle = Event(), Event(), Lakeside._settle
+    begun, go_on, settle = Event(), Event(), LakeSync._settle
 
-    def held(self: Lakeside, *given: Any) -> Any:
+    def held(self: LakeSync, *given: Any) -> Any:
         begun.set()
         assert go_on.wait(60)
         return settle(self, *given)
@@ -26,7 +26,7 @@ def test_commits_go_on_while_the_lake_is_settled(spark: SparkSession, tmp_path: 
     with rederive.open(lake=tmp_path / "lake", spark=spark) as db:
         db.define(PROGRAM)
         insert(db, range(3))
-        monkeypatch.setattr(Lakeside, "_settle", held)
+        monkeypatch.setattr(LakeSync, "_settle", held)
         lake = db._store.lake  # type: ignore[union-attr]
         assert lake is not None
         lake.settle_later(db.program, db._stored())
@@ -47,9 +47,9 @@ def test_commits_go_on_while_the_lake_is_settled(spark: SparkSession, tmp_path: 
 
 
 def test_what_is_asked_for_meanwhile_is_settled_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on, settle, passes = Event(), Event(), Lakeside._settle, list[int]()
+    begun, go_on, settle, passes = Event(), Event(), LakeSync._settle, list[int]()
 
-    def held(self: Lakeside, entries: Any, tables: Any) -> Any:
+    def held(self: LakeSync, entries: Any, tables: Any) -> Any:
         passes.append(len(entries))
         begun.set()
         assert go_on.wait(60)
@@ -58,7 +58,7 @@ def test_what_is_asked_for_meanwhile_is_settled_too(spark: SparkSession, tmp_pat
     with rederive.open(lake=tmp_path / "lake", spark=spark) as db:
         db.define(PROGRAM)
         insert(db, range(2))
-        monkeypatch.setattr(Lakeside, "_settle", held)
+        monkeypatch.setattr(LakeSync, "_settle", held)
         assert db.settle(wait=False) == 0
         assert begun.wait(60)
         for x in range(2, 5):

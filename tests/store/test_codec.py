@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rederive.ir.terms import Row, Value
-from rederive.store.codec import row_text, rows_text
+from rederive.store.codec import encode_row, encode_rows
 
 VALUES = st.one_of(
     st.none(),
@@ -41,5 +41,5 @@ def written(value: Value) -> str:
 @example(rows=[("-0.0,", 1), (-0.0,), (Decimal("-0.00"),)])
 def test_as_value_by_value(rows: list[Row]) -> None:
     expected = [f"[{','.join(map(written, row))}]" for row in rows]
-    assert rows_text(rows) == f"[{','.join(expected)}]"
-    assert [row_text(row) for row in rows] == expected
+    assert encode_rows(rows) == f"[{','.join(expected)}]"
+    assert [encode_row(row) for row in rows] == expected

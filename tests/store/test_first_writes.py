@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import rederive
 from rederive.errors import NotATable
-from rederive.ingest.streams import ChangeFiles
+from rederive.ingest.stream_sources import ChangeFiles
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER
 from rederive.lake.tables import Area, Lake

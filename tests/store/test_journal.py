@@ -12,26 +12,26 @@ from rederive.delta import Delta
 from rederive.errors import Closed, Expired, Mismatch, StoreError
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL
-from rederive.records import CatalogRecord, Entry, RecordedDelta, Text
-from rederive.store.journal.journal import Journal
+from rederive.records import CatalogRecord, DefinitionText, RecordedDelta, VersionRecord
 from rederive.store.journal.reader import JournalReader
+from rederive.store.journal.writer import Journal
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 E = Relation("e", (Column("x", NUMBER),))
 V = Relation("v", (Column("x", NUMBER), Column("s", SYMBOL)), key=(0,))
 
 
-def entry(number: int, key: str | None = None) -> Entry:
+def entry(number: int, key: str | None = None) -> VersionRecord:
     """Version n puts row n into e, and takes row n - 1 out."""
     base, view = (
         RecordedDelta(E, Delta([(number,)], [(number - 1,)])),
         RecordedDelta(V, Delta([(number, "new")], [(number - 1, "old")])),
     )
-    return Entry(number, NOON, "resident", (base,), (view,), key, key)
+    return VersionRecord(number, NOON, "resident", (base,), (view,), key, key)
 
 
-def bulk(number: int) -> Entry:
-    return Entry(number, NOON, "spark", staged=f"stage/{number}")
+def bulk(number: int) -> VersionRecord:
+    return VersionRecord(number, NOON, "spark", staged=f"stage/{number}")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def reopened(journal: Journal, retention: int | None = None) -> Journal:
 
 
 def test_entries_come_back_as_they_were_appended(journal: Journal) -> None:
-    entries = [entry(1, "k"), entry(2), Entry(3, NOON, "resident")]
+    entries = [entry(1, "k"), entry(2), VersionRecord(3, NOON, "resident")]
     for each in entries:
         journal.append([each])
     with reopened(journal) as journal:
@@ -93,7 +93,7 @@ def test_a_relation_that_changed_its_columns_is_read_with_those_it_had(journal: 
     other = Relation("v", (Column("y", SYMBOL),))
     journal.append([entry(1)])
     views = (RecordedDelta(V, Delta(minus=[(1, "new")])), RecordedDelta(other, Delta([("a",)])))
-    journal.append([Entry(2, NOON, "resident", views=views)])
+    journal.append([VersionRecord(2, NOON, "resident", views=views)])
     (found,) = journal.since(1)
     deltas = [(c.relation, c.delta.signed()) for c in found.views]
     assert sorted(deltas, key=repr) == sorted([(V, {(1, "new"): -1}), (other, {("a",): 1})], key=repr)
@@ -108,7 +108,7 @@ def test_a_relation_that_a_failed_append_named_is_known_to_nobody(journal: Journ
 
 
 def test_the_catalog_changes_with_its_version(journal: Journal) -> None:
-    one, two, three = (Text(0, "<text>", text, "[]") for text in "abc")
+    one, two, three = (DefinitionText(0, "<text>", text, "[]") for text in "abc")
     journal.append([entry(1)], CatalogRecord((one, two), {"v": 0}))
     journal.append([entry(2)], CatalogRecord((one, three, two), {"v": 0, "w": 2, "e": None}))
     with pytest.raises(Mismatch):
@@ -156,9 +156,14 @@ def test_what_is_unsettled_is_settled_in_order(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [Entry(2, NOON, "spark"), Entry(2, NOON, "spark", base=(RecordedDelta(E, Delta([(1,)])),), staged="s"), bulk(3)]
+    "wrong",
+    [
+        VersionRecord(2, NOON, "spark"),
+        VersionRecord(2, NOON, "spark", base=(RecordedDelta(E, Delta([(1,)])),), staged="s"),
+        bulk(3),
+    ],
 )
-def test_a_bulk_version_that_is_none(journal: Journal, wrong: Entry) -> None:
+def test_a_bulk_version_that_is_none(journal: Journal, wrong: VersionRecord) -> None:
     journal.append([entry(1)])
     journal.attach_lake("/lake")
     with pytest.raises(Mismatch):

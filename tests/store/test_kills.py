@@ -17,7 +17,7 @@ from rederive.failpoints import POINTS, VARIABLE
 from rederive.ir.terms import Row
 from rederive.lang import compile_program
 from rederive.store.journal.file import FILE
-from rederive.store.journal.journal import Journal
+from rederive.store.journal.writer import Journal
 from tests.oracle import Rows, evaluate
 from tests.store.load import EXTRA, PROGRAM, edits, transaction
 
@@ -142,14 +142,14 @@ SETTLE = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from rederive.records import Entry
-from rederive.store.journal.journal import Journal
+from rederive.records import VersionRecord
+from rederive.store.journal.writer import Journal
 
 with Journal.open(Path(sys.argv[1]), retention=1) as journal:
     if journal.lake is None:
         journal.attach_lake("lake")
     for number in range(journal.version + 1, 5):
-        journal.append_bulk(Entry(number, datetime.now(UTC), "spark", staged=f"stage/{number}"))
+        journal.append_bulk(VersionRecord(number, datetime.now(UTC), "spark", staged=f"stage/{number}"))
     for entry in journal.unsettled():
         journal.settle_to(entry.number)
 """

@@ -17,7 +17,7 @@ from rederive.engines.memory_budget import BYTES_PER_ROW
 from rederive.errors import Mismatch, NoLake, SchemaMismatch
 from rederive.failpoints import POINTS, VARIABLE
 from rederive.store.backup import restore
-from rederive.store.journal.journal import Journal
+from rederive.store.journal.writer import Journal
 from tests.lake import witness
 from tests.store.bulk_load import BEFORE, CAME, GONE, KEY, PROGRAM
 

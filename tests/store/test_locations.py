@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import rederive
 from rederive.errors import Mismatch, PlaceError, ProjectError
-from rederive.locations import Remote, local_folder, place_of
+from rederive.locations import RemoteAddress, local_folder, parse_location
 from rederive.service.project import init, read_project
 
 PROGRAM = ".decl edge(x: number, y: number)  .decl twice(x: number, z: number)  twice(x, z) :- edge(x, y), edge(y, z)."
@@ -63,20 +63,20 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_local_folder(given: str | Path, folder: str) -> None:
-    assert place_of(given) == Path(folder)
-    assert place_of(str(place_of(given))) == Path(folder)
+    assert parse_location(given) == Path(folder)
+    assert parse_location(str(parse_location(given))) == Path(folder)
 
 
 @pytest.mark.parametrize("given", ["x", "./x", "c:/x", "C:\\x", "c:x", "a/s3a://x", "1a:/x", "./s3a:/x", "./~", "x~"])
 def test_a_relative_folder(tmp_path: Path, given: str) -> None:
-    assert place_of(given) == tmp_path / given.removeprefix("./")
-    assert place_of(given, Path("/project")) == Path("/project") / given.removeprefix("./")
+    assert parse_location(given) == tmp_path / given.removeprefix("./")
+    assert parse_location(given, Path("/project")) == Path("/project") / given.removeprefix("./")
 
 
 @pytest.mark.parametrize("given", REMOTE)
 def test_a_remote_place_is_left_as_it_is(given: str) -> None:
-    assert place_of(given) == place_of(f"{given}/") == Remote(given)
-    assert str(place_of(given) / "base") == f"{given}/base"
+    assert parse_location(given) == parse_location(f"{given}/") == RemoteAddress(given)
+    assert str(parse_location(given) / "base") == f"{given}/base"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_remote_place_is_left_as_it_is(given: str) -> None:
 )
 def test_what_names_no_place_is_refused(given: str) -> None:
     with pytest.raises(PlaceError) as refused:
-        place_of(given)
+        parse_location(given)
     assert refused.value.code == "place"
     assert refused.value.hint
 
@@ -93,17 +93,17 @@ def test_what_names_no_place_is_refused(given: str) -> None:
 def test_every_text_is_a_place_or_refused(text: str) -> None:
     """A local place is absolute, and names itself; another is what was given."""
     try:
-        place = place_of(text)
+        place = parse_location(text)
     except PlaceError:
         return
-    assert place_of(str(place)) == place
+    assert parse_location(str(place)) == place
     assert place.is_absolute() and ".." not in place.parts if isinstance(place, Path) else text.startswith(str(place))
 
 
 def test_an_address_does_not_survive_in_a_path() -> None:
     """pathlib has made one slash of two: `s3a:/bucket/x` has no bucket."""
     with pytest.raises(PlaceError, match="cannot hold an address"):
-        place_of(Path("s3a://bucket/x"))
+        parse_location(Path("s3a://bucket/x"))
 
 
 @pytest.mark.parametrize("lake", REMOTE)

@@ -14,8 +14,8 @@ import pytest
 import rederive
 from rederive.errors import CorruptStore, Mismatch, NewerStore, NotAStore, RederiveError, StoreError, StoreLocked, UnknownOption
 from rederive.store.journal.file import FILE, FORMAT
-from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
+from rederive.store.journal.writer import Journal
 from tests.database.conftest import CLOSURE
 
 

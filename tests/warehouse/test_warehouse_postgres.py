@@ -13,7 +13,7 @@ import pytest
 from rederive import Warehouse
 from rederive.errors import SchemaMismatch, SourceUnavailable
 from rederive.ir.terms import Row
-from rederive.lake.remote import Table
+from rederive.lake.jdbc import JdbcTable
 from rederive.lang import compile_program
 from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus
 from tests.warehouse.postgres import PASSWORD, Client, Server, programs, server
@@ -142,14 +142,14 @@ R = compile_program(".decl r(x: symbol, n: number)").relations["r"]
 
 
 def test_rows_and_version_are_of_one_state(postgres: Server) -> None:
-    table = Table(postgres.url, "r", version="SELECT n FROM taken")
+    table = JdbcTable(postgres.url, "r", version="SELECT n FROM taken")
     with postgres.client() as client:
         client.run("CREATE TABLE taken AS SELECT 3 AS n; CREATE TABLE r (x text, n int)")
         assert table.read(R) == ([], 3)
         client.run("INSERT INTO r VALUES ('a', 1), (NULL, NULL); UPDATE taken SET n = 4")
         rows, version = table.read(R)
         assert (set(rows), version) == ({("a", 1), (None, None)}, 4)
-        assert set(Table(postgres.url, "r").read(R)[0]) == set(rows)
+        assert set(JdbcTable(postgres.url, "r").read(R)[0]) == set(rows)
         client.run("DELETE FROM taken")
         with pytest.raises(SourceUnavailable, match="'SELECT n FROM taken' gives no version"):
             table.read(R)
@@ -157,12 +157,12 @@ def test_rows_and_version_are_of_one_state(postgres: Server) -> None:
 
 def test_what_cannot_be_read_says_why(postgres: Server) -> None:
     with pytest.raises(SourceUnavailable, match=r"'r' cannot be read: .*ERROR: relation .r. does not exist"):
-        Table(postgres.url, "r").read(R)
+        JdbcTable(postgres.url, "r").read(R)
     with pytest.raises(SourceUnavailable, match="names 'SHOP_PASSWORD', which the environment lacks"):
-        Table(postgres.url, "r").read(R, environment={})
+        JdbcTable(postgres.url, "r").read(R, environment={})
     with pytest.raises(SourceUnavailable, match="password authentication failed"):
-        Table(postgres.url, "r").read(R, environment={"SHOP_PASSWORD": "another"})
+        JdbcTable(postgres.url, "r").read(R, environment={"SHOP_PASSWORD": "another"})
     with postgres.client() as client:
         client.run("CREATE TABLE r (x text, n text)")
     with pytest.raises(SchemaMismatch, match="column 'n' is string, which does not fit number"):
-        Table(postgres.url, "r").read(R)
+        JdbcTable(postgres.url, "r").read(R)

@@ -18,7 +18,7 @@ from rederive.client.blocking import Connection, Subscription
 from rederive.client.firings import followed, listed
 from rederive.client.replica import Change
 from rederive.errors import MalformedInput, Refused
-from rederive.ingest.changes import parse, read_lines
+from rederive.ingest.change_file import parse, read_lines
 
 BATCH: Final = 100  # transactions in one request
 BYTES: Final = 2**20

@@ -30,11 +30,11 @@ from rederive.cli.program_files import (
 from rederive.database import Database
 from rederive.engines.protocol import FilterStep
 from rederive.errors import MissingFile, RederiveError, StrategyError
-from rederive.ingest.changes import Transaction, read_all_changes
+from rederive.ingest.change_file import Transaction, read_change_file_whole
 from rederive.ir.printing import show_relation
 from rederive.ir.terms import Row
 from rederive.lang.programs import SQL
-from rederive.locations import local_folder, place_of
+from rederive.locations import local_folder, parse_location
 from rederive.maintain.plan import AUTO
 from rederive.maintain.program import Strategy
 from rederive.store import backup
@@ -154,7 +154,7 @@ def back_up(store: Path, target: Path) -> None:
 def restore(source: Path, store: Path, lake: str | None) -> None:
     """Make a store from a backup, and print its version and its new epoch."""
     folders = local_folder(source, "a backup"), local_folder(store, "a store")
-    _print_copied(backup.restore(*folders, str(place_of(lake)) if lake is not None else None))
+    _print_copied(backup.restore(*folders, str(parse_location(lake)) if lake is not None else None))
 
 
 def _print_copied(copied: backup.Copied) -> None:
@@ -178,7 +178,7 @@ def _sql_versions(
     with progress("running statements"):
         costs = [_written(db, r, output, initial or r is not load.setup.result) for r in run_files(db, paths, load)]
     yield from costs if load.setup.result is not None else [started, *costs]
-    transactions = read_all_changes(changes, db.program) if changes else ()
+    transactions = read_change_file_whole(changes, db.program) if changes else ()
     for transaction in transactions:
         yield _written(db, _commit(db, transaction), output)
 
@@ -189,7 +189,7 @@ def _read(
     """The initial rows and the transactions for a program in Datalog."""
     with progress(f"reading {', '.join(map(str, paths))}"):
         program = read_programs(paths)
-        transactions = read_all_changes(changes, program) if changes else ()
+        transactions = read_change_file_whole(changes, program) if changes else ()
         return initial_rows(program, sources), transactions
 
 

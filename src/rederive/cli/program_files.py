@@ -12,7 +12,7 @@ from rederive.catalog import Catalog
 from rederive.commit.transaction import base_relation
 from rederive.database import Database
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
-from rederive.ingest.files import check_keys, read_input, read_rows
+from rederive.ingest.input_file import check_keys, read_input, read_rows
 from rederive.ir.rules import Input, Program
 from rederive.ir.terms import Row
 from rederive.lang.datalog.compiler import compile_program

@@ -12,8 +12,8 @@ import rederive
 from rederive.cli.commands import change_line, settle
 from rederive.cli.program_files import InitialRows, Loading, define, run_files
 from rederive.errors import MalformedInput
-from rederive.ingest.ingest import Batch, Ingestion, Progress, check_on_error, ingest
-from rederive.ingest.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
+from rederive.ingest.ingestion import Ingestion, MicroBatch, StreamProgress, check_on_error, ingest
+from rederive.ingest.stream_sources import ChangeFeed, ChangeFiles, CsvFiles, KafkaTopics, ParquetFiles, StreamSource
 from rederive.ir.terms import UTC
 from rederive.lake.session import session_in
 from rederive.time_zones import zone_name
@@ -45,18 +45,18 @@ class StreamOptions:
     zone: str | None
 
 
-def source_of(places: StreamPlaces) -> Source:
+def source_of(places: StreamPlaces) -> StreamSource:
     """The one source that is given.
 
     >>> source_of(StreamPlaces(None, None, None, None, "localhost:9092", ("shop.stock=stock",))).relations
     {'shop.stock': 'stock'}
     """
-    sources: dict[str, tuple[str | None, Callable[[str], Source]]] = {
+    sources: dict[str, tuple[str | None, Callable[[str], StreamSource]]] = {
         "--changes": (places.changes, ChangeFiles),
         "--csv": (places.csv, CsvFiles),
         "--parquet": (places.parquet, ParquetFiles),
         "--delta": (places.delta, ChangeFeed),
-        "--kafka": (places.kafka, lambda servers: Topics(servers, _topics(places.topics))),
+        "--kafka": (places.kafka, lambda servers: KafkaTopics(servers, _topics(places.topics))),
     }
     given = [make(place) for place, make in sources.values() if place is not None]
     if len(given) != 1:
@@ -119,11 +119,11 @@ def _ended(running: Ingestion[rederive.Result]) -> str:
     return _summary(progress)
 
 
-def _summary(progress: Progress) -> str:
+def _summary(progress: StreamProgress) -> str:
     return f"{progress.batches} batches, {progress.rows} rows applied, {progress.quarantined} in quarantine"
 
 
-def _told(batch: Batch[rederive.Result]) -> None:
+def _told(batch: MicroBatch[rederive.Result]) -> None:
     if batch.result is not None:
         _print(batch.result)
     version = "no version" if batch.result is None else f"version {batch.result.version}"

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rederive import failpoints
 from rederive.delta import Delta
 from rederive.engines.protocol import Operation
-from rederive.failpoints import passing
 from rederive.lang.rules.syntax import CallAction
-from rederive.records import Entry
+from rederive.records import VersionRecord
 from rederive.result import Result
 from rederive.store.codec import digest
 
@@ -57,7 +57,7 @@ class Group:
     def __init__(self, database: Database, store: Store) -> None:
         self._db = database
         self._store = store
-        self._entries: list[Entry] = []
+        self._entries: list[VersionRecord] = []
         self._nets: list[Net] = []
         self._applied = 0  # how many of them the engine has; the last may be worked out only
         self._bulk = False
@@ -93,7 +93,7 @@ class Group:
         try:
             if self._entries and course.has_calls:
                 raise StandsAlone
-            passing("commit:propagated")
+            failpoints.hit("commit:propagated")
             result = db._version(propagation, started, course.firings)
             entry = self._entry(net, result, write.key, used_for)
         except (Exception, StandsAlone):
@@ -124,7 +124,7 @@ class Group:
             self._db.engine.commit()
             self._applied += 1
 
-    def _entry(self, net: Net, result: Result, key: str | None, used_for: str | None) -> Entry:
+    def _entry(self, net: Net, result: Result, key: str | None, used_for: str | None) -> VersionRecord:
         if self._entries and self._store.bulky(net, result):
             raise StandsAlone
         return self._store.entry(self._db.program, net, result, self._db.signs, key, used_for)
@@ -145,7 +145,7 @@ class Group:
             raise
         self._begin_anew()
         self._bulk = entries[-1].staged is not None
-        passing("commit:applied")
+        failpoints.hit("commit:applied")
         if any(entry.firings for entry in entries):
             db._send(self._store)
 

@@ -88,7 +88,7 @@ def typed_rows(relation: Relation, rows: Given, zone: str = UTC) -> tuple[Row, .
     `zone`: the database's, in which a data frame with timestamps must be too.
     """
     if hasattr(rows, "sparkSession"):
-        from rederive.lake.register import given_rows as given_frame
+        from rederive.lake.external import given_rows as given_frame
 
         return given_frame(cast("DataFrame", rows), relation, zone)
     return tuple(typed_row(relation, row) for row in given_rows(rows))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from rederive.engines.protocol import Action
-from rederive.ingest.arrow_values import from_arrow
-from rederive.ingest.file_batches import row_text
-from rederive.ingest.items import Item, Origin, typed_operations
+from rederive.ingest.arrow_rows import from_arrow
+from rederive.ingest.micro_batch import Item, Origin, typed_operations
+from rederive.ingest.streamed_files import row_as_json
 from rederive.ir.rules import Relation
 
 if TYPE_CHECKING:
@@ -37,5 +37,5 @@ def feed_items(table: pyarrow.Table, relation: Relation, name: str) -> Iterator[
     columns = [ordered.column(column).to_pylist() for column in names]
     kept = ordered.drop_columns(["_rank", TIME])
     commits = ordered.column(COMMIT)
-    origin = Origin(lambda row: f"{name}@{commits[row].as_py()}", lambda row: row_text(kept, row))
+    origin = Origin(lambda row: f"{name}@{commits[row].as_py()}", lambda row: row_as_json(kept, row))
     yield from typed_operations(ordered.column(TYPE).to_pylist(), columns, relation, from_arrow, origin, _ACTIONS)

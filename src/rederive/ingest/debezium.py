@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import DataError, IllTypedRow, MalformedInput, nearest
-from rederive.ingest.jsonl import Json, parse_line
+from rederive.ingest.strict_json import Json, parse_line
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.rows import typed_json_rows, typed_rows, wrong_names

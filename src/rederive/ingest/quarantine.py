@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from rederive.ingest.items import Rejected
-from rederive.lake.delta import retried
+from rederive.ingest.micro_batch import Rejected
+from rederive.lake.delta_log import retried
 from rederive.lake.types import frame_of
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow
 
+from rederive import failpoints
 from rederive.delta import multiplicities
 from rederive.errors import SchemaMismatch
-from rederive.failpoints import passing
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.names import folder_name
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
 from rederive.lake.types import arrow_table, dataframe, frame_of
-from rederive.locations import Remote, place_of
-from rederive.records import Entry, RecordedDelta
+from rederive.locations import RemoteAddress, parse_location
+from rederive.records import RecordedDelta, VersionRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +50,7 @@ def settled(lake: Lake) -> int:
     return lake.written(Area.STATE, SETTLED.name) or 0
 
 
-def settle(lake: Lake, tables: Tables, versions: Sequence[Entry]) -> int:
+def settle(lake: Lake, tables: Tables, versions: Sequence[VersionRecord]) -> int:
     """Bring every table to the last of `versions`, which follow one another; the version to which the lake is settled then."""
     done = settled(lake)
     if not versions or versions[-1].number <= done:
@@ -58,10 +58,10 @@ def settle(lake: Lake, tables: Tables, versions: Sequence[Entry]) -> int:
     last = versions[-1].number
     with rows_folder(lake) as folder:
         for _ in _written(lake, tables, versions, folder):
-            passing("lake.settle:table")
-    passing("lake.settle:tables")
+            failpoints.hit("lake.settle:table")
+    failpoints.hit("lake.settle:tables")
     _write_down(lake, last)
-    passing("lake.settle:after")
+    failpoints.hit("lake.settle:after")
     return last
 
 
@@ -69,7 +69,7 @@ def _write_down(lake: Lake, version: int) -> None:
     lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
 
 
-def _written(lake: Lake, tables: Tables, versions: Sequence[Entry], folder: str | None) -> Iterator[None]:
+def _written(lake: Lake, tables: Tables, versions: Sequence[VersionRecord], folder: str | None) -> Iterator[None]:
     """Bring each table that changes to the last version, one after the other; one that nothing changed yet is made empty."""
     last = versions[-1].number
     for relation in tables.base:
@@ -94,7 +94,9 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[Entry], folder: str 
 # The changes of one relation over all versions
 
 
-def _changes(lake: Lake, area: Area, relation: Relation, versions: Sequence[Entry], folder: str | None) -> DataFrame | None:
+def _changes(
+    lake: Lake, area: Area, relation: Relation, versions: Sequence[VersionRecord], folder: str | None
+) -> DataFrame | None:
     """A frame like the relation's change table; None where no version changes it."""
     schema = change_schema(relation)
     frames = [
@@ -122,7 +124,7 @@ def staged_path(folder: str, area: Area, name: str) -> str:
     return f"{folder}/{area.value}/{folder_name(name)}"
 
 
-def _rows(area: Area, relation: Relation, versions: Sequence[Entry]) -> pyarrow.Table:
+def _rows(area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> pyarrow.Table:
     rows: list[Row] = []
     numbers: list[int] = []
     signs: list[str] = []
@@ -155,8 +157,8 @@ def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tup
 @contextmanager
 def rows_folder(lake: Lake) -> Iterator[str | None]:
     """A folder for rows that are many, where this process and every worker see the lake's root as a local folder."""
-    root = place_of(lake.root)
-    if isinstance(root, Remote) or not (lake.spark.sparkContext.master or "").startswith("local"):
+    root = parse_location(lake.root)
+    if isinstance(root, RemoteAddress) or not (lake.spark.sparkContext.master or "").startswith("local"):
         yield None
         return
     root.mkdir(parents=True, exist_ok=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from rederive import failpoints
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
-from rederive.failpoints import passing
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
-from rederive.lake.delta import names_in, remove
+from rederive.lake.delta_log import names_in, remove
 from rederive.lake.names import column_names
 from rederive.lake.settle import ROWS, staged_path
 from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake
@@ -60,7 +60,7 @@ def stage(
         for rows in parts:
             if len(rows):
                 _signed(frame(lake, given, rows, folder), version, sign, behind).write.mode("append").parquet(place)
-                passing("lake.stage:part")
+                failpoints.hit("lake.stage:part")
 
 
 def unstage(lake: Lake, version: int) -> None:

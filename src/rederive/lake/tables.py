@@ -25,8 +25,8 @@ from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
-from rederive.lake.delta import Snapshot, exists, is_unfinished, once, remove, retried, snapshot, version_noted, written_as
-from rederive.lake.format import check, check_frame, declared, properties, schema_difference
+from rederive.lake.declaration import check, check_frame, declared, properties, schema_difference
+from rederive.lake.delta_log import Snapshot, exists, is_unfinished, once, remove, retried, snapshot, version_noted, written_as
 from rederive.lake.names import PRESENT, column_names, folder_name
 from rederive.lake.types import dataframe, schema_of
 

@@ -15,7 +15,7 @@ from rederive.engines.spark.session.types import literal
 from rederive.errors import VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
-from rederive.lake.delta import FAILURES
+from rederive.lake.delta_log import FAILURES
 from rederive.lake.staging import changed_rows
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.lake.types import collect

@@ -21,7 +21,7 @@ from rederive.rules.activity import Activity
 from rederive.rules.outbox import OutboxSender
 from rederive.rules.rule_set import CompiledRule, Function, RuleSet, check_functions
 from rederive.rules.webhook import Webhooks
-from rederive.store.journal.rules import Deliveries, KeptRule
+from rederive.store.journal.rules import Deliveries, StoredRule
 from rederive.store.store import Store
 from rederive.values import column_value, from_python
 
@@ -185,7 +185,7 @@ class ActiveDatabase(Lifecycle):
 
         def keep() -> None:
             if self._store is not None:
-                self._store.journal.keep_rules(map(_kept, rules.standing))
+                self._store.journal.write_rules(map(_kept, rules.standing))
                 self._send(self._store)
 
         self._stand(rules, keep)
@@ -302,8 +302,8 @@ def _target(one: CompiledRule) -> tuple[str, str]:
             return "write", ""
 
 
-def _kept(one: CompiledRule) -> KeptRule:
-    return KeptRule(one.name, "" if one.stated else one.rule.text, one.activity.text())
+def _kept(one: CompiledRule) -> StoredRule:
+    return StoredRule(one.name, "" if one.stated else one.rule.text, one.activity.text())
 
 
 def _statement(text: str, name: str) -> RuleStatement:
@@ -313,7 +313,7 @@ def _statement(text: str, name: str) -> RuleStatement:
     return parse_rule_statement(parse(text, f"<rule {name}>")[0])
 
 
-def _read(kept: KeptRule) -> ActiveRule:
+def _read(kept: StoredRule) -> ActiveRule:
     statement = _statement(kept.text, kept.name)
     assert isinstance(statement, CreateRule)
     return statement.rule

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from rederive.failpoints import passing
+from rederive import failpoints
 from rederive.records import DELIVERED, FAILED
 from rederive.rules.webhook import NotAllowed, NotSent, Webhooks, key_of
 from rederive.store.journal.file import FILE
@@ -183,7 +183,7 @@ class OutboxSender:
     def _note_one(self, connection: sqlite3.Connection, end: _AttemptEnd) -> None:
         one = end.sent
         if not end.error:
-            passing("webhook:sent")
+            failpoints.hit("webhook:sent")
             _write(connection, _delivered(one))
             return
         attempts = one.attempts + 1

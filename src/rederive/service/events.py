@@ -22,7 +22,7 @@ from rederive.delta import Sign
 from rederive.errors import RederiveError
 from rederive.ir.terms import Row
 from rederive.result import Change
-from rederive.store.codec import rows_text
+from rederive.store.codec import encode_rows
 from rederive.store.position import Position
 from rederive.values import sort_key
 
@@ -110,7 +110,7 @@ class Delta:
     def text(self) -> str:
         """Its members of a JSON object."""
         copies = f',"counts":{json.dumps(self.counts)}' if self.counts is not None else ""
-        return f'"plus":{rows_text(self.plus)},"minus":{rows_text(self.minus)}{copies}'
+        return f'"plus":{encode_rows(self.plus)},"minus":{encode_rows(self.minus)}{copies}'
 
 
 def merge(into: Moves, later: Moves, *, nervous: bool = False) -> None:
@@ -167,7 +167,7 @@ def snapshot(at: Position, answers: Mapping[str, tuple[Sequence[str], Sequence[R
     for number, (view, columns, rows) in enumerate(pieces, 1):
         more = number < len(pieces)
         names = json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
-        data = f'"view":{json.dumps(view)},"columns":{names},"rows":{rows_text(rows)},"more":{json.dumps(more)}'
+        data = f'"view":{json.dumps(view)},"columns":{names},"rows":{encode_rows(rows)},"more":{json.dumps(more)}'
         yield Event("snapshot", f'{{"version":{at.version},{data}}}', None if more else str(at))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rederive import ENGINES
 from rederive.errors import PlaceError, ProjectError, UnknownOption, nearest
 from rederive.limits import Limits as Budgets
-from rederive.locations import Place, local_folder, place_of
+from rederive.locations import Location, local_folder, parse_location
 from rederive.maintain.plan import PRECISIONS, STRATEGIES
 from rederive.rules.webhook import Webhooks
 from rederive.service.settings import BUDGETS, Address, Project, ServiceLimits, Token, WarehouseSettings
@@ -39,10 +39,10 @@ class TomlTable:
     def text(self, key: str, default: str | None = None) -> Any:
         return self.take(key, str, "a text", default)
 
-    def place(self, key: str, base: Path) -> Place | None:
+    def place(self, key: str, base: Path) -> Location | None:
         text = self.text(key)
         with self._named(key):
-            return place_of(text, base) if text is not None else None
+            return parse_location(text, base) if text is not None else None
 
     def folder(self, key: str, base: Path, default: str) -> Path:
         with self._named(key):

@@ -19,8 +19,8 @@ from typing import Final
 
 from rederive.errors import StoreError
 from rederive.store.journal.file import BACKUP, FILE, LOCK, connect_to_read, guarded
-from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
+from rederive.store.journal.writer import Journal
 
 PARTIAL: Final = ".partial"
 

@@ -29,10 +29,10 @@ _ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, def
 _SIGNED_ZERO: Final = re.compile(r"-0\.0[],]")
 
 
-def row_text(row: Row) -> str:
+def encode_row(row: Row) -> str:
     """One row as JSON.
 
-    >>> row_text(("bolt", Decimal("-0.00"), -0.0, None))
+    >>> encode_row(("bolt", Decimal("-0.00"), -0.0, None))
     '["bolt","0.00",0.0,null]'
     """
     text = _ENCODE(row)
@@ -53,10 +53,10 @@ def _unsigned_zero(value: Value) -> Value:
             return value
 
 
-def rows_text(rows: Iterable[Row]) -> str:
+def encode_rows(rows: Iterable[Row]) -> str:
     """Rows as one JSON array.
 
-    >>> rows_text([("a", 1), ("b", 2)])
+    >>> encode_rows([("a", 1), ("b", 2)])
     '[["a",1],["b",2]]'
     """
     listed = list(rows)
@@ -64,11 +64,11 @@ def rows_text(rows: Iterable[Row]) -> str:
     return _ENCODE(list(map(_unsigned, listed))) if _SIGNED_ZERO.search(text) else text
 
 
-def rows_from(text: str, relation: Relation) -> list[Row]:
+def decode_rows(text: str, relation: Relation) -> list[Row]:
     """The rows of a JSON array, checked against their columns.
 
     >>> from rederive.ir.terms import SYMBOL
-    >>> rows_from('[["1.50"],[null]]', Relation("price", (Column("x", Type(Kind.DECIMAL, 9, 2)),)))
+    >>> decode_rows('[["1.50"],[null]]', Relation("price", (Column("x", Type(Kind.DECIMAL, 9, 2)),)))
     [(Decimal('1.50'),), (None,)]
     """
     try:
@@ -81,11 +81,11 @@ def _value(value: object, type: Type) -> Value:
     return None if value is None else from_json(value, type)
 
 
-def columns_text(relation: Relation) -> str:
+def encode_columns(relation: Relation) -> str:
     """The columns and the key of a relation.
 
     >>> from rederive.ir.terms import NUMBER
-    >>> columns_text(Relation("n", (Column("x", NUMBER),), key=(0,)))
+    >>> encode_columns(Relation("n", (Column("x", NUMBER),), key=(0,)))
     '{"columns":[["x","number",0,0]],"key":[0]}'
     """
     columns = [[c.name, c.type.kind.value, c.type.precision, c.type.scale, *_domain(c)] for c in relation.columns]
@@ -97,8 +97,8 @@ def _domain(column: Column) -> list[bool | int]:
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
-def relation_from(name: str, text: str) -> Relation:
-    """The relation that `columns_text` has written."""
+def decode_relation(name: str, text: str) -> Relation:
+    """The relation that `encode_columns` has written."""
     try:
         read = json.loads(text)
         columns = tuple(_column(*column) for column in read["columns"])
@@ -111,17 +111,17 @@ def _column(name: str, kind: str, precision: int, scale: int, nullable: bool = F
     return Column(name, Type(Kind(kind), precision, scale), nullable, bits)
 
 
-def counts_text(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | None:
+def encode_counts(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | None:
     """The numbers of copies that entered and left.
 
-    >>> counts_text(([2, 1], []))
+    >>> encode_counts(([2, 1], []))
     '[[2,1],[]]'
     """
     return None if counts is None else _ENCODE([list(side) for side in counts])
 
 
-def counts_from(text: str | None, plus: Sequence[Row], minus: Sequence[Row]) -> tuple[list[int], list[int]] | None:
-    """What `counts_text` has written, for these rows."""
+def decode_counts(text: str | None, plus: Sequence[Row], minus: Sequence[Row]) -> tuple[list[int], list[int]] | None:
+    """What `encode_counts` has written, for these rows."""
     try:
         if text is None:
             return None
@@ -146,4 +146,4 @@ def digest(operations: Sequence[Operation]) -> str:
 
 
 def _rows_digest(rows: tuple[Row, ...] | Bulk) -> str:
-    return rows.digest() if isinstance(rows, Bulk) else rows_text(rows)
+    return rows.digest() if isinstance(rows, Bulk) else encode_rows(rows)

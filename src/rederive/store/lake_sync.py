@@ -27,11 +27,11 @@ from rederive.lake.settle import Tables, rows_folder, settle, settled
 from rederive.lake.staging import Behind, changed_rows, frame, remove_leftovers, stage, staging, unstage
 from rederive.lake.tables import MINUS, PLUS, Area, Lake
 from rederive.lake.time_travel import rows_at
-from rederive.locations import place_of
-from rederive.records import Entry, RecordedDelta
+from rederive.locations import parse_location
+from rederive.records import RecordedDelta, VersionRecord
 from rederive.result import Change
-from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
+from rederive.store.journal.writer import Journal
 
 Extent = Callable[[], Collection[Row]]
 MOST_IN_JOURNAL = 100_000  # rows of a version of a store with a lake; more are staged: a tenth of a second for each sync
@@ -39,18 +39,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _in_our_session(method: Callable[Concatenate[Lakeside, P], T]) -> Callable[Concatenate[Lakeside, P], T]:
+def _in_our_session(method: Callable[Concatenate[LakeSync, P], T]) -> Callable[Concatenate[LakeSync, P], T]:
     """What is done with tables is done in the lake's own session, whichever the user's thread is in."""
 
     @wraps(method)
-    def acted(self: Lakeside, /, *arguments: P.args, **named: P.kwargs) -> T:
+    def acted(self: LakeSync, /, *arguments: P.args, **named: P.kwargs) -> T:
         with acting(self.lake.spark):
             return method(self, *arguments, **named)
 
     return acted
 
 
-class Lakeside:
+class LakeSync:
     """The lake of one store. Its journal is written by one thread alone; a settling thread reads it by itself."""
 
     def __init__(self, lake: Lake, journal: Journal) -> None:
@@ -63,7 +63,7 @@ class Lakeside:
         self._upto = 0
         self._settled = 0
         self._failure: BaseException | None = None
-        if journal.lake is not None and place_of(journal.lake) != place_of(lake.root):
+        if journal.lake is not None and parse_location(journal.lake) != parse_location(lake.root):
             raise Mismatch(f"the base relations of this store are in another lake: {journal.lake}", hint="open it with that one")
 
     # Base relations
@@ -157,7 +157,7 @@ class Lakeside:
         return staging(self.lake, version)
 
     @_in_our_session
-    def changes(self, entry: Entry, program: Program) -> list[RecordedDelta]:
+    def changes(self, entry: VersionRecord, program: Program) -> list[RecordedDelta]:
         """The view changes of a bulk version, from the change tables."""
         found = []
         for name in program.monitored:
@@ -260,12 +260,12 @@ class Lakeside:
                 whole = repeated(whole, whole.columns[-1])
             self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
 
-    def _settle(self, entries: list[Entry], tables: Tables) -> int:
+    def _settle(self, entries: list[VersionRecord], tables: Tables) -> int:
         if not entries:
             return 0
         return settle(self.lake, self._with_former(tables, entries), [_of_tables(entry) for entry in entries])
 
-    def _with_former(self, tables: Tables, entries: list[Entry]) -> Tables:
+    def _with_former(self, tables: Tables, entries: list[VersionRecord]) -> Tables:
         """The tables with those of views that these versions still change though they are dropped; and views that were bags."""
         recorded = [one for entry in entries for one in entry.views]
         known = {relation.name for relation in tables.views}
@@ -302,7 +302,7 @@ def _without_copies(base: str, rows: Collection[Row]) -> Collection[Row]:
     return [row[:-1] for row in rows] if base.endswith(f".{COPIES}") else rows
 
 
-def _of_tables(entry: Entry) -> Entry:
+def _of_tables(entry: VersionRecord) -> VersionRecord:
     """A version with the changes of bags as their tables have them: copies are counted, and not told apart."""
     return replace(entry, base=tuple(_of_table(recorded) for recorded in entry.base))
 

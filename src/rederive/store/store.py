@@ -18,15 +18,15 @@ from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import UTC as UTC_NAME
 from rederive.ir.terms import Row, Type
 from rederive.maintain.plan import AUTO, check_strategy
-from rederive.records import CatalogRecord, Entry, RecordedDelta
+from rederive.records import CatalogRecord, RecordedDelta, VersionRecord
 from rederive.result import Change, Result
 from rederive.store.codec import digest
 from rederive.store.journal.file import guarded
-from rederive.store.journal.journal import Journal
 from rederive.store.journal.reader import JournalReader
+from rederive.store.journal.writer import Journal
 
 if TYPE_CHECKING:
-    from rederive.store.lake_sync import Lakeside
+    from rederive.store.lake_sync import LakeSync
 
 Net = Mapping[str, Delta]
 
@@ -47,7 +47,7 @@ class Store:
     def __init__(self, journal: Journal, options: Options) -> None:
         self.journal = journal
         self.options = options
-        self.lake: Lakeside | None = None
+        self.lake: LakeSync | None = None
 
     @classmethod
     def open(cls, folder: Path, given: Options, retention: int | None = None, *, zone: str = UTC_NAME) -> Store:
@@ -101,15 +101,15 @@ class Store:
 
     def entry(
         self, program: Program, net: Net, result: Result, signs: frozenset[Sign], key: str | None, used_for: str | None
-    ) -> Entry:
+    ) -> VersionRecord:
         """One version as the journal keeps it."""
         entry = self._entry(program, program, net, result, signs)
         return replace(entry, key=key, digest=used_for, firings=result.firings)
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[VersionRecord]) -> None:
         """Keep versions, all or none; when this returns, they are on disk. A bulk version comes alone."""
         match entries:
-            case [Entry(staged=str()) as bulk]:
+            case [VersionRecord(staged=str()) as bulk]:
                 self.journal.append_bulk(bulk)
             case _:
                 self.journal.append(entries)
@@ -128,7 +128,7 @@ class Store:
         self.journal.append([entry], catalog)
         return entry.staged is not None
 
-    def _entry(self, before: Program, after: Program, net: Net, result: Result, signs: frozenset[Sign]) -> Entry:
+    def _entry(self, before: Program, after: Program, net: Net, result: Result, signs: frozenset[Sign]) -> VersionRecord:
         """Only views that the program itself monitors are recorded: those that a subscription added come and go with it.
 
         The changes of a bulk version are staged in the lake.
@@ -137,9 +137,9 @@ class Store:
         parts = {view: change.only(signs) for view, change in result.changes.items() if view in recorded}
         if self.lake is not None and self.bulky(net, result):
             staged = self.lake.stage(before, after, result.version, net, parts)
-            return Entry(result.version, datetime.now(UTC), result.engine, staged=staged)
+            return VersionRecord(result.version, datetime.now(UTC), result.engine, staged=staged)
         views = chain.from_iterable(_recorded(view, part, before, after) for view, part in parts.items() if part)
-        return Entry(result.version, datetime.now(UTC), result.engine, _base_deltas(before, after, net), tuple(views))
+        return VersionRecord(result.version, datetime.now(UTC), result.engine, _base_deltas(before, after, net), tuple(views))
 
     # What was written
 
@@ -175,7 +175,7 @@ class Store:
                     raise Expired(f"'{view.name}' had other columns at version {entry.number}", hint=hint)
             yield from (change for change in self.changes_of(entry) if change.view == view.name)
 
-    def changes_of(self, entry: Entry) -> list[Change]:
+    def changes_of(self, entry: VersionRecord) -> list[Change]:
         """The view changes of a version, as they were announced; those of a bulk version are in the lake."""
         if entry.staged is None or self.lake is None:
             return changes_of(entry)
@@ -198,7 +198,7 @@ def _columns(relation: Relation) -> list[tuple[str, Type]]:
     return [(column.name, column.type) for column in relation.columns]
 
 
-def changes_of(entry: Entry) -> list[Change]:
+def changes_of(entry: VersionRecord) -> list[Change]:
     """The view changes of a version, as they were announced."""
     if entry.staged is not None:
         raise StoreError(f"version {entry.number} is a bulk version: its changes are in the lake, at {entry.staged}")
@@ -254,5 +254,5 @@ def _settled_options(journal: Journal, given: Options, zone: str) -> Options:
     options = {name: value or defaults[name] for name, value in asdict(given).items()}
     check_strategy(options["strategy"], options["precision"])
     if options != kept:
-        journal.keep_options(options)
+        journal.write_options(options)
     return Options(**options)

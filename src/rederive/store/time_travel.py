@@ -18,7 +18,7 @@ from rederive.ir.terms import Row, Value
 from rederive.store.store import Store
 
 if TYPE_CHECKING:
-    from rederive.store.lake_sync import Lakeside
+    from rederive.store.lake_sync import LakeSync
 
 MOST_UNDONE = 1_000  # versions, at most, where the lake has the rows of an earlier one
 
@@ -42,7 +42,7 @@ def rows_at(
     return found.elements()
 
 
-def _travels(store: Store, relation: Relation, version: int) -> Lakeside | None:
+def _travels(store: Store, relation: Relation, version: int) -> LakeSync | None:
     """The lake, where the rows are better read there."""
     lake, journal = store.lake, store.journal
     if lake is None or version > journal.settled or not lake.has_rows(relation):

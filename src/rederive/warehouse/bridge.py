@@ -19,7 +19,7 @@ from rederive.errors import SourceUnavailable, StrategyError, Unsupported
 from rederive.ir.printing import show_relation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
-from rederive.store.codec import row_text, rows_from
+from rederive.store.codec import decode_rows, encode_row
 from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus
 from rederive.warehouse.selfmaint.conjunctive import stored_views
 from rederive.warehouse.selfmaint.source_update import SourceUpdate
@@ -199,7 +199,7 @@ class WarehouseBridge:
             sides = found.setdefault(int(number), {"insert": {}, "delete": {}})  # type: ignore[arg-type]
             if relation:
                 declared = self._db.program.relations[str(relation)]
-                sides[str(sign)].setdefault(str(relation), []).extend(rows_from(f"[{text}]", declared))
+                sides[str(sign)].setdefault(str(relation), []).extend(decode_rows(f"[{text}]", declared))
         return {number: SourceUpdate.of(**sides, net=self._net) for number, sides in found.items()}
 
     def _begin(self) -> None:
@@ -224,6 +224,6 @@ def _pending_rows(progress: WarehouseProgress) -> Iterator[Row]:
             for relation, rows in changed.items()
             for row in rows
         ]
-        yield from ((number, relation, sign, row_text(row)) for relation, sign, row in sides)
+        yield from ((number, relation, sign, encode_row(row)) for relation, sign, row in sides)
         if not sides:
             yield (number, "", "", "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from rederive.boundary import caller_function, given_rows
 from rederive.commit.transaction import typed_row
 from rederive.errors import SourceUnavailable
-from rederive.ingest.files import read_rows
+from rederive.ingest.input_file import read_rows
 from rederive.ir.rules import Program, Relation, Remote
 from rederive.ir.terms import Row
 from rederive.warehouse.selfmaint.source_update import SourceUpdate
@@ -108,9 +108,9 @@ def _file(path: Path, relation: Relation) -> Reader:
 
 def _table(options: Mapping[str, str], relation: Relation) -> Reader:
     def read() -> Reading:
-        from rederive.lake.remote import Table  # Spark starts when a table is read, and not before
+        from rederive.lake.jdbc import JdbcTable  # Spark starts when a table is read, and not before
 
         given = (options.get(name) for name in ("driver", "version"))
-        return Reading(*Table(options["url"], options["table"], *given).read(relation))
+        return Reading(*JdbcTable(options["url"], options["table"], *given).read(relation))
 
     return read

@@ -8,8 +8,8 @@ from typing import Final
 from starlette.requests import Request
 
 from rederive.errors import MalformedInput, TooLarge, WrongMedia
-from rederive.ingest.changes import RawTransaction, decoded, parse
-from rederive.ingest.jsonl import Json, parse_line
+from rederive.ingest.change_file import ChangeLine, decoded, parse
+from rederive.ingest.strict_json import Json, parse_line
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
@@ -39,7 +39,7 @@ def media(request: Request, taken: tuple[str, ...]) -> str:
     return given
 
 
-def transactions(body: bytes, kind: str) -> list[RawTransaction]:
+def transactions(body: bytes, kind: str) -> list[ChangeLine]:
     """One transaction, or one on each line."""
     if kind == JSON:
         return [parse(decoded(body, "body", 1), "body", 1)]

@@ -15,7 +15,7 @@ from rederive.engines.spark.session.types import arrow_type
 from rederive.errors import NotAcceptable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Type, Value
-from rederive.store.codec import rows_text
+from rederive.store.codec import encode_rows
 from rederive.values import to_json
 
 JSON: Final = "application/json"
@@ -35,7 +35,7 @@ class VersionedRows:
 def as_json(answer: VersionedRows) -> bytes:
     columns = [{"name": column.name, "type": str(column.type)} for column in answer.relation.columns]
     head = f'"version":{answer.version},"relation":{json.dumps(answer.relation.name)},"columns":{json.dumps(columns)}'
-    return f'{{{head},"rows":{rows_text(answer.rows)}}}'.encode()
+    return f'{{{head},"rows":{encode_rows(answer.rows)}}}'.encode()
 
 
 def as_csv(answer: VersionedRows) -> bytes:

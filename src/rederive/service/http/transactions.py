@@ -13,7 +13,7 @@ from starlette.responses import Response
 from rederive.commit.group import Outcome, Write
 from rederive.database import Database
 from rederive.errors import MalformedInput, RederiveError
-from rederive.ingest.changes import RawTransaction, typed
+from rederive.ingest.change_file import ChangeLine, typed
 from rederive.service.access import ANYONE, check_write, check_writes, discreet
 from rederive.service.http import bodies
 from rederive.service.http.problems import problem
@@ -43,7 +43,7 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     return Response(json.dumps(body), media_type=bodies.JSON, headers=headers)
 
 
-def _answers(raw: Sequence[RawTransaction], outcome: Outcome, version: int) -> list[dict[str, Any]]:
+def _answers(raw: Sequence[ChangeLine], outcome: Outcome, version: int) -> list[dict[str, Any]]:
     """What became of each transaction. One without rows made no version: it is answered with the one before."""
     version = outcome.results[0].version - 1 if outcome.results else version
     made, found = iter(outcome.results), []
@@ -62,7 +62,7 @@ def _key(request: Request, token: Token) -> str | None:
     return f"{token.name}:{key}" if key is not None and token is not ANYONE else key
 
 
-def _writes(db: Database, token: Token, raw: Sequence[RawTransaction], key: str | None, lines: bool) -> list[Write]:
+def _writes(db: Database, token: Token, raw: Sequence[ChangeLine], key: str | None, lines: bool) -> list[Write]:
     """Nothing is committed unless all of them fit the relations. The key of a line is the request's with its number."""
     writes = []
     for number, transaction in enumerate(raw, 1):
@@ -74,7 +74,7 @@ def _writes(db: Database, token: Token, raw: Sequence[RawTransaction], key: str 
     return writes
 
 
-def _refused(token: Token, error: Exception, outcome: Outcome, asking: Sequence[RawTransaction], lines: int) -> Response:
+def _refused(token: Token, error: Exception, outcome: Outcome, asking: Sequence[ChangeLine], lines: int) -> Response:
     """Of several transactions, those before the refused one stand, and the answer says which."""
     shown = discreet(token, error)
     if not isinstance(shown, RederiveError):

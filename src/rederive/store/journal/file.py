@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rederive import failpoints
 from rederive.errors import CorruptStore, NewerStore, NotAStore, StoreError, StoreLocked
-from rederive.failpoints import passing
 
 FILE: Final = "journal.sqlite"
 LOCK: Final = "lock"
@@ -167,7 +167,7 @@ def _recognise(connection: sqlite3.Connection) -> None:
 
 def _make(connection: sqlite3.Connection) -> None:
     """All tables in one transaction: a kill leaves a journal or a blank file."""
-    passing("journal.create:before")
+    failpoints.hit("journal.create:before")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     with closing(connection.cursor()) as cursor:
@@ -176,9 +176,9 @@ def _make(connection: sqlite3.Connection) -> None:
             cursor.execute(statement)
         cursor.execute(f"PRAGMA application_id = {_APPLICATION}")
         cursor.execute(f"PRAGMA user_version = {FORMAT}")
-        passing("journal.create:written")
+        failpoints.hit("journal.create:written")
         cursor.execute("COMMIT")
-    passing("journal.create:after")
+    failpoints.hit("journal.create:after")
 
 
 def format_of(connection: sqlite3.Connection) -> int:
@@ -194,7 +194,7 @@ def _renew(connection: sqlite3.Connection) -> None:
             for statement in _NEXT[number]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-        passing("journal.renew:written")
+        failpoints.hit("journal.renew:written")
         connection.execute("COMMIT")
 
 

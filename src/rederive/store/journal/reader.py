@@ -14,8 +14,8 @@ from rederive.delta import Delta, counted
 from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.records import DATALOG, CatalogRecord, Entry, RecordedDelta, Text
-from rederive.store.codec import counts_from, relation_from, rows_from
+from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, VersionRecord
+from rederive.store.codec import decode_counts, decode_relation, decode_rows
 from rederive.store.journal.file import connect_to_read, format_of, guarded
 from rederive.store.position import Position
 
@@ -95,7 +95,7 @@ class JournalReader:
         hint = "take the rows as they are now, and follow the changes from there"
         return Mismatch(reason, hint=hint).at(str(self.folder))
 
-    def since(self, version: int, view: str | None = None) -> Iterator[Entry]:
+    def since(self, version: int, view: str | None = None) -> Iterator[VersionRecord]:
         """The versions after this one, in order, with all their changes, or with those of one view.
 
         Refused with `Expired` where some of them are no longer kept.
@@ -103,7 +103,7 @@ class JournalReader:
         self._check_reach(version, view)
         return self._following(version, view)
 
-    def by_key(self, key: str) -> Entry | None:
+    def by_key(self, key: str) -> VersionRecord | None:
         """The version that an idempotency key was used for, as long as it is kept."""
         found = self._query("SELECT number FROM version WHERE key = ?", key)
         return self._entries(found[0][0] - 1, None, 1)[0] if found else None
@@ -115,7 +115,7 @@ class JournalReader:
             for number, relation in self._relations().items():
                 texts = [text for (text,) in self._query("SELECT row FROM base WHERE relation = ?", number)]
                 if texts:
-                    rows[relation.name] = rows_from(f"[{','.join(texts)}]", relation)
+                    rows[relation.name] = decode_rows(f"[{','.join(texts)}]", relation)
         return rows
 
     # Program, options, cursors, lake
@@ -127,7 +127,7 @@ class JournalReader:
             language = "language" if self._counts else f"'{DATALOG}'"
             texts = self._query(f"SELECT part, name, text, kept, {language} FROM text ORDER BY position")
             followed = self._query("SELECT name, since FROM followed ORDER BY name")
-        return CatalogRecord(tuple(Text(*row) for row in texts), dict(followed))
+        return CatalogRecord(tuple(DefinitionText(*row) for row in texts), dict(followed))
 
     @property
     def options(self) -> dict[str, str]:
@@ -151,7 +151,7 @@ class JournalReader:
         found = self._query("SELECT settled FROM lake")
         return int(found[0][0]) if found else self.version
 
-    def unsettled(self) -> Iterator[Entry]:
+    def unsettled(self) -> Iterator[VersionRecord]:
         """The versions that the lake does not have yet, in order."""
         return self.since(self.settled)
 
@@ -191,9 +191,9 @@ class JournalReader:
 
     def _relations(self) -> dict[int, Relation]:
         found = self._query("SELECT id, name, columns FROM relation ORDER BY id")
-        return {number: relation_from(name, columns) for number, name, columns in found}
+        return {number: decode_relation(name, columns) for number, name, columns in found}
 
-    def _following(self, version: int, view: str | None) -> Iterator[Entry]:
+    def _following(self, version: int, view: str | None) -> Iterator[VersionRecord]:
         while True:
             with self._snapshot():
                 self._check_reach(version, view)
@@ -203,7 +203,7 @@ class JournalReader:
             yield from entries
             version = entries[-1].number
 
-    def _entries(self, version: int, view: str | None, most: int) -> list[Entry]:
+    def _entries(self, version: int, view: str | None, most: int) -> list[VersionRecord]:
         versions = self._query(
             "SELECT number, at, engine, key, digest, staged FROM version WHERE number > ? ORDER BY number LIMIT ?", version, most
         )
@@ -253,16 +253,18 @@ class JournalReader:
 
 
 def _recorded(name: str, columns: str, plus: str, minus: str, counts: str | None) -> RecordedDelta:
-    relation = relation_from(name, columns)
-    entering, leaving = rows_from(plus, relation), rows_from(minus, relation)
-    numbers = counts_from(counts, entering, leaving) or (None, None)
+    relation = decode_relation(name, columns)
+    entering, leaving = decode_rows(plus, relation), decode_rows(minus, relation)
+    numbers = decode_counts(counts, entering, leaving) or (None, None)
     return RecordedDelta(relation, Delta(counted(entering, numbers[0]), counted(leaving, numbers[1])))
 
 
-def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[RecordedDelta]]) -> Entry:
+def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[RecordedDelta]]) -> VersionRecord:
     number, at, engine, key, digest, staged = row
     try:
         when = datetime.fromisoformat(at)
     except ValueError as error:
         raise CorruptStore(f"version {number}: {error}") from None
-    return Entry(number, when, engine, tuple(changes.get("base", ())), tuple(changes.get("view", ())), key, digest, staged)
+    return VersionRecord(
+        number, when, engine, tuple(changes.get("base", ())), tuple(changes.get("view", ())), key, digest, staged
+    )

@@ -18,7 +18,7 @@ from typing import Final
 from rederive.errors import Closed
 from rederive.ir.rules import Relation
 from rederive.records import FAILED, WAITING, Firing
-from rederive.store.codec import relation_from, rows_from, rows_text
+from rederive.store.codec import decode_relation, decode_rows, encode_rows
 from rederive.store.journal.reader import JournalReader
 from rederive.values import to_json
 
@@ -48,7 +48,7 @@ _OLDEST: Final = """SELECT min(coalesce(v.at, (SELECT min(at) FROM version)))
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRule:
+class StoredRule:
     """`text`: the CREATE RULE statement; empty where the program states the rule. `activity`: for which rows it is active."""
 
     name: str
@@ -93,10 +93,10 @@ class RuleJournal(JournalReader):
             self._connection.execute(statement)
 
     @property
-    def rules(self) -> tuple[KeptRule, ...]:
-        return tuple(KeptRule(*row) for row in self._query("SELECT name, text, activity FROM rule ORDER BY name"))
+    def rules(self) -> tuple[StoredRule, ...]:
+        return tuple(StoredRule(*row) for row in self._query("SELECT name, text, activity FROM rule ORDER BY name"))
 
-    def keep_rules(self, rules: Iterable[KeptRule]) -> None:
+    def write_rules(self, rules: Iterable[StoredRule]) -> None:
         """Keep these rules in place of what was there. What waits to be sent for a rule that is gone is given up."""
         kept = list(rules)
         names = {rule.name for rule in kept}
@@ -156,10 +156,10 @@ class RuleJournal(JournalReader):
         return deliveries_in(self._connection)
 
     def _write_firing(self, firing: Firing) -> None:
-        row = (firing.version, firing.rule, firing.action, self._id(firing.relation), rows_text(firing.plus))
+        row = (firing.version, firing.rule, firing.action, self._id(firing.relation), encode_rows(firing.plus))
         number = self._connection.execute(
             "INSERT INTO firing (version, rule, action, relation, plus, minus, outcome, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, rows_text(firing.minus), firing.outcome, firing.detail),
+            (*row, encode_rows(firing.minus), firing.outcome, firing.detail),
         ).lastrowid
         if firing.outcome == WAITING:
             outgoing = (number, firing.rule, firing.version, firing.address, body_of(firing))
@@ -188,6 +188,6 @@ def _firing(row: Sequence[object]) -> Firing:
     version, rule, action, plus, minus, outcome, detail, name, columns, number = row
     assert isinstance(version, int)
     assert isinstance(number, int)
-    relation = relation_from(str(name), str(columns))
-    entered, left = (tuple(rows_from(str(text), relation)) for text in (plus, minus))
+    relation = decode_relation(str(name), str(columns))
+    entered, left = (tuple(decode_rows(str(text), relation)) for text in (plus, minus))
     return Firing(version, str(rule), str(action), entered, left, str(outcome), str(detail), relation, number=number)

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 from rederive.engines.protocol import Operation
 from rederive.errors import DataError, MalformedInput
-from rederive.ingest.arrow_values import from_arrow
-from rederive.ingest.changes import decoded, parse, typed
-from rederive.ingest.items import Item, Origin, Rejected, attempted, typed_operations
+from rederive.ingest.arrow_rows import from_arrow
+from rederive.ingest.change_file import decoded, parse, typed
+from rederive.ingest.micro_batch import Item, Origin, Rejected, attempted, typed_operations
 from rederive.ir.rules import Program, Relation
 from rederive.rows import columns_of, wrong_names, wrong_width
 from rederive.values import from_text
@@ -157,7 +157,7 @@ def parquet_items(file: File, relation: Relation, operation: str) -> Iterator[It
     table = _parquet(file)
     order, word = _order(table.column_names, relation, operation, file.name)
     columns = [table.column(i).to_pylist() for i in order]
-    origin = Origin(lambda row: f"{file.name}: row {row + 1}", lambda row: row_text(table, row))
+    origin = Origin(lambda row: f"{file.name}: row {row + 1}", lambda row: row_as_json(table, row))
     yield from typed_operations(table.column(word).to_pylist(), columns, relation, from_arrow, origin)
 
 
@@ -171,6 +171,6 @@ def _parquet(file: File) -> pyarrow.Table:
         raise MalformedInput(f"not Parquet that can be read: {error}").at(file.name) from None
 
 
-def row_text(table: pyarrow.Table, row: int) -> str:
+def row_as_json(table: pyarrow.Table, row: int) -> str:
     """One row of an Arrow table as JSON, for somebody to look at."""
     return json.dumps(table.slice(row, 1).to_pylist()[0], default=str, ensure_ascii=False)

@@ -11,7 +11,7 @@ from rederive.engines.protocol import Action, Operation
 from rederive.errors import DataError, MalformedInput, nearest
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.rows import Convert, Place, typed_rows
+from rederive.rows import Convert, RowPlace, typed_rows
 
 ACTIONS: Final = {action.value: action for action in Action} | {"i": Action.INSERT, "d": Action.DELETE, "u": Action.UPSERT}
 """What an operation column may say; in capitals too."""
@@ -32,8 +32,8 @@ Item: TypeAlias = Operation | Rejected
 class Origin:
     """Where the rows of a batch come from, and how they were written. Asked for only when a row is at fault."""
 
-    place: Place
-    raw: Place
+    place: RowPlace
+    raw: RowPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import rederive
 from rederive.errors import Mismatch
-from rederive.ingest import source as pipeline_source
-from rederive.ingest.journal_source import StoreSource, register
+from rederive.ingest import change_data_source
+from rederive.ingest.change_data_source import ChangeDataSource, register
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.tables import change_schema
@@ -116,7 +116,7 @@ def test_a_stream_goes_on_where_it_was(reading: SparkSession, stored: rederive.D
 
 def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_path: Path) -> None:
     """A checkpoint from before a restore: its offset is a version that the store has again, and another one."""
-    reader = pipeline_source._StreamReader(StoreSource({"store": str(stored.store), "view": "closure"}))
+    reader = change_data_source._StreamReader(ChangeDataSource({"store": str(stored.store), "view": "closure"}))
     first = reader.initialOffset()
     assert first == {"epoch": stored.epoch, "version": 0}
     stored.backup(tmp_path / "backup")
@@ -129,7 +129,7 @@ def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_
         insert(db, ("d", "e"))
         insert(db, ("e", "f"))
         place = {"store": str(tmp_path / "again"), "view": "closure"}
-        again = pipeline_source._StreamReader(StoreSource(place))
+        again = change_data_source._StreamReader(ChangeDataSource(place))
         new = again.latestOffset(last, ReadAllAvailable())
         with pytest.raises(Mismatch, match="is of another history"):
             again.partitions(last, new)
@@ -137,9 +137,9 @@ def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_
             again.partitions({"version": 4}, {"version": 5})  # as offsets were before there were epochs
         for since in (f"{stored.epoch}-3", "4"):
             with pytest.raises(Mismatch, match="of another history"):
-                StoreSource({**place, "since": since}).begin()
+                ChangeDataSource({**place, "since": since}).begin()
         assert len(again.partitions({"epoch": db.epoch, "version": 4}, {"epoch": db.epoch, "version": 5})) == 1
-        assert StoreSource({**place, "since": db.position}).begin() == {"epoch": db.epoch, "version": 5}
+        assert ChangeDataSource({**place, "since": db.position}).begin() == {"epoch": db.epoch, "version": 5}
 
 
 def test_the_copies_of_a_bag_are_counted(tmp_path: Path) -> None:
@@ -148,17 +148,17 @@ def test_the_copies_of_a_bag_are_counted(tmp_path: Path) -> None:
         db.sql("CREATE TABLE t (a INT, s STRING); CREATE VIEW v AS SELECT s, a FROM t")
         db.sql("INSERT INTO t VALUES (1, 'x'), (1, 'x'), (NULL, 'y')")
         db.sql("DELETE FROM t WHERE a = 1")
-        source = StoreSource({"store": str(tmp_path), "view": "v"})
-        parts = [batch.to_pylist() for part in source.slices(0, None) for batch in pipeline_source._unpacked(part)]
+        source = ChangeDataSource({"store": str(tmp_path), "view": "v"})
+        parts = [batch.to_pylist() for part in source.slices(0, None) for batch in change_data_source._unpacked(part)]
     told = [tuple(row.values()) for rows in parts for row in rows]
     assert told == [(1, "plus", 2, "x", 1), (1, "plus", 1, "y", None), (2, "minus", 2, "x", 1)]
 
 
 def test_partitions_are_cut_and_joined(stored: rederive.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark: no more rows in one than can be sent, and none lost."""
-    monkeypatch.setattr(pipeline_source, "_ROWS", 2)
-    slices = StoreSource({"store": str(stored.store), "view": "closure"}).slices(0, None)
-    batches = [[batch.to_pylist() for batch in pipeline_source._unpacked(part)] for part in slices]
+    monkeypatch.setattr(change_data_source, "_PARTITION_ROWS", 2)
+    slices = ChangeDataSource({"store": str(stored.store), "view": "closure"}).slices(0, None)
+    batches = [[batch.to_pylist() for batch in change_data_source._unpacked(part)] for part in slices]
     assert [sum(map(len, part)) for part in batches] == [2, 1, 2, 1]
     assert sorted(tuple(row.values()) for part in batches for batch in part for row in batch) == changes(stored)
 
@@ -180,7 +180,7 @@ def test_partitions_are_cut_and_joined(stored: rederive.Database, monkeypatch: p
 def test_what_is_refused(options: dict[str, str], words: str, stored: rederive.Database) -> None:
     """Without Spark, which would only put its own words around these."""
     given = {name: value.replace("STORE", str(stored.store)) for name, value in options.items()}
-    source = StoreSource(given)
+    source = ChangeDataSource(given)
     with pytest.raises(rederive.RederiveError, match=words):
         source.reader(source.schema()).partitions()
 
@@ -196,7 +196,7 @@ def test_what_is_refused_reaches_the_caller(reading: SparkSession, stored: reder
 def test_a_view_that_had_other_columns(stored: rederive.Database) -> None:
     stored.drop_view("closure")
     stored.define(".decl closure(n: number)  closure(n) :- n = count : { edge(_, _) }.")
-    source = StoreSource({"store": str(stored.store), "view": "closure"})
+    source = ChangeDataSource({"store": str(stored.store), "view": "closure"})
     assert source.schema() == change_schema(Relation("closure", (Column("n", NUMBER),)))
     with pytest.raises(rederive.RederiveError, match=r"other columns at version (.|\n)*since="):
         source.slices(stored.version - 3, None)

@@ -17,11 +17,11 @@ from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 
+from rederive import failpoints
 from rederive.errors import Closed, Mismatch
-from rederive.failpoints import passing
 from rederive.ir.rules import Relation
-from rederive.records import CatalogRecord, Entry, RecordedDelta
-from rederive.store.codec import columns_text, counts_text, row_text, rows_text
+from rederive.records import CatalogRecord, RecordedDelta, VersionRecord
+from rederive.store.codec import encode_columns, encode_counts, encode_row, encode_rows
 from rederive.store.journal.file import Lock, connect, create, guarded
 from rederive.store.journal.rules import RuleJournal
 from rederive.store.position import new_epoch
@@ -37,7 +37,7 @@ class Journal(RuleJournal):
     >>> n, noon = Relation("n", (Column("x", NUMBER),)), datetime(2024, 2, 29, 12)
     >>> with TemporaryDirectory() as folder:
     ...     journal = Journal.open(Path(folder))
-    ...     journal.append([Entry(1, noon, "resident", base=(RecordedDelta(n, Delta([(7,)])),))])
+    ...     journal.append([VersionRecord(1, noon, "resident", base=(RecordedDelta(n, Delta([(7,)])),))])
     ...     journal.close()
     ...     journal = Journal.open(Path(folder))
     ...     print(journal.version, journal.base_rows(), [entry.number for entry in journal.since(0)])
@@ -89,7 +89,7 @@ class Journal(RuleJournal):
 
     # Versions
 
-    def append(self, entries: Iterable[Entry], catalog: CatalogRecord | None = None) -> None:
+    def append(self, entries: Iterable[VersionRecord], catalog: CatalogRecord | None = None) -> None:
         """Commit versions, all or none, and the program that stands after them; on disk when this returns."""
         with self._transaction("append"):
             for entry in entries:
@@ -97,9 +97,9 @@ class Journal(RuleJournal):
             if catalog is not None:
                 self._write_catalog(catalog)
             self._trim()
-        passing("journal.append:after")
+        failpoints.hit("journal.append:after")
 
-    def append_bulk(self, entry: Entry) -> None:
+    def append_bulk(self, entry: VersionRecord) -> None:
         """Commit a version whose changes are staged in the lake; `settle_to` follows once its tables have them."""
         if self.lake is None or entry.staged is None or entry.base or entry.views:
             raise Mismatch(
@@ -114,11 +114,11 @@ class Journal(RuleJournal):
                 self._write_catalog(catalog)
             for recorded in base:
                 self._move(recorded)
-        passing("journal.amend:after")
+        failpoints.hit("journal.amend:after")
 
     # Options and cursors
 
-    def keep_options(self, options: Mapping[str, str]) -> None:
+    def write_options(self, options: Mapping[str, str]) -> None:
         """Keep these options in place of what was there."""
         with self._transaction("amend"):
             self._connection.executemany("INSERT OR REPLACE INTO option VALUES (?, ?)", options.items())
@@ -174,7 +174,7 @@ class Journal(RuleJournal):
         with self._transaction("settle"):
             self._connection.execute("UPDATE lake SET settled = max(settled, ?)", (version,))
             self._trim()
-        passing("journal.settle:after")
+        failpoints.hit("journal.settle:after")
 
     # How
 
@@ -185,10 +185,10 @@ class Journal(RuleJournal):
             raise Closed
         with guarded(self.folder):
             self._connection.execute("BEGIN IMMEDIATE")
-            passing(f"journal.{name}:begun")
+            failpoints.hit(f"journal.{name}:begun")
             try:
                 yield
-                passing(f"journal.{name}:written")
+                failpoints.hit(f"journal.{name}:written")
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:  # SQLite may have rolled back by itself
@@ -196,7 +196,7 @@ class Journal(RuleJournal):
                 self._ids = self._known_ids()
                 raise
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: VersionRecord) -> None:
         if entry.number != self.version + 1:
             raise Mismatch(f"version {entry.number} cannot follow version {self.version}")
         self._connection.execute(
@@ -215,14 +215,14 @@ class Journal(RuleJournal):
 
     def _write_delta(self, version: int, kind: str, recorded: RecordedDelta) -> None:
         delta = recorded.delta
-        sides = (rows_text(delta.plus), rows_text(delta.minus), counts_text(delta.counts))
+        sides = (encode_rows(delta.plus), encode_rows(delta.minus), encode_counts(delta.counts))
         row = (version, kind, self._id(recorded.relation), *sides)
         self._connection.execute("INSERT INTO change VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def _move(self, recorded: RecordedDelta) -> None:
         """Apply the delta of a base relation to its rows in the journal."""
         relation, delta = self._id(recorded.relation), recorded.delta
-        leaving, entering = (((relation, row_text(row)) for row in rows) for rows in (delta.minus, delta.plus))
+        leaving, entering = (((relation, encode_row(row)) for row in rows) for rows in (delta.minus, delta.plus))
         self._connection.executemany("DELETE FROM base WHERE relation = ? AND row = ?", leaving)
         self._connection.executemany("INSERT OR IGNORE INTO base VALUES (?, ?)", entering)
 
@@ -234,7 +234,7 @@ class Journal(RuleJournal):
         kept = replace(relation, monitored=None)
         if kept not in self._ids:
             insert = "INSERT INTO relation (name, columns) VALUES (?, ?)"
-            number = self._connection.execute(insert, (relation.name, columns_text(relation))).lastrowid
+            number = self._connection.execute(insert, (relation.name, encode_columns(relation))).lastrowid
             assert number is not None
             self._ids[kept] = number
         return self._ids[kept]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rederive.engines.protocol import Operation
 from rederive.errors import MalformedInput
 from rederive.ingest.debezium import envelope_operations
-from rederive.ingest.items import Item, attempted
+from rederive.ingest.micro_batch import Item, attempted
 from rederive.ir.rules import Relation
 
 if TYPE_CHECKING:

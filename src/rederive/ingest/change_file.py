@@ -17,17 +17,17 @@ from pathlib import Path
 
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import MalformedInput, NotABase, UnknownRelation, nearest
-from rederive.ingest.files import reading
-from rederive.ingest.jsonl import Json, key_column, parse_line
+from rederive.ingest.input_file import reading
+from rederive.ingest.strict_json import Json, key_column, parse_line
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
-from rederive.rows import Place, typed_json_rows
+from rederive.rows import RowPlace, typed_json_rows
 
 ACTIONS = ("insert", "delete", "upsert")
 
 
 @dataclass(frozen=True, slots=True)
-class RawTransaction:
+class ChangeLine:
     """One line of a changes file, as JSON has it: well formed, but not yet compared with any relation."""
 
     place: str
@@ -65,7 +65,7 @@ class Transaction:
         return tuple(Operation(action, relation, rows) for action, step in steps for relation, rows in step.items())
 
 
-def parse(line: str, name: str, number: int) -> RawTransaction:
+def parse(line: str, name: str, number: int) -> ChangeLine:
     """One line of the changes file called `name`.
 
     >>> parse('{"insert": {"edge": [["h", "d"]]}}', "changes.jsonl", 1).insert
@@ -75,7 +75,7 @@ def parse(line: str, name: str, number: int) -> RawTransaction:
     if not isinstance(value, dict):
         raise MalformedInput("a transaction must be a JSON object", hint='{"insert": {"edge": [["h", "d"]]}}').at(f"{place}:1")
     rows = {key: _rows_by_relation(key, inner, f"{place}:{key_column(line, key)}") for key, inner in value.items()}
-    return RawTransaction(place, **rows)
+    return ChangeLine(place, **rows)
 
 
 def _rows_by_relation(action: str, value: Json, place: str) -> dict[str, list[Json]]:
@@ -91,13 +91,13 @@ def _rows_by_relation(action: str, value: Json, place: str) -> dict[str, list[Js
     return found
 
 
-def typed(raw: RawTransaction, program: Program) -> Transaction:
+def typed(raw: ChangeLine, program: Program) -> Transaction:
     """The transaction with its rows typed as the base relations of `program` declare.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import SYMBOL
     >>> edge = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
-    >>> typed(RawTransaction("line 1", insert={"edge": [["h", "d"]]}), Program({"edge": edge}, ())).insert
+    >>> typed(ChangeLine("line 1", insert={"edge": [["h", "d"]]}), Program({"edge": edge}, ())).insert
     {'edge': (('h', 'd'),)}
     """
     return Transaction(
@@ -119,7 +119,7 @@ def _typed_rows(
     return typed
 
 
-def _element(where: str) -> Place:
+def _element(where: str) -> RowPlace:
     return lambda row: f"{where}[{row}]"
 
 
@@ -137,7 +137,7 @@ def read_changes(path: Path, program: Program) -> Iterator[Transaction]:
     """The transactions of a file, or of standard input for `-`, each read when it is asked for.
 
     A line that is refused raises when its turn comes: whatever stood before it may have been applied by then. Where a file is
-    to be applied as a whole or not at all, take `read_all_changes`.
+    to be applied as a whole or not at all, take `read_change_file_whole`.
     """
     for name, number, text in read_lines(path):
         yield typed(parse(text, name, number), program)
@@ -153,7 +153,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, str]]:
                 yield name, number, text
 
 
-def read_all_changes(path: Path, program: Program) -> tuple[Transaction, ...]:
+def read_change_file_whole(path: Path, program: Program) -> tuple[Transaction, ...]:
     """All transactions of a file, or of standard input for `-`; any line that is refused refuses the file."""
     return tuple(read_changes(path, program))
 

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from rederive.errors import NotATable, PlaceError, WriteConflict
-from rederive.locations import Place, Remote
+from rederive.locations import Location, RemoteAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,12 +90,12 @@ def _properties(configuration: Any) -> dict[str, str]:
     return found
 
 
-def spark_path(spark: SparkSession, place: Place) -> str:
+def spark_path(spark: SparkSession, place: Location) -> str:
     """What Spark calls a place. A path without a scheme means a local folder to us, and to Spark its default file system."""
     jvm: Any = spark._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(configuration).getScheme()
-    path = str(place) if isinstance(place, Remote) or default == "file" else f"file://{place}"
+    path = str(place) if isinstance(place, RemoteAddress) or default == "file" else f"file://{place}"
     try:
         jvm.org.apache.hadoop.fs.Path(path).getFileSystem(configuration)
     except FAILURES as error:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rederive.errors import DataError, IllTypedRow, MalformedInput, MissingFile, UnknownColumn, UnknownName, Unsupported
-from rederive.ingest.files import CSV, FACTS, JsonLines, Parquet, Text, layout_of, read_input, read_rows
+from rederive.ingest.input_file import CSV, FACTS, DelimitedText, JsonLines, Parquet, layout_of, read_input, read_rows
 from rederive.ir.rules import Column, Input, Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
 
@@ -63,7 +63,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def refusal(error: type[DataError], path: Path, relation: Relation, layout: Text | None = None) -> DataError:
+def refusal(error: type[DataError], path: Path, relation: Relation, layout: DelimitedText | None = None) -> DataError:
     with pytest.raises(error) as caught:
         read_rows(path, relation, layout)
     return caught.value

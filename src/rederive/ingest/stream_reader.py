@@ -1,26 +1,35 @@
-"""What a stream can come from, how Spark reads it, and how a micro-batch of it is read."""
+"""How Spark reads a stream source, and how a micro-batch of it becomes operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rederive.errors import MalformedInput, MissingDependency, MissingFile, NotATable, SchemaMismatch
 from rederive.ingest.change_feed import feed_items
-from rederive.ingest.changes import base_relation
-from rederive.ingest.file_batches import Read, change_items, csv_items, file_items, parquet_items
-from rederive.ingest.items import Item
-from rederive.ingest.messages import message_items
+from rederive.ingest.change_file import base_relation
+from rederive.ingest.kafka_messages import message_items
+from rederive.ingest.micro_batch import Item
+from rederive.ingest.stream_sources import (
+    ChangeFeed,
+    ChangeFiles,
+    CsvFiles,
+    KafkaTopics,
+    ParquetFiles,
+    ReaderOptions,
+    StreamSource,
+)
+from rederive.ingest.streamed_files import Read, change_items, csv_items, file_items, parquet_items
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Kind
-from rederive.lake.delta import names_in, snapshot, spark_path
+from rederive.lake.delta_log import names_in, snapshot, spark_path
+from rederive.lake.external import check_times
 from rederive.lake.jars import COMMAND, KAFKA
-from rederive.lake.register import check_times
 from rederive.lake.session import has_class
 from rederive.lake.types import column_type
-from rederive.locations import place_of
+from rederive.locations import parse_location
 from rederive.rows import wrong_names
 
 if TYPE_CHECKING:
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
     from pyspark.sql.types import StructType
 
-OPERATION: Final = "_op"
 _FILES: Final = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 # Spark would leave out files that are older than the newest one by this much, without a word.
 _ANY_AGE: Final = {"maxFileAge": "36500d"}
@@ -43,70 +51,7 @@ _FITTING: Final = {
 }
 
 Items: TypeAlias = Callable[["pyarrow.Table"], Iterable[Item]]
-"""What is in a micro-batch, in the order in which it applies."""
-Options: TypeAlias = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeFiles:
-    """A folder of JSON lines in the format of `rederive run --changes`. `options` go to Spark's reader, here and below."""
-
-    path: str
-    options: Options = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CsvFiles:
-    """A folder of CSV files with a header, for one relation; the column `operation` says what to do with a row."""
-
-    path: str
-    operation: str = OPERATION
-    options: Options = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetFiles:
-    """A folder of Parquet files, for one relation; the column `operation` says what to do with a row."""
-
-    path: str
-    operation: str = OPERATION
-    options: Options = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeFeed:
-    """The change data feed of a Delta table, for one relation: its rows as they are, then its changes.
-
-    With the option `startingVersion`, only the changes from that commit on.
-    """
-
-    path: str
-    options: Options = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Kafka topics of Debezium envelopes, each for the relation that it is mapped to; from their beginning."""
-
-    servers: str
-    relations: Mapping[str, str]
-    options: Options = field(default_factory=dict)
-
-
-Source: TypeAlias = ChangeFiles | CsvFiles | ParquetFiles | ChangeFeed | Topics
-
-
-def identity(source: Source, relation: str | None) -> str:
-    """What a checkpoint is good for: the same place, read for the same relation.
-
-    >>> identity(CsvFiles("/data/edges"), "edge")
-    'CsvFiles /data/edges edge'
-    """
-    match source:
-        case Topics(_, relations):
-            return " ".join(("Topics", *(f"{topic}={name}" for topic, name in sorted(relations.items()))))
-        case _:
-            return " ".join((type(source).__name__, str(place_of(source.path)), *([relation] if relation else ())))
+"""Reads a micro-batch: its items in the order in which they apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +62,7 @@ class Stream:
     items: Items
 
 
-def opened(source: Source, relation: str | None, program: Program, spark: SparkSession) -> Stream:
+def open_stream(source: StreamSource, relation: str | None, program: Program, spark: SparkSession) -> Stream:
     """What is missing for a source, or does not fit, is refused here, before anything starts."""
     match source:
         case ChangeFiles(path, options):
@@ -132,7 +77,7 @@ def opened(source: Source, relation: str | None, program: Program, spark: SparkS
         case ChangeFeed(path, options):
             target = _bound(relation, program)
             return Stream(_feed(spark, path, options, target, program.zone), partial(feed_items, relation=target, name=path))
-        case Topics(servers, names, options):
+        case KafkaTopics(servers, names, options):
             _check_unbound(relation)
             relations = {topic: base_relation(name, program, f"topic '{topic}'") for topic, name in names.items()}
             return Stream(_topics(spark, servers, list(names), options), partial(message_items, relations=relations))
@@ -156,20 +101,20 @@ def _by_file(read: Read) -> Items:
 # How Spark reads them
 
 
-def _reader(spark: SparkSession, form: str, options: Options) -> DataStreamReader:
+def _reader(spark: SparkSession, form: str, options: ReaderOptions) -> DataStreamReader:
     return spark.readStream.format(form).options(**options)
 
 
-def _files(spark: SparkSession, path: str, options: Options) -> DataFrame:
+def _files(spark: SparkSession, path: str, options: ReaderOptions) -> DataFrame:
     """Whole files: only they have a line's number, its text and its order."""
-    path = spark_path(spark, place_of(path))
+    path = spark_path(spark, parse_location(path))
     if names_in(spark, path) is None:
         raise MissingFile("no such folder").at(path)
     return _reader(spark, "binaryFile", {**_ANY_AGE, **options}).schema(_FILES).load(path)
 
 
-def _feed(spark: SparkSession, path: str, options: Options, relation: Relation, zone: str) -> DataFrame:
-    path = spark_path(spark, place_of(path))
+def _feed(spark: SparkSession, path: str, options: ReaderOptions, relation: Relation, zone: str) -> DataFrame:
+    path = spark_path(spark, parse_location(path))
     table = snapshot(spark, path)
     if table is None:
         raise NotATable("there is no Delta table").at(path)
@@ -193,7 +138,7 @@ def _check_columns(schema: StructType, relation: Relation, path: str) -> None:
             ).at(path)
 
 
-def _topics(spark: SparkSession, servers: str, topics: Sequence[str], options: Options) -> DataFrame:
+def _topics(spark: SparkSession, servers: str, topics: Sequence[str], options: ReaderOptions) -> DataFrame:
     if not has_class(spark, _PROVIDER):
         raise MissingDependency(
             f"the Spark session cannot read Kafka: it was started without {', '.join(KAFKA)}",

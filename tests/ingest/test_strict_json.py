@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rederive.errors import MalformedInput
-from rederive.ingest.jsonl import parse_line
+from rederive.ingest.strict_json import parse_line
 
 DEEP = "[" * 100_000
 LONG = "9" * 5000

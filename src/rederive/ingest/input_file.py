@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from rederive.errors import DuplicateKey, MalformedInput, MissingFile, UnknownName, Unsupported
-from rederive.ingest.jsonl import parse_line
+from rederive.ingest.strict_json import parse_line
 from rederive.ir.rules import Input, Relation
 from rederive.ir.terms import Row
 from rederive.rows import columns_of, typed_json_rows, typed_rows, wrong_names, wrong_width
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class DelimitedText:
     """One row a line, with a delimiter between fields; `quoted` fields follow RFC 4180; a `header` names the columns."""
 
     delimiter: str
@@ -47,10 +47,10 @@ class Parquet:
     """Apache Parquet."""
 
 
-Layout: TypeAlias = Text | JsonLines | Parquet
+Layout: TypeAlias = DelimitedText | JsonLines | Parquet
 
-FACTS = Text("\t", quoted=False, header=False)
-CSV = Text(",", quoted=True, header=True)
+FACTS = DelimitedText("\t", quoted=False, header=False)
+CSV = DelimitedText(",", quoted=True, header=True)
 FORMATS: dict[str, Layout] = {
     "facts": FACTS,
     "tsv": FACTS,
@@ -80,7 +80,7 @@ def read_rows(path: Path, relation: Relation, layout: Layout | None = None) -> l
     layout = layout or layout_of(path)
     data = _bytes(path)
     match layout:
-        case Text():
+        case DelimitedText():
             return _text_rows(_decoded(data, path), relation, layout, path)
         case JsonLines():
             return _json_rows(_decoded(data, path), relation, path)
@@ -151,7 +151,7 @@ def _input_layout(directive: Input, options: dict[str, str], file: Path) -> Layo
     if "format" in options and options["format"] not in FORMATS:
         raise UnknownName("format", options["format"], FORMATS, directive.span)
     base = FORMATS[options["format"]] if "format" in options else FACTS if "delimiter" in options else layout_of(file)
-    if not isinstance(base, Text):
+    if not isinstance(base, DelimitedText):
         for name in _OF_TEXT:
             if name in options:
                 hint = "leave it out, or give a format of delimited text"
@@ -161,7 +161,7 @@ def _input_layout(directive: Input, options: dict[str, str], file: Path) -> Layo
     delimiter = options.get("delimiter", "," if options.get("rfc4180") == "true" else base.delimiter)
     if not delimiter or (quoted and len(delimiter) > 1):
         raise Unsupported(f"the delimiter '{delimiter}' is not supported", directive.span, hint="give one character")
-    return Text(delimiter, quoted, _switch(options.get("headers"), base.header))
+    return DelimitedText(delimiter, quoted, _switch(options.get("headers"), base.header))
 
 
 def _switch(option: str | None, default: bool) -> bool:
@@ -209,7 +209,7 @@ def _lines(text: str) -> list[str]:
 # Delimited text
 
 
-def _text_rows(text: str, relation: Relation, layout: Text, path: Path) -> list[Row]:
+def _text_rows(text: str, relation: Relation, layout: DelimitedText, path: Path) -> list[Row]:
     if not relation.columns:
         return [()] if text else []
 
@@ -226,7 +226,7 @@ def _text_rows(text: str, relation: Relation, layout: Text, path: Path) -> list[
     return typed_rows(columns_of(records, order), relation, from_text, place)
 
 
-def _records(text: str, layout: Text, path: Path) -> list[tuple[str, ...]]:
+def _records(text: str, layout: DelimitedText, path: Path) -> list[tuple[str, ...]]:
     """The fields of all records, as tuples: the garbage collector need not walk tuples of strings again and again.
 
     A quoted field may hold line ends; a blank line of CSV is no record.
@@ -239,18 +239,18 @@ def _records(text: str, layout: Text, path: Path) -> list[tuple[str, ...]]:
         raise MalformedInput(f"not CSV: {error}").at(f"{path}:{_last_start(text, layout)}") from None
 
 
-def _csv(text: str, layout: Text) -> CsvReader:
+def _csv(text: str, layout: DelimitedText) -> CsvReader:
     return csv.reader(io.StringIO(text, newline=""), delimiter=layout.delimiter, strict=True)
 
 
-def _line_of(record: int, text: str, layout: Text) -> int:
+def _line_of(record: int, text: str, layout: DelimitedText) -> int:
     """The line at which a record starts."""
     if not layout.quoted:
         return record + 1
     return next(islice(_starts(text, layout), record, None))
 
 
-def _starts(text: str, layout: Text) -> Iterator[int]:
+def _starts(text: str, layout: DelimitedText) -> Iterator[int]:
     reader, line = _csv(text, layout), 1
     for fields in reader:
         if fields:
@@ -258,7 +258,7 @@ def _starts(text: str, layout: Text) -> Iterator[int]:
         line = reader.line_num + 1
 
 
-def _last_start(text: str, layout: Text) -> int:
+def _last_start(text: str, layout: DelimitedText) -> int:
     """The line at which the record starts that is not CSV: a quote left open is found only at the end of the file."""
     reader, line = _csv(text, layout), 1
     with suppress(csv.Error):

@@ -12,8 +12,8 @@ from typing import Final
 from rederive.errors import IllTypedRow, SourceUnavailable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.lake.delta import FAILURES
-from rederive.lake.register import first_line, typed
+from rederive.lake.delta_log import FAILURES
+from rederive.lake.external import first_line, typed
 from rederive.lake.session import spark_session
 from rederive.lake.types import rows_of
 
@@ -23,7 +23,7 @@ _HINT: Final = "check url, table, driver, version and the driver's jar: python -
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class JdbcTable:
     """A table, or a query in brackets, behind a JDBC address.
 
     `${NAME}` in the address is the environment's, so that programs hold no secret. `version`: a query of one number.
@@ -38,7 +38,7 @@ class Table:
     def statement(self) -> str:
         """What is read. One statement sees one state: rows and version belong together, also where there is no row.
 
-        >>> print(Table("jdbc:x", "r", version="SELECT n FROM taken").statement)
+        >>> print(JdbcTable("jdbc:x", "r", version="SELECT n FROM taken").statement)
         (SELECT v.*, t.* FROM (SELECT (SELECT n FROM taken) AS rederive_version) v
          LEFT JOIN (SELECT 1 AS rederive_there, r.* FROM r r) t ON 1 = 1) found
         """

@@ -29,8 +29,8 @@ from rederive.errors import (
 )
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC
-from rederive.lake.convert import Converted, from_json, from_text, from_typed, is_value
-from rederive.lake.delta import FAILURES, exists, snapshot
+from rederive.lake.conversion import Converted, from_json, from_text, from_typed, is_value
+from rederive.lake.delta_log import FAILURES, exists, snapshot
 from rederive.lake.names import PRESENT, column_names
 from rederive.lake.session import check_zone
 from rederive.lake.types import METADATA, rows_of, schema_of
@@ -42,7 +42,7 @@ _RAW: Final = "value"
 _CSV: Final = {"header": "true", "mode": "FAILFAST", "enforceSchema": "false", "columnPruning": "false", "escape": '"'}
 
 
-class Format(Enum):
+class ExternalFormat(Enum):
     """Where rows can come from."""
 
     PARQUET = "parquet"
@@ -53,15 +53,15 @@ class Format(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExternalData:
     """A path, or a JDBC address; `options` are those of Spark's reader: `header`, `sep`, `dbtable`, `driver`, ..."""
 
-    format: Format
+    format: ExternalFormat
     location: str
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_source(spark: SparkSession, source: Source, relation: Relation, *, nulls: bool = False) -> DataFrame:
+def read_external(spark: SparkSession, source: ExternalData, relation: Relation, *, nulls: bool = False) -> DataFrame:
     """The rows of `source` as a set, with the columns of the relation's table.
 
     With `nulls`, columns outside a declared key may lack a value. The source is read to be checked, and again to be used.
@@ -114,20 +114,20 @@ def first_line(error: Exception) -> str:
 # Opening: a frame with a pair of columns for each of the relation's, the value and the problem
 
 
-def _delta(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+def _delta(spark: SparkSession, source: ExternalData, relation: Relation) -> DataFrame:
     if snapshot(spark, source.location) is None:
         raise NotATable("no Delta table", hint="give the folder that holds _delta_log")
     return typed(spark.read.format("delta").options(**source.options).load(source.location), relation)
 
 
-def _parquet(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+def _parquet(spark: SparkSession, source: ExternalData, relation: Relation) -> DataFrame:
     _require(spark, source)
     if snapshot(spark, source.location) is not None:
         raise NotATable("a Delta table, not plain Parquet: its folder holds deleted rows too", hint="register it as delta")
     return typed(spark.read.options(**source.options).parquet(source.location), relation)
 
 
-def _jdbc(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+def _jdbc(spark: SparkSession, source: ExternalData, relation: Relation) -> DataFrame:
     reader = spark.read.format("jdbc").options(**source.options).option("url", source.location)
     try:
         return typed(reader.load(), relation)
@@ -138,7 +138,7 @@ def _jdbc(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
         ) from None
 
 
-def _csv(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+def _csv(spark: SparkSession, source: ExternalData, relation: Relation) -> DataFrame:
     """With `header` (the default), columns go by name; without, by position. A row of another width is refused.
 
     A field with nothing in it, not even quotes, is NULL.
@@ -156,7 +156,7 @@ def _csv(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
     )
 
 
-def _json(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
+def _json(spark: SparkSession, source: ExternalData, relation: Relation) -> DataFrame:
     """A line is an object by column name, with no other names."""
     _require(spark, source)
     lines = spark.read.options(**source.options).text(source.location).where(F.trim(_RAW) != "")
@@ -171,16 +171,16 @@ def _json(spark: SparkSession, source: Source, relation: Relation) -> DataFrame:
     return _pairs(lines, [Converted(F.lit(None), shape), *(from_json(document, column) for column in relation.columns)], 1)
 
 
-_OPENERS: Final[Mapping[Format, Callable[[SparkSession, Source, Relation], DataFrame]]] = {
-    Format.PARQUET: _parquet,
-    Format.CSV: _csv,
-    Format.JSON: _json,
-    Format.JDBC: _jdbc,
-    Format.DELTA: _delta,
+_OPENERS: Final[Mapping[ExternalFormat, Callable[[SparkSession, ExternalData, Relation], DataFrame]]] = {
+    ExternalFormat.PARQUET: _parquet,
+    ExternalFormat.CSV: _csv,
+    ExternalFormat.JSON: _json,
+    ExternalFormat.JDBC: _jdbc,
+    ExternalFormat.DELTA: _delta,
 }
 
 
-def _require(spark: SparkSession, source: Source) -> None:
+def _require(spark: SparkSession, source: ExternalData) -> None:
     if not any(sign in source.location for sign in "*?[{") and not exists(spark, source.location):
         raise MissingFile("no such path")
 

@@ -12,7 +12,7 @@ import pytest
 
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import DataError, IllTypedRow, MalformedInput, MissingFile, NotABase, UnknownColumn, UnknownRelation
-from rederive.ingest.changes import Transaction, parse, read_all_changes, read_changes, typed
+from rederive.ingest.change_file import Transaction, parse, read_change_file_whole, read_changes, typed
 from rederive.ir.rules import Atom, Column, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Variable
 
@@ -105,13 +105,13 @@ TRANSACTIONS = (Transaction(insert={"edge": (("a", "b"),)}), Transaction(), Tran
 def test_file_with_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     path.write_bytes(LINES)
-    assert read_all_changes(path, PROGRAM) == TRANSACTIONS
+    assert read_change_file_whole(path, PROGRAM) == TRANSACTIONS
 
 
 def test_compressed_file(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl.gz"
     path.write_bytes(gzip.compress(LINES))
-    assert read_all_changes(path, PROGRAM) == TRANSACTIONS
+    assert read_change_file_whole(path, PROGRAM) == TRANSACTIONS
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,18 +131,18 @@ def test_lines_are_read_when_asked_for(tmp_path: Path) -> None:
     with pytest.raises(MalformedInput):
         next(changes)
     with pytest.raises(MalformedInput) as caught:
-        read_all_changes(path, PROGRAM)
+        read_change_file_whole(path, PROGRAM)
     assert caught.value.place == f"{path}:2:1"
 
 
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match="no such file"):
-        read_all_changes(tmp_path / "changes.jsonl", PROGRAM)
+        read_change_file_whole(tmp_path / "changes.jsonl", PROGRAM)
 
 
 def test_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     path.write_bytes(b'{}\n{"\xc3\xa9\xff": 1}\n')
     with pytest.raises(MalformedInput, match="not UTF-8: byte 0xff") as caught:
-        read_all_changes(path, PROGRAM)
+        read_change_file_whole(path, PROGRAM)
     assert caught.value.place == f"{path}:2:4"

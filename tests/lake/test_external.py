@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rederive.errors import RederiveError
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
-from rederive.lake.register import Format, Source, read_source
+from rederive.lake.external import ExternalData, ExternalFormat, read_external
 from rederive.lake.types import collect
 
 STOCK = Relation("stock", (Column("item", SYMBOL), Column("n", NUMBER)), (0,))
@@ -45,8 +45,8 @@ JSON = (
 )
 
 
-def read(spark: SparkSession, format: Format, location: object, relation: Relation = STOCK, **options: str) -> list[Row]:
-    return sorted(collect(read_source(spark, Source(format, str(location), options), relation), relation))
+def read(spark: SparkSession, format: ExternalFormat, location: object, relation: Relation = STOCK, **options: str) -> list[Row]:
+    return sorted(collect(read_external(spark, ExternalData(format, str(location), options), relation), relation))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -55,8 +55,8 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("format", "text"), [(Format.CSV, CSV), (Format.JSON, JSON)])
-def test_text_means_what_it_means_elsewhere(spark: SparkSession, tmp_path: Path, format: Format, text: str) -> None:
+@pytest.mark.parametrize(("format", "text"), [(ExternalFormat.CSV, CSV), (ExternalFormat.JSON, JSON)])
+def test_text_means_what_it_means_elsewhere(spark: SparkSession, tmp_path: Path, format: ExternalFormat, text: str) -> None:
     file = written(tmp_path, text)
     assert read(spark, format, file, ALL) == [ROW]
     zone = spark.conf.get("spark.sql.session.timeZone")
@@ -68,45 +68,61 @@ def test_text_means_what_it_means_elsewhere(spark: SparkSession, tmp_path: Path,
 
 
 def test_rows_are_a_set_and_columns_go_by_name(spark: SparkSession, tmp_path: Path) -> None:
-    assert read(spark, Format.CSV, written(tmp_path, "n,item\n3,bolt\n3,bolt\n4,nut\n")) == [("bolt", 3), ("nut", 4)]
-    assert read(spark, Format.CSV, written(tmp_path, "bolt;3\n"), header="false", sep=";") == [("bolt", 3)]
-    assert read(spark, Format.CSV, written(tmp_path, 'a,b\n"",x\n'), PAIR) == [("", "x")]
+    assert read(spark, ExternalFormat.CSV, written(tmp_path, "n,item\n3,bolt\n3,bolt\n4,nut\n")) == [("bolt", 3), ("nut", 4)]
+    assert read(spark, ExternalFormat.CSV, written(tmp_path, "bolt;3\n"), header="false", sep=";") == [("bolt", 3)]
+    assert read(spark, ExternalFormat.CSV, written(tmp_path, 'a,b\n"",x\n'), PAIR) == [("", "x")]
 
 
 def test_parquet_delta_and_jdbc(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT 3 n, 'bolt' item")
     frame.write.parquet(str(tmp_path / "parquet"))
     frame.write.format("delta").save(str(tmp_path / "delta"))
-    assert read(spark, Format.PARQUET, tmp_path / "parquet") == [("bolt", 3)]
-    assert read(spark, Format.DELTA, tmp_path / "delta") == [("bolt", 3)]
+    assert read(spark, ExternalFormat.PARQUET, tmp_path / "parquet") == [("bolt", 3)]
+    assert read(spark, ExternalFormat.DELTA, tmp_path / "delta") == [("bolt", 3)]
     with pytest.raises(RederiveError, match="not plain Parquet"):
-        read(spark, Format.PARQUET, tmp_path / "delta")
+        read(spark, ExternalFormat.PARQUET, tmp_path / "delta")
     url = "jdbc:derby:memory:stock;create=true"  # a real database inside the JVM
     frame.write.format("jdbc").options(url=url, dbtable="stock").save()
-    assert read(spark, Format.JDBC, url, dbtable="stock") == [("bolt", 3)]
+    assert read(spark, ExternalFormat.JDBC, url, dbtable="stock") == [("bolt", 3)]
     with pytest.raises(RederiveError, match=r"error.not_a_table.: the table cannot be opened: .*NOTHING. does not exist"):
-        read(spark, Format.JDBC, url, dbtable="nothing")
+        read(spark, ExternalFormat.JDBC, url, dbtable="nothing")
 
 
 REFUSED = {
-    "a missing column": (Format.CSV, "item\nbolt\n", "schema_mismatch.: column 'n' of relation 'stock' is missing"),
-    "a column too many": (Format.CSV, "item,n,m\nbolt,3,4\n", "schema_mismatch.: relation 'stock' has no column 'm'"),
-    "a short row": (Format.CSV, "item,n\nbolt\n", "malformed"),
-    "no number": (Format.CSV, "item,n\nbolt,three\n", "ill_typed.: relation 'stock': column 'n': 'three' is not a number"),
-    "a number with spaces": (Format.CSV, "item,n\nbolt, 3\n", "' 3' is not a number"),
-    "a number out of range": (Format.CSV, "item,n\nbolt,9223372036854775808\n", "'9223372036854775808' is not a number"),
-    "two rows with one key": (Format.CSV, "item,n\nbolt,3\nbolt,4\n", "duplicate_key.: relation 'stock' has the key .item."),
-    "no JSON": (Format.JSON, "{bolt}\n", "malformed.: relation 'stock': not a JSON object: {bolt}"),
-    "a JSON array": (Format.JSON, "[1]\n", "malformed.: relation 'stock': not a JSON object: .1."),
-    "an unknown name": (Format.JSON, '{"item": "a", "n": 1, "m": 2}\n', "unknown column 'm'; known: item, n"),
-    "a JSON string for a number": (Format.JSON, '{"item": "a", "n": "1"}\n', "a JSON value of type string is not a number"),
-    "a JSON number for a symbol": (Format.JSON, '{"item": 1, "n": 1}\n', "a JSON value of type bigint is not a symbol"),
+    "a missing column": (ExternalFormat.CSV, "item\nbolt\n", "schema_mismatch.: column 'n' of relation 'stock' is missing"),
+    "a column too many": (ExternalFormat.CSV, "item,n,m\nbolt,3,4\n", "schema_mismatch.: relation 'stock' has no column 'm'"),
+    "a short row": (ExternalFormat.CSV, "item,n\nbolt\n", "malformed"),
+    "no number": (
+        ExternalFormat.CSV,
+        "item,n\nbolt,three\n",
+        "ill_typed.: relation 'stock': column 'n': 'three' is not a number",
+    ),
+    "a number with spaces": (ExternalFormat.CSV, "item,n\nbolt, 3\n", "' 3' is not a number"),
+    "a number out of range": (ExternalFormat.CSV, "item,n\nbolt,9223372036854775808\n", "'9223372036854775808' is not a number"),
+    "two rows with one key": (
+        ExternalFormat.CSV,
+        "item,n\nbolt,3\nbolt,4\n",
+        "duplicate_key.: relation 'stock' has the key .item.",
+    ),
+    "no JSON": (ExternalFormat.JSON, "{bolt}\n", "malformed.: relation 'stock': not a JSON object: {bolt}"),
+    "a JSON array": (ExternalFormat.JSON, "[1]\n", "malformed.: relation 'stock': not a JSON object: .1."),
+    "an unknown name": (ExternalFormat.JSON, '{"item": "a", "n": 1, "m": 2}\n', "unknown column 'm'; known: item, n"),
+    "a JSON string for a number": (
+        ExternalFormat.JSON,
+        '{"item": "a", "n": "1"}\n',
+        "a JSON value of type string is not a number",
+    ),
+    "a JSON number for a symbol": (ExternalFormat.JSON, '{"item": 1, "n": 1}\n', "a JSON value of type bigint is not a symbol"),
     "null in a key": (
-        Format.JSON,
+        ExternalFormat.JSON,
         '{"item": null, "n": 1}\n',
         "null_in_key.: relation 'stock': a row has no value in column 'item'",
     ),
-    "an absent field": (Format.JSON, '{"item": "a"}\n', "null_in_key.: relation 'stock': a row has no value in column 'n'"),
+    "an absent field": (
+        ExternalFormat.JSON,
+        '{"item": "a"}\n',
+        "null_in_key.: relation 'stock': a row has no value in column 'n'",
+    ),
 }
 
 
@@ -131,25 +147,25 @@ def test_bad_rows_are_refused(spark: SparkSession, tmp_path: Path, case: str) ->
 def test_types_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path, expression: str, message: str) -> None:
     spark.sql(f"SELECT 'bolt' item, {expression}").write.parquet(str(tmp_path / "t"))
     with pytest.raises(RederiveError, match=message):
-        read(spark, Format.PARQUET, tmp_path / "t")
+        read(spark, ExternalFormat.PARQUET, tmp_path / "t")
 
 
 def test_values_beyond_ours_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     for number, (type, expression) in enumerate({FLOAT: "double('nan')", UNSIGNED: "-1L", DATE: "DATE'+10000-01-01'"}.items()):
         spark.sql(f"SELECT {expression} x").write.parquet(str(tmp_path / str(number)))
         with pytest.raises(RederiveError, match=f"is not a {type}"):
-            read(spark, Format.PARQUET, tmp_path / str(number), Relation("r", (Column("x", type),)))
+            read(spark, ExternalFormat.PARQUET, tmp_path / str(number), Relation("r", (Column("x", type),)))
 
 
 def test_nulls_outside_the_key_by_choice(spark: SparkSession, tmp_path: Path) -> None:
     file = written(tmp_path, '{"item": "a", "n": null}\n')
-    source = Source(Format.JSON, str(file))
-    assert collect(read_source(spark, source, STOCK, nulls=True), STOCK) == [("a", None)]
+    source = ExternalData(ExternalFormat.JSON, str(file))
+    assert collect(read_external(spark, source, STOCK, nulls=True), STOCK) == [("a", None)]
 
 
-@pytest.mark.parametrize("format", [Format.CSV, Format.JSON, Format.PARQUET])
-def test_nothing_there(spark: SparkSession, tmp_path: Path, format: Format) -> None:
+@pytest.mark.parametrize("format", [ExternalFormat.CSV, ExternalFormat.JSON, ExternalFormat.PARQUET])
+def test_nothing_there(spark: SparkSession, tmp_path: Path, format: ExternalFormat) -> None:
     with pytest.raises(RederiveError, match=r"error.missing_file.: no such path"):
         read(spark, format, tmp_path / "none")
     with pytest.raises(RederiveError, match=r"error.not_a_table.: no Delta table"):
-        read(spark, Format.DELTA, tmp_path)
+        read(spark, ExternalFormat.DELTA, tmp_path)

@@ -14,8 +14,8 @@ import pytest
 
 from rederive.engines.protocol import Action, Operation
 from rederive.ingest.change_feed import feed_items
-from rederive.ingest.file_batches import File, change_items, csv_items, file_items, parquet_items
-from rederive.ingest.items import Item, Rejected, gathered
+from rederive.ingest.micro_batch import Item, Rejected, gathered
+from rederive.ingest.streamed_files import File, change_items, csv_items, file_items, parquet_items
 from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import NUMBER, SYMBOL, UNSIGNED
 from rederive.lang import compile_program

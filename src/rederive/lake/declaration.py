@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from rederive.errors import Mismatch, NewerFormat, NotATable, SchemaMismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import UTC
-from rederive.lake.delta import Snapshot
+from rederive.lake.delta_log import Snapshot
 from rederive.lake.types import schema_of, type_named
 
 FORMAT: Final = 1

@@ -28,8 +28,8 @@ from rederive.errors import (
     UnknownOption,
     UnknownRelation,
 )
-from rederive.ingest.ingest import Batch, Progress, ingest
-from rederive.ingest.streams import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, Source, Topics
+from rederive.ingest.ingestion import MicroBatch, StreamProgress, ingest
+from rederive.ingest.stream_sources import ChangeFeed, ChangeFiles, CsvFiles, KafkaTopics, ParquetFiles, StreamSource
 from rederive.ir.terms import Row
 from rederive.store.backup import restore
 from tests.ingest.conftest import CLOSURE, STOCK, Folder, closure_of
@@ -56,14 +56,14 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
     folder.add("2.jsonl", '{"insert": {"edge": [["a", "b"], ["b", "c"]]}}\n\n{"delete": {"edge": [["b", "c"]]}}\n')
     folder.add("1.jsonl", '{"insert": {"edge": [{"y": "c", "x": "b"}]}}\n{"insert": {"edge": [["x"]]}}\n{\n')
     checkpoint, table = tmp_path / "checkpoint", tmp_path / "store" / "quarantine"
-    told: list[Batch[rederive.Result]] = []
+    told: list[MicroBatch[rederive.Result]] = []
 
-    def run() -> Progress:
+    def run() -> StreamProgress:
         source = ChangeFiles(str(folder.path), ONE_FILE)
         options = {"checkpoint": checkpoint, "on_error": "quarantine", "on_batch": told.append, "spark": spark}
         return ingest(db, source, **options).wait()  # type: ignore[arg-type]
 
-    assert run() == Progress(batches=2, rows=4, quarantined=2, repeated=0, version=2)
+    assert run() == StreamProgress(batches=2, rows=4, quarantined=2, repeated=0, version=2)
     assert [batch.number for batch in told] == [0, 1]
     assert [batch.result and batch.result.changes["closure"].plus for batch in told] == [[("a", "b")], [("a", "c"), ("b", "c")]]
     assert db.rows("closure") == closure_of({("a", "b"), ("b", "c")})
@@ -75,7 +75,7 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
 
     # The last batch once more: its version and its quarantine stand already.
     forget(checkpoint, 1)
-    assert run() == Progress(batches=1, rows=1, quarantined=2, repeated=1, version=2)
+    assert run() == StreamProgress(batches=1, rows=1, quarantined=2, repeated=1, version=2)
     assert told[-1].result is not None
     assert told[-1].result.changes["closure"].plus == [("a", "c"), ("b", "c")]
     assert (db.version, len(quarantined(table))) == (2, 2)
@@ -88,9 +88,9 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
         run()
     (folder.path / "1.jsonl").write_bytes(before)
     folder.add("3.jsonl", '{"delete": {"edge": [["a", "b"]]}}')
-    assert run() == Progress(batches=2, rows=2, quarantined=2, repeated=1, version=3)
+    assert run() == StreamProgress(batches=2, rows=2, quarantined=2, repeated=1, version=3)
     assert db.rows("closure") == [("b", "c")]
-    assert run() == Progress()
+    assert run() == StreamProgress()
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -98,7 +98,7 @@ def test_files_of_one_relation(spark: SparkSession, tmp_path: Path, folder: Fold
     rows = [("I", "bolt", 3), ("U", "nut", 4), ("insert", "gear", 50), ("delete", "gear", 50), ("U", "nut", 40)]
     if form == "csv":
         folder.add("s.csv", "_op,item,n\n" + "".join(f"{op},{item},{n}\n" for op, item, n in rows))
-        source: Source = CsvFiles(str(folder.path))
+        source: StreamSource = CsvFiles(str(folder.path))
     else:
         columns = dict(zip(("what", "item", "n"), map(list, zip(*rows, strict=True)), strict=True))
         pyarrow.parquet.write_table(pyarrow.table(columns), folder.path / "s.parquet")
@@ -112,7 +112,7 @@ def test_files_of_one_relation(spark: SparkSession, tmp_path: Path, folder: Fold
 def test_the_change_feed_of_a_table(spark: SparkSession, db: rederive.Database, tmp_path: Path) -> None:
     path = str(tmp_path / "edges")
 
-    def run() -> Progress:
+    def run() -> StreamProgress:
         return ingest(db, ChangeFeed(path), relation="edge", spark=spark, on_error="quarantine").wait()
 
     spark.sql(f"CREATE TABLE delta.`{path}` (y STRING, x STRING) USING delta")
@@ -129,7 +129,7 @@ def test_the_change_feed_of_a_table(spark: SparkSession, db: rederive.Database, 
     run()
     edges: set[Row] = {("b", "e"), ("e", "a")}
     assert (db.rows("edge"), db.rows("closure")) == (sorted(edges), closure_of(edges))
-    assert run() == Progress()
+    assert run() == StreamProgress()
 
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (z STRING)")
     with pytest.raises(UnknownColumn, match="'z'"):
@@ -162,9 +162,9 @@ def test_what_cannot_be_read_ends_the_stream(spark: SparkSession, db: rederive.D
     running = ingest(db, source, spark=spark)
     with pytest.raises(IllTypedRow, match=r"1.jsonl:2: insert.edge\[0\](.|\n)*on_error=quarantine"):
         running.wait()
-    assert (db.version, db.rows("edge"), running.running, running.progress) == (0, [], False, Progress())
+    assert (db.version, db.rows("edge"), running.running, running.progress) == (0, [], False, StreamProgress())
     # The same stream goes on once it is allowed to leave it out.
-    assert ingest(db, source, spark=spark, on_error="quarantine").wait() == Progress(1, 1, 1, 0, 1)
+    assert ingest(db, source, spark=spark, on_error="quarantine").wait() == StreamProgress(1, 1, 1, 0, 1)
 
 
 def test_a_transaction_that_is_refused_ends_the_stream_in_any_case(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
@@ -243,7 +243,7 @@ def test_what_is_refused_before_anything_starts(
     there = str(folder.path)
     floats = str(tmp_path / "floats")
     spark.sql(f"CREATE TABLE delta.`{floats}` (x STRING, y DOUBLE) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
-    cases: list[tuple[Source, str | None, type[RederiveError], str]] = [
+    cases: list[tuple[StreamSource, str | None, type[RederiveError], str]] = [
         (ChangeFiles(f"{there}/absent"), None, MissingFile, "absent"),
         (ChangeFiles(there), "edge", MalformedInput, "one too many"),
         (CsvFiles(there), None, MalformedInput, "--relation"),
@@ -251,8 +251,8 @@ def test_what_is_refused_before_anything_starts(
         (ParquetFiles(there), "closure", NotABase, "is a view"),
         (ChangeFeed(there), "edge", NotATable, "no Delta table"),
         (ChangeFeed(floats), "edge", SchemaMismatch, "'y'.*symbol.*float"),
-        (Topics("localhost:1", {"t": "closure"}), None, NotABase, "topic 't'"),
-        (Topics("localhost:1", {"t": "edge"}), None, MissingDependency, "rederive.lake.jars kafka"),
+        (KafkaTopics("localhost:1", {"t": "closure"}), None, NotABase, "topic 't'"),
+        (KafkaTopics("localhost:1", {"t": "edge"}), None, MissingDependency, "rederive.lake.jars kafka"),
     ]
     for source, relation, error, words in cases:
         with pytest.raises(error, match=words):

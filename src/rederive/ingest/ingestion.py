@@ -16,17 +16,18 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from rederive import failpoints
 from rederive.engines.protocol import Operation
 from rederive.engines.spark.session.sessions import acting, like_session
 from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
-from rederive.failpoints import passing
-from rederive.ingest.items import Decoded, gathered
+from rederive.ingest.micro_batch import Decoded, gathered
 from rederive.ingest.quarantine import quarantine as put_into_quarantine
-from rederive.ingest.streams import Items, Source, identity, opened
+from rederive.ingest.stream_reader import Items, open_stream
+from rederive.ingest.stream_sources import StreamSource, identity
 from rederive.ir.rules import Program
-from rederive.lake.delta import names_in, spark_path
+from rederive.lake.delta_log import names_in, spark_path
 from rederive.lake.session import check_zone, spark_session
-from rederive.locations import place_of
+from rederive.locations import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ class Target(Protocol[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Generic[R]):
+class MicroBatch(Generic[R]):
     """A micro-batch that is done. `result`: None where there was nothing to apply. `rows`: how many were applied."""
 
     number: int
@@ -87,7 +88,7 @@ class Batch(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StreamProgress:
     """What a stream has done since it was started. `repeated`: batches that were committed before a crash already."""
 
     batches: int = 0
@@ -110,14 +111,14 @@ class Ingestion(Generic[R]):
         return str(self.query.id)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> StreamProgress:
         return self._batches.progress
 
     @property
     def running(self) -> bool:
         return self.query.isActive
 
-    def wait(self, seconds: float | None = None) -> Progress:
+    def wait(self, seconds: float | None = None) -> StreamProgress:
         """What the stream has done when it ends, or after so many seconds; the error that ended it is raised."""
         from pyspark.errors import StreamingQueryException
 
@@ -127,7 +128,7 @@ class Ingestion(Generic[R]):
             raise self._batches.error or _explained(str(error)) from None
         return self.progress
 
-    def stop(self) -> Progress:
+    def stop(self) -> StreamProgress:
         """End the stream, after the batch that it is at."""
         self._batches.idle.wait()
         self.query.stop()
@@ -137,7 +138,7 @@ class Ingestion(Generic[R]):
 
 def ingest(
     db: Target[R],
-    source: Source,
+    source: StreamSource,
     *,
     relation: str | None = None,
     checkpoint: str | Path | None = None,
@@ -145,7 +146,7 @@ def ingest(
     once: bool = True,
     trigger: str | None = None,
     quarantine: str | None = None,
-    on_batch: Callable[[Batch[R]], None] | None = None,
+    on_batch: Callable[[MicroBatch[R]], None] | None = None,
     spark: SparkSession | None = None,
 ) -> Ingestion[R]:
     """Start to take a stream into a database that has a store, one transaction for each micro-batch.
@@ -162,10 +163,10 @@ def ingest(
     check_zone(spark or db.spark, db.program.zone)
     session = like_session(spark_session(spark or db.spark))
     name = identity(source, relation)
-    aside = spark_path(session, place_of(quarantine) if quarantine else place_of(db.lake or db.store) / "quarantine")
-    kept = spark_path(session, place_of(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16]))
+    aside = spark_path(session, parse_location(quarantine) if quarantine else parse_location(db.lake or db.store) / "quarantine")
+    kept = spark_path(session, parse_location(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16]))
     with acting(session):
-        stream = opened(source, relation, db.program, session)
+        stream = open_stream(source, relation, db.program, session)
         batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
         _check_known(db, session, kept, name)
         writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
@@ -227,9 +228,9 @@ class _Batches(Generic[R]):
     """What is done with the batches of one stream, by Spark's thread, one after the other."""
 
     def __init__(
-        self, db: Target[R], items: Items, source: str, quarantine: str | None, on_batch: Callable[[Batch[R]], None] | None
+        self, db: Target[R], items: Items, source: str, quarantine: str | None, on_batch: Callable[[MicroBatch[R]], None] | None
     ) -> None:
-        self.progress = Progress()
+        self.progress = StreamProgress()
         self.error: BaseException | None = None
         self.idle = Event()
         self.idle.set()
@@ -261,20 +262,20 @@ class _Batches(Generic[R]):
         finally:
             self.idle.set()
 
-    def _applied(self, frame: DataFrame, number: int) -> Batch[R]:
+    def _applied(self, frame: DataFrame, number: int) -> MicroBatch[R]:
         read = operations_of(frame, self._items)
         if read.rejected and self._quarantine is None:
             raise _with_way_out(read.rejected[0].error)
-        passing("stream:batch")
+        failpoints.hit("stream:batch")
         result = self._db.commit(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
-        passing("stream:committed")
+        failpoints.hit("stream:committed")
         if read.rejected and self._quarantine is not None:
             put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
         self._db.acknowledge(_cursor(self._id, self._source), self._db.version)
-        passing("stream:quarantined")
+        failpoints.hit("stream:quarantined")
         if self._db.lake is not None and result is not None:
             self._db.settle(wait=False)
-        return Batch(number, read.rows, len(read.rejected), result)
+        return MicroBatch(number, read.rows, len(read.rejected), result)
 
 
 def operations_of(frame: DataFrame, items: Items) -> Decoded:
@@ -288,7 +289,7 @@ def _with_way_out(error: DataError) -> RederiveError:
     return error
 
 
-def _later(progress: Progress, batch: Batch[R]) -> Progress:
+def _later(progress: StreamProgress, batch: MicroBatch[R]) -> StreamProgress:
     result = batch.result
     return replace(
         progress,
