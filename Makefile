@@ -3,11 +3,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The stamp carries the folder's name: a virtual environment that was copied or moved here is made anew.
+# The stamp carries the folder's name: a virtual environment that was copied or moved here is created again.
 STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
 # Java and the jars of Delta Lake, for whatever uses Spark.
 SPARK := $(STAMP)-spark
 TESTS := $(STAMP)-tests
+# What a run of all tests reports, for tools/record_run.py.
+RUN := .pytest_cache/test-all.xml
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java postgresql browser check format test test-all golden bench demo clean
@@ -27,11 +29,15 @@ format: $(STAMP) ## format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(TESTS) ## all tests but the slow ones
-	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadfile --timeout 600
+# Two processes: the tests that use Spark run in one of them, see tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations 20
 
-test-all: $(TESTS) ## all tests, with many more random examples
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q
+test: $(TESTS) ## every feature, in at most 8 minutes on two cores
+	$(PYTEST) -m "not slow" --timeout 600
+
+test-all: $(TESTS) ## all tests, with many more random examples; writes the result to docs/testing.md
+	status=0; HYPOTHESIS_PROFILE=thorough $(PYTEST) --timeout 7200 --junit-xml $(RUN) || status=$$?; \
+	$(BIN)/python tools/record_run.py $(RUN); exit $$status
 
 golden: $(TESTS) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden

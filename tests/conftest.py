@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles, golden files, and one Spark session."""
+"""What all tests share: Hypothesis profiles, golden files, one Spark session, and which tests run in one process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,15 +16,29 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden"
 
-settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test` runs the same few examples every time; `make test-all` runs others in each run, and many of them.
+settings.register_profile("fast", max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden instead of comparing with it")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name what `--dist loadgroup` keeps in one process: all of Spark, and the tests that share a fixture of their module.
+
+    A session of Spark takes ten seconds to start and a minute to get warm: one process pays for it, the others run the rest.
+    """
+    for item in items:
+        fixtures: dict[str, Any] = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif any(found[-1].scope == "module" for found in fixtures.values()):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture
