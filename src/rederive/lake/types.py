@@ -7,19 +7,19 @@ definition, and no session's time zone shall move it. A field's metadata keeps o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow
 from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_type
 
+from rederive.arrow_types import arrow_type, from_arrow_columns, to_arrow_columns
 from rederive.engines.spark.session.sessions import from_table
-from rederive.engines.spark.session.types import arrow_type
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Relation
-from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type, Value
+from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
 from rederive.lake.names import PRESENT, column_names
 
 if TYPE_CHECKING:
@@ -28,34 +28,17 @@ if TYPE_CHECKING:
 METADATA: Final = "rederive.type"
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)}
-_UNSIGNED_DIGITS: Final = 20
 MANY_ROWS: Final = 20_000
 """From here on, rows reach Spark faster by way of a Parquet file."""
 
 
 def spark_type(type: Type) -> spark_types.DataType:
-    """The Spark type that holds every value of `type`.
+    """The Spark type that holds every value of `type`. It follows from the Arrow type, so there is one type map.
 
-    >>> spark_type(UNSIGNED)
-    DecimalType(20,0)
+    >>> spark_type(UNSIGNED), spark_type(TIMESTAMP)
+    (DecimalType(20,0), TimestampNTZType())
     """
-    match type.kind:
-        case Kind.SYMBOL:
-            return spark_types.StringType()
-        case Kind.NUMBER:
-            return spark_types.LongType()
-        case Kind.UNSIGNED:
-            return spark_types.DecimalType(_UNSIGNED_DIGITS, 0)
-        case Kind.FLOAT:
-            return spark_types.DoubleType()
-        case Kind.BOOLEAN:
-            return spark_types.BooleanType()
-        case Kind.DATE:
-            return spark_types.DateType()
-        case Kind.TIMESTAMP:
-            return spark_types.TimestampNTZType()
-        case Kind.DECIMAL:
-            return spark_types.DecimalType(type.precision, type.scale)
+    return from_arrow_type(arrow_type(type))
 
 
 def column_type(field: spark_types.StructField) -> Type:
@@ -121,18 +104,9 @@ def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
     >>> arrow_table(Relation("r", (Column("n", UNSIGNED),)), [(2**64 - 1,)]).to_pylist()
     [{'n': Decimal('18446744073709551615')}]
     """
-    rows = list(rows)
-    names = column_names(relation)
     if not relation.columns:
-        return pyarrow.table({PRESENT: pyarrow.array([True] * len(rows), pyarrow.bool_())})
-    columns: Sequence[Sequence[Value]] = list(zip(*rows, strict=True)) if rows else [()] * relation.arity
-    return pyarrow.table([_arrow_column(c, t) for c, t in zip(columns, relation.types, strict=True)], names=list(names))
-
-
-def _arrow_column(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
-    if type.kind is Kind.UNSIGNED:
-        column = [None if value is None else Decimal(int(value)) for value in column]  # type: ignore[arg-type]
-    return pyarrow.array(column, arrow_type(type))
+        return pyarrow.table({PRESENT: pyarrow.array([True for _ in rows], pyarrow.bool_())})
+    return pyarrow.table(to_arrow_columns(rows, relation.types), names=list(column_names(relation)))
 
 
 def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
@@ -145,15 +119,7 @@ def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
     """
     if not relation.columns:
         return [()] * table.num_rows
-    columns = [_python_column(table.column(i), type) for i, type in enumerate(relation.types)]
-    return list(zip(*columns, strict=True))
-
-
-def _python_column(column: pyarrow.ChunkedArray[Any], type: Type) -> Sequence[Value]:
-    values: list[Any] = column.to_pylist()
-    if type.kind is Kind.UNSIGNED:
-        return [None if value is None else int(value) for value in values]
-    return values
+    return from_arrow_columns(table.columns, relation.types)
 
 
 def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], staging: str | None = None) -> DataFrame:

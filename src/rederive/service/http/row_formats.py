@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow
 
-from rederive.engines.spark.session.types import arrow_type
+from rederive.arrow_types import arrow_type
 from rederive.errors import NotAcceptable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Type, Value

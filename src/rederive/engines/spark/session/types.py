@@ -11,6 +11,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from rederive import arrow_types
+from rederive.arrow_types import from_arrow_columns, to_arrow_column
 from rederive.ir.terms import BOOLEAN, Kind, Row, Type, Value
 
 CODE = Type(Kind.NUMBER, 32)  # stands for a symbol while it is only compared: two of them make one key of 64 bits
@@ -22,15 +24,6 @@ _NAMES = {
     Kind.BOOLEAN: "BOOLEAN",
     Kind.DATE: "DATE",
     Kind.TIMESTAMP: "TIMESTAMP_NTZ",
-}
-_ARROW: dict[Kind, pa.DataType] = {
-    Kind.SYMBOL: pa.string(),
-    Kind.NUMBER: pa.int64(),
-    Kind.UNSIGNED: pa.decimal128(20, 0),
-    Kind.FLOAT: pa.float64(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us"),
 }
 
 
@@ -46,9 +39,8 @@ def sql_type(type: Type) -> str:
 
 
 def arrow_type(type: Type) -> pa.DataType:
-    if type == CODE:
-        return pa.int32()
-    return pa.decimal128(type.precision, type.scale) if type.kind is Kind.DECIMAL else _ARROW[type.kind]
+    """The Arrow type of a column of the engine: that of the one type map, or 32 bits for a code."""
+    return pa.int32() if type == CODE else arrow_types.arrow_type(type)
 
 
 def column(position: int) -> str:
@@ -93,10 +85,7 @@ def to_arrow(rows: Iterable[Row], types: Sequence[Type]) -> pa.Table:
     if not types:
         return pa.table({"c0": pa.array([True for _ in rows], pa.bool_())})
     listed = list(rows)
-    arrays = [
-        pa.array([_to_spark(row[i], type) for row in listed] if type.kind is Kind.UNSIGNED else [row[i] for row in listed], arrow)
-        for i, (type, arrow) in enumerate((type, arrow_type(type)) for type in types)
-    ]
+    arrays = [to_arrow_column((row[i] for row in listed), type, arrow_type(type)) for i, type in enumerate(types)]
     return pa.table(arrays, names=columns(types))
 
 
@@ -104,7 +93,7 @@ def from_arrow(table: pa.Table, types: Sequence[Type]) -> list[Row]:
     """The rows of a table with the engine's columns."""
     if not types:
         return [()] * table.num_rows
-    return from_spark(zip(*(column.to_pylist() for column in table.columns), strict=True), types)
+    return from_arrow_columns(table.columns, types)
 
 
 def schema(types: Sequence[Type]) -> str:
@@ -125,10 +114,6 @@ def from_spark(rows: Iterable[Sequence[Value]], types: Sequence[Type]) -> list[R
     if not unsigned:
         return [tuple(row) for row in rows]
     return [tuple(_to_unsigned(v) if i in unsigned else v for i, v in enumerate(row)) for row in rows]
-
-
-def _to_spark(value: Value, type: Type) -> Value:
-    return Decimal(value) if isinstance(value, int) and type.kind is Kind.UNSIGNED else value
 
 
 def _to_unsigned(value: Value) -> Value:
