@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
@@ -10,6 +12,7 @@ import rederive
 from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run import jobs
 from rederive.errors import DuplicateKey, NullInKey
+from tests.selection import fast_only
 
 BASES = """
     .decl sale(id: number, item: number, amount: number) {key}
@@ -26,18 +29,18 @@ SCHEMAS = {"sale": "id bigint, item bigint, amount bigint", "item": "item bigint
 FACTS = 6_000
 
 
-@pytest.fixture(params=["", "key(id)"], ids=["no key", "a key"])
-def key(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+KEYS = {"no key": "", "a key": "key(id)"}
+MOST = {"tables": tables.MOST, "jobs": -1}
 
 
-@pytest.fixture(params=[tables.MOST, -1], ids=["tables", "jobs"])
-def db(key: str, request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
+@pytest.fixture(params=fast_only(product(KEYS, MOST), ("no key", "tables"), ("a key", "jobs")), ids=", ".join)
+def db(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
     """Relations of a few thousand rows are kept as large ones are; changes are a matter of tables, or of jobs of Spark."""
     monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
-    monkeypatch.setattr(tables, "MOST", request.param)
+    key, most = request.param
+    monkeypatch.setattr(tables, "MOST", MOST[most])
     found = rederive.open(engine="spark", spark=spark, strategy="materialized")
-    found.define(BASES.format(key=key))
+    found.define(BASES.format(key=KEYS[key]))
     found.load("sale", facts(spark, 0, FACTS))
     found.load("item", [(i, "abc"[i % 3]) for i in range(50)])
     found.load("banned", [(7,), (8,)])

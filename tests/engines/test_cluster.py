@@ -69,6 +69,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         found.close()
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_in_the_middle_of_a_propagation(cluster: Cluster, tmp_path: Path) -> None:
     """The core of the conformance suite first; then a bulk transaction during which a worker dies commits once, exactly."""
     command = [sys.executable, str(PROGRAM), cluster.url, str(tmp_path / "lake")]

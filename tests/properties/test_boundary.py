@@ -18,6 +18,7 @@ from rederive.boundary import Signal, as_ours, boundary, guard, guard_class, of_
 from rederive.cli.main import INTERNAL, main
 from rederive.errors import Internal, LimitExceeded, RederiveError, TooDeep, WrongArgument, WrongRows, WrongUse
 from tests.properties.any_sql import BASE, any_statement
+from tests.selection import fast_only
 
 LIMITS = rederive.Limits(seconds=2, growth=2**28)
 
@@ -151,7 +152,7 @@ def run_statements(seed: int, count: int) -> None:
         checked(lambda run=run, text=text: run(text), text)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", fast_only(range(3), 0))
 def test_any_statement_of_sql(seed: int) -> None:
     run_statements(seed, 150)
 
@@ -180,7 +181,7 @@ f(x) :- f(x).
 p(x) :- p(y), x = y - 1, x > 0."""
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", fast_only(range(3), 0))
 def test_any_rule_of_datalog(seed: int) -> None:
     for number in range(60):
         random = Random(seed * 1_000_003 + number)

@@ -10,6 +10,7 @@ import pytest
 
 import rederive
 from rederive.ir.terms import Row
+from tests.selection import fast_only
 from tests.sql.load import PROGRAM, defines, operations
 from tests.store.test_kills import loaded
 
@@ -63,7 +64,7 @@ def replayed(db: rederive.Database, view: str) -> Counter[Row]:
     return +bag
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", fast_only(POINTS, "journal.append:after"))
 def test_killed_at_every_step_of_a_commit(tmp_path: Path, point: str) -> None:
     """At a transaction, and at a definition, which every fifth step is."""
     done = run(tmp_path / "store", 1, 60, 2, fault=f"{point}@3")

@@ -19,6 +19,7 @@ from rederive.lang import compile_program
 from rederive.store.journal.file import FILE
 from rederive.store.journal.writer import Journal
 from tests.oracle import Rows, evaluate
+from tests.selection import fast_only
 from tests.store.load import EXTRA, PROGRAM, edits, transaction
 
 LOAD = Path(__file__).with_name("load.py")
@@ -112,7 +113,7 @@ def replayed(db: rederive.Database, view: str) -> set[Row]:
     return rows
 
 
-@pytest.mark.parametrize("point", STARTS)
+@pytest.mark.parametrize("point", fast_only(STARTS, "journal.create:written", "journal.amend:begun"))
 def test_killed_while_the_store_is_made(tmp_path: Path, point: str) -> None:
     client = Client(tmp_path / "store", seed=1)
     assert client.run(3, fault=point) == -9
@@ -120,7 +121,7 @@ def test_killed_while_the_store_is_made(tmp_path: Path, point: str) -> None:
     assert client.acknowledged == 3
 
 
-@pytest.mark.parametrize("point", COMMITS)
+@pytest.mark.parametrize("point", fast_only(COMMITS, "journal.append:written", "commit:applied"))
 def test_killed_at_every_step_of_a_commit(tmp_path: Path, point: str) -> None:
     """At the first version of a process, and at later ones."""
     client = Client(tmp_path / "store", seed=2)
@@ -130,12 +131,12 @@ def test_killed_at_every_step_of_a_commit(tmp_path: Path, point: str) -> None:
     assert client.acknowledged >= 13  # the first kill may be that of the definition
 
 
-def test_killed_while_a_definition_is_committed(tmp_path: Path) -> None:
-    for point in (p for p in COMMITS if p.startswith("journal")):
-        client = Client(tmp_path / point, seed=3)
-        assert client.run(12, fault=f"{point}@11") == -9
-        assert client.acknowledged == 9
-        assert client.run(12) == 0
+@pytest.mark.parametrize("point", fast_only((p for p in COMMITS if p.startswith("journal")), "journal.append:written"))
+def test_killed_while_a_definition_is_committed(tmp_path: Path, point: str) -> None:
+    client = Client(tmp_path / "store", seed=3)
+    assert client.run(12, fault=f"{point}@11") == -9
+    assert client.acknowledged == 9
+    assert client.run(12) == 0
 
 
 SETTLE = """
@@ -155,7 +156,7 @@ with Journal.open(Path(sys.argv[1]), retention=1) as journal:
 """
 
 
-@pytest.mark.parametrize("point", SETTLES)
+@pytest.mark.parametrize("point", fast_only(SETTLES, "journal.settle:written"))
 def test_killed_while_versions_are_settled(tmp_path: Path, point: str) -> None:
     """Killed while the second is settled: what was not settled is found again, and nothing else."""
     command = [sys.executable, "-c", SETTLE, str(tmp_path)]
@@ -172,10 +173,11 @@ def test_killed_while_versions_are_settled(tmp_path: Path, point: str) -> None:
         assert (journal.settled, journal.version, list(journal.unsettled())) == (4, 4, [])
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", fast_only([2, 5], 2))
+def test_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     chance = random.Random(5)
     client = Client(tmp_path / "store", seed=5)
-    for _ in range(5):
+    for _ in range(kills):
         client.run(100_000, kill_after=chance.random() * 0.15)
     assert client.run(5) == 0
 

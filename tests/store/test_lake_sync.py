@@ -19,6 +19,7 @@ from rederive.failpoints import POINTS, VARIABLE
 from rederive.store.backup import restore
 from rederive.store.journal.writer import Journal
 from tests.lake import witness
+from tests.selection import fast_only
 from tests.store.bulk_load import BEFORE, CAME, GONE, KEY, PROGRAM
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 Edge = tuple[int, int]
 LOAD = Path(__file__).with_name("bulk_load.py")
 AFTER = sorted({*BEFORE, *CAME}.difference(GONE))
-FAST = ("lake.stage:part", "lake.settle:table")
 LAKE = ("lake.", "journal.attach", "journal.settle")
 KILLS = (*(point for point in POINTS if point.startswith(LAKE)), "commit:propagated", "journal.append:after")
 
@@ -69,7 +69,7 @@ def check_lake(lake: Path, loaded: int, version: int) -> None:
             assert sorted(replayed) == expected(view, edges)
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("engine", fast_only(["auto", "spark"], "spark"))
 def test_bulk(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     came, gone = (spark.createDataFrame(rows, "x bigint, y bigint") for rows in (CAME, GONE))
     with rederive.open(lake=tmp_path, engine=engine, spark=spark) as db:
@@ -159,7 +159,7 @@ def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("point", [pytest.param(p, marks=() if p in FAST else pytest.mark.slow) for p in KILLS])
+@pytest.mark.parametrize("point", fast_only(KILLS, "lake.stage:part"))
 def test_killed(spark: SparkSession, tmp_path: Path, point: str) -> None:
     """After a kill anywhere in a bulk commit, the next start has the version whole or not at all; repeating it is harmless."""
     command = [sys.executable, str(LOAD), str(tmp_path), "spark"]

@@ -14,6 +14,7 @@ import pytest
 
 from rederive.failpoints import VARIABLE
 from rederive.warehouse.bridge import RetryWaitingViews
+from tests.selection import fast_only
 from tests.store.test_kills import COMMITS
 from tests.warehouse.warehouse_load import opened
 
@@ -35,7 +36,7 @@ def run(folder: Path, fault: str = "") -> int:
     return done.returncode
 
 
-@pytest.mark.parametrize("point", COMMITS)
+@pytest.mark.parametrize("point", fast_only(COMMITS, "journal.append:after"))
 def test_a_kill(tmp_path: Path, point: str) -> None:
     write(tmp_path, [], [])
     with opened(tmp_path):
