@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
@@ -31,13 +29,19 @@ FACTS = 6_000
 
 KEYS = {"no key": "", "a key": "key(id)"}
 MOST = {"tables": tables.MOST, "jobs": -1}
+CASES = [f"{key}, {most}" for key in KEYS for most in MOST]
 
 
-@pytest.fixture(params=fast_only(product(KEYS, MOST), ("no key", "tables"), ("a key", "jobs")), ids=", ".join)
+def each_case(fast: str) -> pytest.MarkDecorator:
+    """Run a test with and without a key, over tables and as jobs; one of these cases is fast, another one for each test."""
+    return pytest.mark.parametrize("db", fast_only(CASES, fast), indirect=True)
+
+
+@pytest.fixture
 def db(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
     """Relations of a few thousand rows are kept as large ones are; changes are a matter of tables, or of jobs of Spark."""
     monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
-    key, most = request.param
+    key, most = request.param.split(", ")
     monkeypatch.setattr(tables, "MOST", MOST[most])
     found = rederive.open(engine="spark", spark=spark, strategy="materialized")
     found.define(BASES.format(key=KEYS[key]))
@@ -61,6 +65,7 @@ def check(db: rederive.Database, spark: SparkSession) -> None:
         spark.catalog.dropTempView(name)
 
 
+@each_case(fast="a key, jobs")
 def test_a_range_is_replaced_and_a_range_is_added(db: rederive.Database, spark: SparkSession) -> None:
     before = {view: set(db.rows(view)) for view in ("revenue", "allowed")}
     gone = facts(spark, 1_000, 3_500)
@@ -75,6 +80,7 @@ def test_a_range_is_replaced_and_a_range_is_added(db: rederive.Database, spark: 
         assert rows.issuperset(change.minus)
 
 
+@each_case(fast="no key, tables")
 def test_scattered_changes_and_idle_ones(db: rederive.Database, spark: SparkSession) -> None:
     gone = facts(spark, 0, 2 * FACTS).where("id % 2 = 1")  # half of them were never there
     db.apply("sale", deletes=gone)
@@ -84,11 +90,13 @@ def test_scattered_changes_and_idle_ones(db: rederive.Database, spark: SparkSess
     check(db, spark)
 
 
+@each_case(fast="no key, jobs")
 def test_a_row_that_goes_and_comes_in_one_transaction_stays(db: rederive.Database, spark: SparkSession) -> None:
     rows = facts(spark, 100, 3_000)
     assert not db.apply("sale", inserts=rows, deletes=rows).changes
 
 
+@each_case(fast="a key, tables")
 def test_dimensions_change_as_well(db: rederive.Database, spark: SparkSession) -> None:
     with db.transaction() as tx:
         tx.delete("banned", [(7,)])
@@ -98,6 +106,7 @@ def test_dimensions_change_as_well(db: rederive.Database, spark: SparkSession) -
     check(db, spark)
 
 
+@each_case(fast="a key, tables")
 def test_a_key_that_is_there_already_is_refused(db: rederive.Database, spark: SparkSession) -> None:
     other = facts(spark, 0, 3_000).selectExpr("id", "item", "amount + 1 AS amount")
     if not db.program.relations["sale"].key:
@@ -139,6 +148,7 @@ def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch:
     assert all("In(c0, [7,70])" in scan or "In(c0, [70,7])" in scan for scan in scans)
 
 
+@each_case(fast="no key, tables")
 @pytest.mark.parametrize(("side", "lacking"), [("inserts", "id"), ("deletes", "amount")])
 def test_null_is_refused_in_any_column(db: rederive.Database, spark: SparkSession, side: str, lacking: str) -> None:
     """It is looked for in the query that reads the rows; the other side is as it should be."""

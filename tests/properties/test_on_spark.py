@@ -16,13 +16,17 @@ from rederive.engines.spark.run import driver_resident as here
 from tests.properties.programs import Change, Sample, scenarios
 from tests.properties.test_guards import CHANGES, SQL_ROWS, SQL_STRATEGIES, check, guarded, joins, run
 from tests.properties.test_maintained_equals_recomputed import CHAIN, GENERAL, PLAIN, Scenario, Session, play
+from tests.selection import fast_only
 
 FEW = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 TWO = settings(max_examples=2, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture(params=["jobs", "tables"])
+WAYS = ("jobs", "tables")
+
+
+@pytest.fixture(params=WAYS)
 def by(request: pytest.FixtureRequest) -> Iterator[None]:
     """No rule is run in the driver; or all rows are in tables, few as they are, until a rule needs Spark."""
     with pytest.MonkeyPatch.context() as patch:
@@ -31,6 +35,7 @@ def by(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by")
 @FEW
 @given(scenario=scenarios(), strategy=st.sampled_from(GENERAL))
@@ -59,7 +64,7 @@ def test_programs_without_recursion(spark: SparkSession, scenario: Scenario, str
 # -- guards and questions -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["on_demand", "recompute"])
+@pytest.mark.parametrize("strategy", fast_only(["on_demand", "recompute"], "on_demand"))
 def test_questions_about_computed_values_end(spark: SparkSession, strategy: str) -> None:
     session = Session(CHAIN, strategy, Limits(rounds=50, tuples=1000), engine="spark", spark=spark)
     session.commit([("insert", "e", [(1,), (2,), (3,)])])
@@ -76,6 +81,7 @@ def test_functors_wait_for_their_guards(
     check(sample, transactions, strategy, asked=(2,), engine="spark", spark=spark)
 
 
+@pytest.mark.parametrize("by", fast_only(WAYS, "jobs"), indirect=True)
 @pytest.mark.usefixtures("by")
 @TWO
 @given(joins(), st.lists(SQL_ROWS, min_size=3, max_size=6), st.sampled_from(SQL_STRATEGIES))
