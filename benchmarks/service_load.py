@@ -73,7 +73,7 @@ def _serve(folder: str, most: str | None) -> None:
     from rederive.service.settings import Address
 
     if most is not None:
-        writer.MOST = int(most)  # type: ignore[misc]
+        writer.MAX_BATCH = int(most)  # type: ignore[misc]
     project = replace(read_project(Path(folder)), address=Address("127.0.0.1", 0))
     serve(project, lambda address: print(address.port, flush=True))
 

@@ -155,7 +155,7 @@ def test_pages_of_other_hosts(serve: Serve) -> None:
         ("[[token]]\nname = 'a'\nsecret = 'NOWHERE'", "token[0].secret", "NOWHERE is not set"),
         ("[[token]]\nname = 'a'\nsecret = 'SHORT'", "token[0].secret", "too short"),
         ("[[token]]\nname = 'a'\nsecret = 'LONG'\nrows = { v = 1 }", "token[0].rows.v", "not a table"),
-        ("store = 1", "store", "not a text"),
+        ("store = 1", "store", "not a string"),
         ("token = 1", "token", "not a list of tables"),
         ("x =", "", "not TOML"),
     ],

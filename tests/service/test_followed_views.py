@@ -41,7 +41,7 @@ def test_bound_parts_of_a_kept_view_are_looked_up(db: rederive.Database, monkeyp
     follower.follow(part("closure"))
     assert len(db._subscribers.subscriptions) == 1
     monkeypatch.delattr(Change, "where")
-    changes = follower.version(result(db, ("n1", "y"), ("n2", "z"), ("other", "z"))).changes
+    changes = follower.published_version(result(db, ("n1", "y"), ("n2", "z"), ("other", "z"))).changes
     assert {question: list(delta.plus) for question, delta in changes.items()} == {
         part("closure", (0, "n1")): [("n1", "y")],
         part("closure", (0, "n2")): [("n2", "z")],
@@ -58,9 +58,9 @@ def test_what_nobody_follows_any_more_is_forgotten(db: rederive.Database) -> Non
         follower.follow(question)
     for question in (one, two):
         follower.unfollow(question)
-    assert set(follower.version(result(db, ("a", "b"))).changes) == {one}
+    assert set(follower.published_version(result(db, ("a", "b"))).changes) == {one}
     follower.unfollow(one)
-    assert follower.version(result(db, ("a", "c"))).changes == {}
+    assert follower.published_version(result(db, ("a", "c"))).changes == {}
     assert db._subscribers.subscriptions == []
 
 
@@ -72,4 +72,4 @@ def test_bound_parts_of_a_view_that_is_not_kept_are_questions_of_their_own(tmp_p
         follower.follow(question)
         made = result(db, ("a", "b"), ("c", "d"))
         assert ("closure" in made.changes, set(made.bound)) == (False, {question})
-        assert follower.version(made).changes[question].plus == [("a", "b")]
+        assert follower.published_version(made).changes[question].plus == [("a", "b")]

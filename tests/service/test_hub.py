@@ -12,8 +12,9 @@ from rederive.commit.announce import signs
 from rederive.delta import BOTH
 from rederive.engines.protocol import Query
 from rederive.service.events import Delta, Event, snapshot
-from rederive.service.hub import Hub, PublishedVersion, Subscriber, SubscriptionRequest
+from rederive.service.hub import Hub, PublishedVersion, Subscriber
 from rederive.service.settings import ServiceLimits
+from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
 
 PART = Query("v", ())
@@ -62,10 +63,10 @@ class Play:
         self.states: list[dict[str, Rows]] = [{"v": frozenset(), "w": frozenset()}]
         self.now = 0.0
 
-    def attach(self, wish: SubscriptionRequest) -> Copy:
-        client = Subscriber(wish, self.bounds, lambda: None)
+    def attach(self, request: SubscriptionRequest) -> Copy:
+        client = Subscriber(request, self.bounds, lambda: None)
         state = self.states[-1]
-        views = {part.view: (["x"], sorted(state[part.view])) for part in wish.parts}
+        views = {part.view: (["x"], sorted(state[part.view])) for part in request.parts}
         self.hub.attach(client, list(snapshot(Position(len(self.states) - 1), views)), len(self.states) - 1)
         return Copy(client)
 
@@ -83,13 +84,13 @@ class Play:
 
     def take(self, copy: Copy) -> None:
         copy.apply(self.hub.take(copy.client))
-        if not copy.client.late:
-            for part in copy.client.wish.parts:
+        if not copy.client.is_behind:
+            for part in copy.client.request.parts:
                 assert copy.rows[part.view] == self.states[-1][part.view]
 
     def tick(self) -> None:
         self.now += 1.0
-        self.hub.tick(self.now)
+        self.hub.end_intervals(self.now)
 
 
 WISHES = (
@@ -136,7 +137,7 @@ def test_a_copy_is_the_view_at_a_version_that_was(steps: list[tuple[Any, ...]], 
             case ("tick",):
                 play.tick()
             case ("beat",):
-                play.hub.beat()
+                play.hub.send_heartbeat()
         for copy in copies:
             assert copy.client.waiting <= max(queue, 2) + 3, "the queue is bounded"
     for _ in range(12):
@@ -144,9 +145,9 @@ def test_a_copy_is_the_view_at_a_version_that_was(steps: list[tuple[Any, ...]], 
         for copy in copies:
             play.take(copy)
     for copy in copies:
-        for part in copy.client.wish.parts:
+        for part in copy.client.request.parts:
             assert copy.rows[part.view] == play.states[-1][part.view]
-        assert copy.client.version == len(play.states) - 1 or not copy.client.wish.every
+        assert copy.client.version == len(play.states) - 1 or not copy.client.request.every
         play.hub.detach(copy.client)
     assert not play.hub._feeds
     assert not play.hub._of_part

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from rederive.service.http.app import ENDPOINTS
-from rederive.service.http.openapi import described
+from rederive.service.http.openapi import openapi_document
 from tests.service.conftest import Served, start
 
 
@@ -28,11 +28,11 @@ def lines(ctx: schemathesis.SerializationContext, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 
-schema = schemathesis.openapi.from_dict(described(), config=SchemathesisConfig())
+schema = schemathesis.openapi.from_dict(openapi_document(), config=SchemathesisConfig())
 
 
 def test_every_endpoint_is_described_and_every_description_has_an_endpoint() -> None:
-    paths: dict[str, dict[str, Any]] = described()["paths"]
+    paths: dict[str, dict[str, Any]] = openapi_document()["paths"]
     assert {(e.method.lower(), e.path) for e in ENDPOINTS} == {(m, path) for path, item in paths.items() for m in item}
 
 

@@ -18,7 +18,7 @@ from rederive.errors import RederiveError
 from rederive.failpoints import VARIABLE
 from rederive.rules.webhook import Webhooks
 from rederive.service.project import read_project
-from rederive.service.settings import BUDGETS, ServiceLimits
+from rederive.service.settings import DEFAULT_BUDGETS, ServiceLimits
 from tests.service.conftest import CLIENT
 
 COMMAND = [sys.executable, "-m", "rederive.cli.main"]
@@ -121,7 +121,7 @@ def test_what_the_first_project_shows_can_be_switched_on(project: Path) -> None:
     secret = "sixteen characters"
     read = read_project(project, {"DASHBOARD_TOKEN": secret, "WEBHOOK_SECRET": secret})
     assert read.webhooks == Webhooks(secret, ("hooks.example.com",))
-    assert (read.bounds, read.budgets, read.tokens[0].read) == (ServiceLimits(), BUDGETS, frozenset({"closure"}))
+    assert (read.bounds, read.budgets, read.tokens[0].read) == (ServiceLimits(), DEFAULT_BUDGETS, frozenset({"closure"}))
     assert (read.engine, read.strategy, read.lake) == ("resident", "auto", str(project / "lake"))
 
 

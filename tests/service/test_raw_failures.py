@@ -135,7 +135,7 @@ def test_a_polite_close_of_a_websocket_logs_nothing(graph: Served, caplog: pytes
     for _ in range(3):
         with connect(f"{graph.url.replace('http', 'ws')}{path}") as client:
             assert json.loads(client.recv())["event"] == "snapshot"
-        until(lambda: not service.hub.clients)
+        until(lambda: not service.hub.subscribers)
     sleep(0.2)
     assert [record.getMessage() for record in caplog.records] == []
 

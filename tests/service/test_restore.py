@@ -12,7 +12,7 @@ import pytest
 from websockets.sync.client import connect
 
 import rederive
-from rederive.client.firings import listed
+from rederive.client.firings import list_firings
 from rederive.store.backup import back_up, restore
 from tests.rules.receiver import receiver, until
 from tests.service.conftest import GRAPH, Serve, Served
@@ -144,5 +144,5 @@ def test_numbers_of_firings_and_keys_of_webhooks_are_of_one_history(serve: Serve
     assert (answer.status_code, answer.json()["code"]) == (409, "mismatch")
     assert served.get(f"/v1/firings?since={firing.position}").json()["firings"] == []
     with rederive.connect(served.url) as db:
-        assert [one["plus"] for one in listed(db)] == [[["bolt", 1]]]
-        assert list(listed(db, since=firing.position or "")) == []
+        assert [one["plus"] for one in list_firings(db)] == [[["bolt", 1]]]
+        assert list(list_firings(db, since=firing.position or "")) == []

@@ -15,7 +15,7 @@ from uuid import uuid4
 import rederive
 from rederive.cli.live_table import live
 from rederive.client.blocking import Connection, Subscription
-from rederive.client.firings import followed, listed
+from rederive.client.firings import follow_firings, list_firings
 from rederive.client.replica import Change
 from rederive.errors import MalformedInput, Refused
 from rederive.ingest.change_file import parse, read_lines
@@ -44,7 +44,7 @@ def watch(db: Connection, view: str, options: dict[str, Any], bindings: dict[str
 
 def watch_rules(db: Connection, rule: str | None, way: WatchFormat) -> None:
     """Show what rules do, from now on; with `once`, what they did so far."""
-    for firing in listed(db, rule) if way.once else followed(db, rule):
+    for firing in list_firings(db, rule) if way.once else follow_firings(db, rule):
         _print([json.dumps(firing, ensure_ascii=False) if way.as_json else _firing_line(firing)])
 
 

@@ -1,5 +1,7 @@
-"""Clients of the monitoring service: what is said over the wire (`wire`, `calls`), a copy of views that follows it (`copy`), and
-the connections that carry both, blocking (`connection`) and asynchronous (`asynchronous`).
+"""Clients of the service.
 
-Nothing here knows the database: a client has the addresses, the events and the stable codes of `docs/service.md`, and httpx.
+`requests` holds requests and answers as data, `sse` decodes event streams, `replica` is a copy of views that applies events,
+`subscription_state` connects the two. `blocking` and `asynchronous` are the connections that users open.
+
+A client depends on the wire format of `docs/service.md` and on httpx, and on nothing else of this package but errors.
 """

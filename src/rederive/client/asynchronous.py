@@ -1,4 +1,4 @@
-"""The asynchronous client: `rederive.connect_async`, the same calls with `await` before them."""
+"""The asynchronous client, `rederive.connect_async`: the methods of the blocking one, with `await`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rederive.errors import Refused
 
 @guard_class
 class AsyncConnection:
-    """A service, as a database to ask, to change and to follow; see `Connection` for what each call promises."""
+    """An asynchronous connection to a service; `Connection` documents what each method guarantees."""
 
     def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
         options = requests.http_options(url, token, timeout)
@@ -34,21 +34,21 @@ class AsyncConnection:
     async def apply(
         self, insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None, *, key: str | None = None
     ) -> CommitReceipt:
-        """Commit one transaction; it is on the service's disk when this returns."""
-        return requests.committed(await self.ask(requests.commit(requests.transaction(insert, delete, upsert), key)))
+        """Commit one transaction. It is durable when this returns."""
+        return requests.commit_receipt(await self.ask(requests.commit_request(requests.transaction(insert, delete, upsert), key)))
 
     async def apply_lines(self, lines: Sequence[str], key: str) -> list[CommitReceipt]:
-        """Commit transactions in the contract's format, a version each."""
-        found = await self.ask(requests.commit_lines(lines, key))
-        return [requests.committed(one) for one in found["transactions"]]
+        """Commit one transaction for each line, in the JSON format of the service."""
+        found = await self.ask(requests.commit_lines_request(lines, key))
+        return [requests.commit_receipt(one) for one in found["transactions"]]
 
     async def rows(self, relation: str, /, **bindings: Any) -> list[Row]:
-        """The rows of a base relation or view now, with these values."""
+        """Return the present rows of a base relation or view, with these values."""
         return (await self.answer(relation, **bindings)).rows
 
     async def answer(self, relation: str, /, **bindings: Any) -> VersionedRows:
-        """The same with the version that it is of, and the names of the columns."""
-        return requests.rows_of(await self.ask(requests.read_rows(relation, bindings)))
+        """Return the present rows with their version and the names of the columns."""
+        return requests.versioned_rows(await self.ask(requests.rows_request(relation, bindings)))
 
     def subscribe(
         self,
@@ -61,40 +61,41 @@ class AsyncConnection:
         where: Mapping[str, Any] | None = None,
         **bindings: Any,
     ) -> AsyncSubscription:
-        """Follow views, with `async for`."""
+        """Follow views with `async for`."""
         options = {"only": only, "every": every, "precision": precision}
         return AsyncSubscription(self, SubscriptionRequest.of(views, options, {**(where or {}), **bindings}), since, rows)
 
-    async def ask(self, call: HttpRequest) -> Any:
-        """The JSON that a call gives."""
-        patience = Backoff(self.patience)
+    async def ask(self, request: HttpRequest) -> Any:
+        """Send a request until the service answers. Return the JSON of the answer."""
+        backoff = Backoff(self.patience)
         while True:
             try:
-                response = await self._http.request(call.method, call.path, **call.arguments())
+                response = await self._http.request(request.method, request.path, **request.arguments())
             except self._errors as error:
                 why = str(error) or type(error).__name__
             else:
-                if not requests.is_later(response.status_code):
-                    return requests.answer(response)
+                if not requests.is_transient(response.status_code):
+                    return requests.json_answer(response)
                 why = str(requests.refusal(response).message)
-            await asyncio.sleep(patience.wait(why))
+            await asyncio.sleep(backoff.wait(why))
 
-    async def events(self, call: HttpRequest, patience: Backoff) -> AsyncGenerator[Event, None]:
-        """The events of one connection, until it is lost."""
+    async def events(self, request: HttpRequest, backoff: Backoff) -> AsyncGenerator[Event, None]:
+        """Return the events of one stream, until it ends or the connection is lost."""
         try:
-            async with self._http.stream(call.method, call.path, **call.arguments()) as response:
+            async with self._http.stream(request.method, request.path, **request.arguments()) as response:
                 if response.status_code >= 400:
                     await response.aread()
                     raise requests.refusal(response)
                 parser = SseParser()
                 async for piece in response.aiter_bytes():
-                    patience.answered()
+                    backoff.reset()
                     for event in parser.feed(piece):
                         yield event
         except self._errors as error:
             raise ConnectionLost(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:
+        """Close the connection."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -106,18 +107,18 @@ class AsyncConnection:
 
 @guard_class
 class AsyncSubscription(SubscriptionState):
-    """An asynchronous iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
+    """An asynchronous iterator over changes. `rows` and `version` are the state after the changes so far."""
 
     def __init__(
         self,
         connection: AsyncConnection,
-        wish: SubscriptionRequest,
+        request: SubscriptionRequest,
         since: int | str | None,
         rows: Mapping[str, Iterable[Row]] | None = None,
     ) -> None:
-        super().__init__(wish, since, rows)
+        super().__init__(request, since, rows)
         self._connection = connection
-        self._changes = self._followed()
+        self._changes = self._follow()
 
     def __aiter__(self) -> AsyncIterator[Change]:
         return self
@@ -125,25 +126,26 @@ class AsyncSubscription(SubscriptionState):
     async def __anext__(self) -> Change:
         return await anext(self._changes)
 
-    async def _followed(self) -> AsyncGenerator[Change, None]:
-        patience = Backoff(self._connection.patience)
+    async def _follow(self) -> AsyncGenerator[Change, None]:
+        backoff = Backoff(self._connection.patience)
         while True:
-            self.copy.begin()
+            self.replica.start_stream()
             why = "the stream ended"
             try:
-                async with aclosing(self._connection.events(self.wish.call(self.position), patience)) as events:
+                async with aclosing(self._connection.events(self.request.http_request(self.position), backoff)) as events:
                     async for event in events:
-                        if (change := self._heard(event)) is not None:
+                        if (change := self._apply(event)) is not None:
                             yield change
             except (ConnectionLost, ServiceClosing) as error:
                 why = str(error) or why
             except Refused as error:
-                if not requests.is_later(error.status):
+                if not requests.is_transient(error.status):
                     raise
                 why = error.message
-            await asyncio.sleep(patience.wait(why))
+            await asyncio.sleep(backoff.wait(why))
 
     async def close(self) -> None:
+        """End the subscription."""
         await self._changes.aclose()
 
     async def __aenter__(self) -> Self:

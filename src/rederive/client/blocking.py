@@ -19,10 +19,10 @@ from rederive.errors import Refused
 
 @guard_class
 class Connection:
-    """A service, as a database to ask, to change and to follow.
+    """A connection to a service: read, change and follow its database.
 
-    Whatever is asked is asked again, until there is an answer or `patience` seconds have gone by without one; a transaction under
-    the same idempotency key, so that it is applied once.
+    Every request is repeated until the service answers or `patience` seconds have passed without an answer. A transaction is
+    repeated with its idempotency key, so that it is applied once.
     """
 
     def __init__(self, url: str, token: str | None = None, patience: float = 60.0, timeout: float = 60.0) -> None:
@@ -37,25 +37,25 @@ class Connection:
     def apply(
         self, insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None, *, key: str | None = None
     ) -> CommitReceipt:
-        """Commit one transaction: rows by base relation. It is on the service's disk when this returns."""
-        return requests.committed(self.ask(requests.commit(requests.transaction(insert, delete, upsert), key)))
+        """Commit one transaction: rows by base relation. It is durable when this returns."""
+        return requests.commit_receipt(self.ask(requests.commit_request(requests.transaction(insert, delete, upsert), key)))
 
     def apply_lines(self, lines: Sequence[str], key: str) -> list[CommitReceipt]:
-        """Commit transactions in the contract's format, a version each."""
-        found = self.ask(requests.commit_lines(lines, key))
-        return [requests.committed(one) for one in found["transactions"]]
+        """Commit one transaction for each line, in the JSON format of the service."""
+        found = self.ask(requests.commit_lines_request(lines, key))
+        return [requests.commit_receipt(one) for one in found["transactions"]]
 
     def transaction(self, key: str | None = None) -> Transaction:
-        """Gather changes, and commit them together at the end of a `with` block that ends well."""
+        """Collect changes, and commit them together when the `with` block ends without an exception."""
         return Transaction(self, key)
 
     def rows(self, relation: str, /, **bindings: Any) -> list[Row]:
-        """The rows of a base relation or view now, with these values."""
+        """Return the present rows of a base relation or view, with these values."""
         return self.answer(relation, **bindings).rows
 
     def answer(self, relation: str, /, **bindings: Any) -> VersionedRows:
-        """The same with the version that it is of, and the names of the columns."""
-        return requests.rows_of(self.ask(requests.read_rows(relation, bindings)))
+        """Return the present rows with their version and the names of the columns."""
+        return requests.versioned_rows(self.ask(requests.rows_request(relation, bindings)))
 
     def subscribe(
         self,
@@ -68,46 +68,47 @@ class Connection:
         where: Mapping[str, Any] | None = None,
         **bindings: Any,
     ) -> Subscription:
-        """Follow views: the first change is all their rows, and then come exactly the rows that enter and leave.
+        """Follow views: the first change has all their rows, later ones exactly the rows that enter and leave.
 
-        A lost connection is made again, and nothing is missed or told twice. `since`, the `position` of an earlier
-        subscription, with its `rows` where they are there, goes on where that was. `only`, `every`, `precision` and bindings
-        are as in docs/service.md; `where` is for columns that Python cannot name here: `where={"low.item": "bolt"}`.
+        A lost connection is opened again; no change is missed or repeated. `since` resumes from the `position` of an earlier
+        subscription, with its `rows` if they were saved. `only`, `every`, `precision` and bindings are as in docs/service.md.
+        `where` binds columns whose names are not Python identifiers: `where={"low.item": "bolt"}`.
         """
         options = {"only": only, "every": every, "precision": precision}
         return Subscription(self, SubscriptionRequest.of(views, options, {**(where or {}), **bindings}), since, rows)
 
-    # The wire
+    # Requests
 
-    def ask(self, call: HttpRequest) -> Any:
-        """The JSON that a call gives."""
-        patience = Backoff(self.patience)
+    def ask(self, request: HttpRequest) -> Any:
+        """Send a request until the service answers. Return the JSON of the answer."""
+        backoff = Backoff(self.patience)
         while True:
             try:
-                response = self._http.request(call.method, call.path, **call.arguments())
+                response = self._http.request(request.method, request.path, **request.arguments())
             except self._errors as error:
                 why = str(error) or type(error).__name__
             else:
-                if not requests.is_later(response.status_code):
-                    return requests.answer(response)
+                if not requests.is_transient(response.status_code):
+                    return requests.json_answer(response)
                 why = str(requests.refusal(response).message)
-            time.sleep(patience.wait(why))
+            time.sleep(backoff.wait(why))
 
-    def events(self, call: HttpRequest, patience: Backoff) -> Generator[Event, None, None]:
-        """The events of one connection, until it is lost."""
+    def events(self, request: HttpRequest, backoff: Backoff) -> Generator[Event, None, None]:
+        """Return the events of one stream, until it ends or the connection is lost."""
         try:
-            with self._http.stream(call.method, call.path, **call.arguments()) as response:
+            with self._http.stream(request.method, request.path, **request.arguments()) as response:
                 if response.status_code >= 400:
                     response.read()
                     raise requests.refusal(response)
                 parser = SseParser()
                 for piece in response.iter_bytes():
-                    patience.answered()
+                    backoff.reset()
                     yield from parser.feed(piece)
         except self._errors as error:
             raise ConnectionLost(str(error) or type(error).__name__) from error
 
     def close(self) -> None:
+        """Close the connection."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -118,23 +119,23 @@ class Connection:
 
 
 class ConnectionLost(Signal):
-    """A connection that broke."""
+    """The connection broke."""
 
 
 @guard_class
 class Subscription(SubscriptionState):
-    """An iterator over changes. `rows` and `version` are what they amount to so far; `close` ends it."""
+    """An iterator over changes. `rows` and `version` are the state after the changes so far."""
 
     def __init__(
         self,
         connection: Connection,
-        wish: SubscriptionRequest,
+        request: SubscriptionRequest,
         since: int | str | None,
         rows: Mapping[str, Iterable[Row]] | None = None,
     ) -> None:
-        super().__init__(wish, since, rows)
+        super().__init__(request, since, rows)
         self._connection = connection
-        self._changes = self._followed()
+        self._changes = self._follow()
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -142,25 +143,26 @@ class Subscription(SubscriptionState):
     def __next__(self) -> Change:
         return next(self._changes)
 
-    def _followed(self) -> Generator[Change, None, None]:
-        patience = Backoff(self._connection.patience)
+    def _follow(self) -> Generator[Change, None, None]:
+        backoff = Backoff(self._connection.patience)
         while True:
-            self.copy.begin()
+            self.replica.start_stream()
             why = "the stream ended"
             try:
-                with closing(self._connection.events(self.wish.call(self.position), patience)) as events:
+                with closing(self._connection.events(self.request.http_request(self.position), backoff)) as events:
                     for event in events:
-                        if (change := self._heard(event)) is not None:
+                        if (change := self._apply(event)) is not None:
                             yield change
             except (ConnectionLost, ServiceClosing) as error:
                 why = str(error) or why
             except Refused as error:
-                if not requests.is_later(error.status):
+                if not requests.is_transient(error.status):
                     raise
                 why = error.message
-            time.sleep(patience.wait(why))
+            time.sleep(backoff.wait(why))
 
     def close(self) -> None:
+        """End the subscription."""
         self._changes.close()
 
     def __enter__(self) -> Self:
@@ -172,7 +174,7 @@ class Subscription(SubscriptionState):
 
 @guard_class
 class Transaction:
-    """Changes that are gathered here and committed together. `committed` is there afterwards."""
+    """Changes that are committed together. `committed` is the receipt afterwards."""
 
     committed: CommitReceipt
 
@@ -182,13 +184,15 @@ class Transaction:
         self._sides: dict[str, dict[str, list[Any]]] = {}
 
     def insert(self, relation: str, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+        """Insert rows into a base relation."""
         self._add("insert", relation, rows)
 
     def delete(self, relation: str, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
-        """Deletes are applied before inserts, and upserts last, whatever the order here."""
+        """Delete rows. Whatever the order of the calls, deletes are applied first, then inserts, then upserts."""
         self._add("delete", relation, rows)
 
     def upsert(self, relation: str, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+        """Insert rows that replace those with the same key."""
         self._add("upsert", relation, rows)
 
     def _add(self, side: str, relation: str, rows: Iterable[Any]) -> None:

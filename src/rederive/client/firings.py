@@ -1,4 +1,4 @@
-"""What active rules did, as it happens."""
+"""The firings of active rules: those of the past, and new ones as they happen."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from urllib.parse import quote
 from rederive.client import requests
 from rederive.client.blocking import Connection, ConnectionLost
 from rederive.client.requests import Backoff, HttpRequest
-from rederive.client.subscription_state import ENDS, EVENTS
+from rederive.client.subscription_state import CLOSED, EVENTS
 from rederive.errors import Refused
 
 
 def path(rule: str | None) -> str:
-    """
+    """Return the path of the firings of one rule, or of all.
+
     >>> path("low stock"), path(None)
     ('/v1/rules/low%20stock/firings', '/v1/firings')
     """
     return f"/v1/rules/{quote(rule, safe='')}/firings" if rule is not None else "/v1/firings"
 
 
-def listed(connection: Connection, rule: str | None = None, since: int | str = 0) -> Generator[dict[str, Any], None, None]:
-    """The firings that are kept, after the one with a number; page by page."""
+def list_firings(connection: Connection, rule: str | None = None, since: int | str = 0) -> Generator[dict[str, Any], None, None]:
+    """Return the retained firings after a position, page by page."""
     more = True
     while more:
         found = connection.ask(HttpRequest("GET", path(rule), [("since", str(since))], {"Accept": requests.JSON}))
@@ -33,21 +34,21 @@ def listed(connection: Connection, rule: str | None = None, since: int | str = 0
         since = found["next"]
 
 
-def followed(
+def follow_firings(
     connection: Connection, rule: str | None = None, since: int | str | None = None
 ) -> Generator[dict[str, Any], None, None]:
-    """Each firing once, through lost connections: after the one with an id, or from now on.
+    """Return each firing once, after a position or from now on; a lost connection is opened again.
 
-    Where the service was restored in between, those of its history now are told from the start.
+    If the service was restored from a backup, the firings of its new epoch come from the start.
     """
-    patience = Backoff(connection.patience)
+    backoff = Backoff(connection.patience)
     while True:
         why = "the stream ended"
         last = {"Last-Event-ID": str(since)} if since is not None else {}
         try:
-            with closing(connection.events(HttpRequest("GET", path(rule), (), {"Accept": EVENTS, **last}), patience)) as events:
+            with closing(connection.events(HttpRequest("GET", path(rule), (), {"Accept": EVENTS, **last}), backoff)) as events:
                 for event in events:
-                    if event.name == "problem" and event.data["code"] != ENDS:
+                    if event.name == "problem" and event.data["code"] != CLOSED:
                         raise Refused(event.data["code"], event.data["detail"])
                     since = event.id if event.id is not None else since
                     if event.name == "firing":
@@ -55,7 +56,7 @@ def followed(
         except ConnectionLost as error:
             why = str(error)
         except Refused as error:
-            if not requests.is_later(error.status):
+            if not requests.is_transient(error.status):
                 raise
             why = error.message
-        time.sleep(patience.wait(why))
+        time.sleep(backoff.wait(why))

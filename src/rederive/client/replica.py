@@ -1,4 +1,8 @@
-"""A client's copy of views: each event applied once, whatever happens to the connection in between."""
+"""A client's replica of views.
+
+Laws. A change is applied if and only if its version is greater than the replica's: the service delivers at least once, and the
+replica applies exactly once. After every event the rows are those of the views at `version`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from rederive.client.sse import Event
 from rederive.errors import OutOfStep, Refused
 
 Row = tuple[Any, ...]
-"""Values as JSON has them: decimals, dates and timestamps are texts."""
+"""Values as JSON has them: decimals, dates and timestamps are strings."""
 SNAPSHOT, CHANGE = "snapshot", "change"
 RESET = "reset"
 
@@ -37,11 +41,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a subscriber is told: `plus` and `minus` of the views at a version.
+    """The rows that entered and left the views at a version.
 
-    `kind`: `snapshot` where `plus` is all there is and whatever was there before is void, else `change`. `since`: the version
-    that a net change of several begins after, for the reason in `coalesced`: slow, every, resumed; or reset, where the service
-    could not tell what was missed and the copy was compared with a new snapshot.
+    `kind`: `snapshot` if `plus` has all rows and replaces what the client had, else `change`. `since`: a net change of several
+    versions begins after this one. `coalesced` says why it is a net change: `slow`, `every` or `resumed`; or `reset`, if the
+    service could not say what was missed and the replica was compared with a new snapshot.
     """
 
     version: int
@@ -52,59 +56,61 @@ class Change:
 
     @property
     def plus(self) -> tuple[Row, ...]:
-        """The rows that entered, of the only view, or of all together."""
+        """The rows that entered the views."""
         return tuple(row for delta in self.deltas.values() for row in delta.plus)
 
     @property
     def minus(self) -> tuple[Row, ...]:
+        """The rows that left the views."""
         return tuple(row for delta in self.deltas.values() for row in delta.minus)
 
 
 @dataclass(slots=True)
 class Replica:
-    """The rows of some views as the events tell them. `version`: everything up to it is in the copy; `position`: where the
-    service is to go on, which only the service can read.
+    """The rows of some views, as the events build them.
 
-    Without `kept`, no rows are held: of a subscription that is told one sign alone there is no copy to hold. Rows that begin it
-    at a `version` let a later process go on where an earlier one was.
+    `version`: the replica has every change up to it. `position`: what the service needs to resume; clients do not parse it.
+    Without `holds_rows` the replica has no rows: a subscription to one sign does not determine them. A replica that starts
+    with `rows` at a `version` continues the work of an earlier process.
 
-    >>> copy = Replica(("v",))
-    >>> copy.hear(Event("snapshot", {"version": 1, "view": "v", "columns": ["x"], "rows": [["a"]], "more": False}, "e-1")).plus
+    >>> replica = Replica(("v",))
+    >>> data = {"version": 1, "view": "v", "columns": ["x"], "rows": [["a"]], "more": False}
+    >>> replica.apply(Event("snapshot", data, "e-1")).plus
     (('a',),)
-    >>> copy.hear(Event("change", {"version": 2, "view": "v", "plus": [["b"]], "minus": [["a"]]}, "e-2")).minus
+    >>> replica.apply(Event("change", {"version": 2, "view": "v", "plus": [["b"]], "minus": [["a"]]}, "e-2")).minus
     (('a',),)
-    >>> copy.version, copy.position, list(copy.rows["v"])
+    >>> replica.version, replica.position, list(replica.rows["v"])
     (2, 'e-2', [('b',)])
     """
 
     views: tuple[str, ...]
-    kept: bool = True
+    holds_rows: bool = True
     version: int | None = None
     rows: dict[str, Counter[Row]] = field(default_factory=dict)
     position: str | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _pieces: dict[str, Counter[Row]] = field(default_factory=dict)
 
-    def begin(self) -> None:
-        """A new connection: pieces of a snapshot that did not end are void."""
+    def start_stream(self) -> None:
+        """Note that a new connection begins: the pieces of an incomplete snapshot are dropped."""
         self._pieces = {}
 
-    def hear(self, event: Event) -> Change | None:
-        """Apply an event; what it changed, where it changed something."""
+    def apply(self, event: Event) -> Change | None:
+        """Apply an event. Return its change, or None if it changes nothing."""
         match event.name:
             case "snapshot":
                 self.position = event.id or self.position
-                return self._snapshot(event.data)
+                return self._apply_snapshot(event.data)
             case "change" if self.version is None or event.data["version"] > self.version:
                 self.position = event.id or self.position
-                return self._change(event.data)
+                return self._apply_change(event.data)
             case "progress":
                 self.version, self.position = event.data["version"], event.id or self.position
             case "problem":
                 raise Refused(event.data["code"], event.data["detail"], hint=event.data.get("hint"))
         return None
 
-    def _snapshot(self, data: Mapping[str, Any]) -> Change | None:
+    def _apply_snapshot(self, data: Mapping[str, Any]) -> Change | None:
         view = data["view"]
         self.columns[view] = tuple(data["columns"])
         self._pieces.setdefault(view, Counter()).update(map(tuple, data["rows"]))
@@ -112,15 +118,15 @@ class Replica:
             return None
         found, self._pieces = self._pieces, {}
         version, before, known = data["version"], self.version, self.rows
-        self.version, self.rows = version, found if self.kept else {}
-        if self.kept and before is not None and known:
+        self.version, self.rows = version, found if self.holds_rows else {}
+        if self.holds_rows and before is not None and known:
             deltas = {view: Delta.between(known.get(view, Counter()), rows) for view, rows in found.items()}
             return Change(version, CHANGE, {view: delta for view, delta in deltas.items() if delta}, before, RESET)
         return Change(version, SNAPSHOT, {view: Delta(tuple(rows.elements())) for view, rows in found.items()})
 
-    def _change(self, data: Mapping[str, Any]) -> Change:
+    def _apply_change(self, data: Mapping[str, Any]) -> Change:
         deltas = {part["view"]: _delta(part) for part in data.get("changes", [data])}
-        if self.kept and self.rows:
+        if self.holds_rows and self.rows:
             for view, delta in deltas.items():
                 self._apply(self.rows.setdefault(view, Counter()), delta)
         self.version = data["version"]
@@ -133,7 +139,7 @@ class Replica:
         for row in delta.minus:
             rows[row] -= 1
             if rows[row] < 0:
-                raise OutOfStep(f"the row {row!r} left, and was not there")
+                raise OutOfStep(f"the row {row!r} leaves the view, and the replica does not have it")
             if not rows[row]:
                 del rows[row]
 

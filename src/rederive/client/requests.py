@@ -1,4 +1,4 @@
-"""Requests and answers as data, and how long to go on trying: what the blocking and the asynchronous connection share."""
+"""Requests and answers as data, and the schedule of retries: what both connections share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rederive.errors import MalformedInput, MissingDependency, Refused, Unreacha
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
-SHORTEST, LONGEST = 0.05, 2.0  # seconds between two attempts
-_LATER: Final = (429, 502, 503, 504)  # statuses of a service that may do it another time
+MIN_WAIT, MAX_WAIT = 0.05, 2.0  # seconds between two attempts
+_TRANSIENT: Final = (429, 502, 503, 504)  # statuses after which the same request may succeed
 Rows = Mapping[str, Iterable[Sequence[Any] | Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request that may be sent again: it reads, or it carries an idempotency key."""
+    """A request that is safe to repeat: it reads, or it carries an idempotency key."""
 
     method: str
     path: str
@@ -34,13 +34,13 @@ class HttpRequest:
     content: bytes | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """As httpx takes them."""
+        """Return the arguments of `httpx.Client.request`."""
         return {"params": list(self.params), "headers": dict(self.headers), "content": self.content}
 
 
 @dataclass(frozen=True, slots=True)
 class CommitReceipt:
-    """A transaction that is on the service's disk. `repeated`: it was there already, under the same key."""
+    """A durable transaction. `repeated`: an earlier request with the same idempotency key committed it."""
 
     version: int
     repeated: bool
@@ -48,7 +48,7 @@ class CommitReceipt:
 
 @dataclass(frozen=True, slots=True)
 class VersionedRows:
-    """The rows of a relation or view at a version."""
+    """The rows of a relation or view at one version."""
 
     version: int
     columns: tuple[str, ...]
@@ -56,7 +56,7 @@ class VersionedRows:
 
 
 class Response(Protocol):
-    """What is read of an answer."""
+    """The part of an httpx response that is read."""
 
     @property
     def status_code(self) -> int: ...
@@ -65,44 +65,45 @@ class Response(Protocol):
 
 
 def http_options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
-    """What a client of httpx is made with."""
-    with needed():
+    """Return the options of an httpx client."""
+    with require_httpx():
         import httpx
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     limits = httpx.Limits(max_connections=None)
-    return {"base_url": checked_url(url), "headers": headers, "timeout": timeout, "limits": limits, "trust_env": False}
+    return {"base_url": check_url(url), "headers": headers, "timeout": timeout, "limits": limits, "trust_env": False}
 
 
 def transaction(insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None) -> dict[str, Any]:
-    """A transaction in the contract's format."""
-    given = {"insert": insert, "delete": delete, "upsert": upsert}
-    return {name: {relation: list(rows) for relation, rows in side.items()} for name, side in given.items() if side}
+    """Return a transaction in the JSON format of the service."""
+    actions = {"insert": insert, "delete": delete, "upsert": upsert}
+    return {name: {relation: list(rows) for relation, rows in side.items()} for name, side in actions.items() if side}
 
 
-def commit(changes: Mapping[str, Any], key: str | None) -> HttpRequest:
-    """One transaction. Without a key it gets one of its own, so that it can be sent again.
+def commit_request(changes: Mapping[str, Any], key: str | None) -> HttpRequest:
+    """Return the request that commits one transaction. Without a key it gets a new one, so that it is safe to repeat.
 
-    >>> commit({"insert": {"edge": [("a", "b")]}}, "order-17").content
+    >>> commit_request({"insert": {"edge": [("a", "b")]}}, "order-17").content
     b'{"insert": {"edge": [["a", "b"]]}}'
     """
     content = json.dumps(changes, default=_plain, ensure_ascii=False).encode()
     return HttpRequest("POST", "/v1/transactions", (), {"Content-Type": JSON, "Idempotency-Key": key or uuid4().hex}, content)
 
 
-def commit_lines(lines: Sequence[str], key: str) -> HttpRequest:
-    """Transactions in the contract's format, one on each line, in one request."""
+def commit_lines_request(lines: Sequence[str], key: str) -> HttpRequest:
+    """Return the request that commits one transaction for each line."""
     headers = {"Content-Type": LINES, "Idempotency-Key": key}
     return HttpRequest("POST", "/v1/transactions", (), headers, "\n".join(lines).encode())
 
 
-def read_rows(relation: str, bindings: Mapping[str, Any]) -> HttpRequest:
-    """The rows of a relation or view with these values."""
-    return HttpRequest("GET", f"/v1/relations/{quote(relation, safe='')}/rows", parameters(bindings), {"Accept": JSON})
+def rows_request(relation: str, bindings: Mapping[str, Any]) -> HttpRequest:
+    """Return the request for the rows of a relation or view with these values."""
+    return HttpRequest("GET", f"/v1/relations/{quote(relation, safe='')}/rows", url_parameters(bindings), {"Accept": JSON})
 
 
-def parameters(bindings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """
-    >>> parameters({"x": "a", "n": 3, "open": True})
+def url_parameters(bindings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return bindings as parameters of a URL.
+
+    >>> url_parameters({"x": "a", "n": 3, "open": True})
     [('x', 'a'), ('n', '3'), ('open', 'true')]
     """
     return [(name, value if isinstance(value, str) else str(_scalar(value))) for name, value in bindings.items()]
@@ -119,48 +120,53 @@ def _plain(value: object) -> str:
         case date():
             return value.isoformat()
         case _:
-            raise MalformedInput(f"{value!r} is no value of a column")
+            raise MalformedInput(
+                f"{value!r} is not a value of a column", hint="use text, numbers, decimals, dates, timestamps or None"
+            )
 
 
 # Answers
 
 
-def answer(response: Response) -> Any:
-    """The JSON of an answer; what was refused is raised with the service's own code."""
+def json_answer(response: Response) -> Any:
+    """Return the JSON of an answer. A problem is raised, with the code of the service."""
     if response.status_code < 400:
         return json.loads(response.content)
     raise refusal(response)
 
 
 def refusal(response: Response) -> Refused:
+    """Return the problem of an answer as an error."""
     try:
         problem = json.loads(response.content)
         refused = Refused(
             problem["code"], problem["detail"], hint=problem.get("hint"), status=response.status_code, problem=problem
         )
-    except (ValueError, KeyError, TypeError):  # something between here and the service answered
+    except (ValueError, KeyError, TypeError):  # a proxy answered, not the service
         text = response.content[:200].decode(errors="replace")
         return Refused("refused", f"status {response.status_code}: {text}", status=response.status_code)
     return refused.at(problem["place"]) if problem.get("place") else refused
 
 
-def committed(found: Mapping[str, Any]) -> CommitReceipt:
-    return CommitReceipt(found["version"], found["repeated"])
+def commit_receipt(answer: Mapping[str, Any]) -> CommitReceipt:
+    """Return the receipt of a committed transaction."""
+    return CommitReceipt(answer["version"], answer["repeated"])
 
 
-def rows_of(found: Mapping[str, Any]) -> VersionedRows:
+def versioned_rows(found: Mapping[str, Any]) -> VersionedRows:
+    """Return the rows of an answer."""
     return VersionedRows(found["version"], tuple(c["name"] for c in found["columns"]), [tuple(row) for row in found["rows"]])
 
 
-# Trying again
+# Retries
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Attempts after longer and longer waits, until one has been without an answer for so many seconds.
+    """Exponential backoff that gives up after `seconds` without an answer.
 
-    >>> patience = Backoff(60.0)
-    >>> [patience.wait("no answer", 0.0), patience.wait("no answer", 1.0), patience.wait("no answer", 2.0)]
+    >>> backoff = Backoff(60.0)
+    >>> [backoff.wait("no answer", 0.0), backoff.wait("no answer", 1.0), backoff.wait("no answer", 2.0)]
     [0.05, 0.1, 0.2]
     """
 
@@ -169,37 +175,41 @@ class Backoff:
     _first: float | None = None
 
     def wait(self, why: str, now: float | None = None) -> float:
-        """The seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt; raise `Unreachable` when the time is over."""
         now = monotonic() if now is None else now
         self._first = now if self._first is None else self._first
         if now - self._first >= self.seconds:
-            raise Unreachable(f"no answer for {self.seconds:g} seconds: {why}", hint="is the service running at this address?")
+            raise Unreachable(
+                f"no answer for {self.seconds:g} seconds: {why}", hint="check that the service runs at this address"
+            )
         self.attempts += 1
-        return min(LONGEST, SHORTEST * 2.0 ** min(self.attempts - 1, 20))
+        return min(MAX_WAIT, MIN_WAIT * 2.0 ** min(self.attempts - 1, 20))
 
-    def answered(self) -> None:
+    def reset(self) -> None:
+        """Start over: the service has answered."""
         self.attempts, self._first = 0, None
 
 
-def is_later(status: int) -> bool:
-    """Whether the service may do another time what it does not do now."""
-    return status in _LATER
+def is_transient(status: int) -> bool:
+    """Tell whether the same request may succeed later."""
+    return status in _TRANSIENT
 
 
-def checked_url(url: str) -> str:
-    """
-    >>> checked_url("http://127.0.0.1:8420/")
+def check_url(url: str) -> str:
+    """Check the address of a service, and return it without the version of the API.
+
+    >>> check_url("http://127.0.0.1:8420/")
     'http://127.0.0.1:8420'
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise MalformedInput(f"'{url}' is no address of a service", hint="as in http://127.0.0.1:8420")
+        raise MalformedInput(f"'{url}' is not the address of a service", hint="write http://127.0.0.1:8420, for example")
     return url.rstrip("/").removesuffix("/v1")
 
 
 @contextmanager
-def needed() -> Iterator[None]:
-    """Whoever has no httpx is told what to install."""
+def require_httpx() -> Iterator[None]:
+    """Turn a missing httpx into an error that says what to install."""
     try:
         yield
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Server-Sent Events, as the standard has them, from whatever pieces the network brings."""
+"""Decoding of Server-Sent Events, from pieces of any size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its name, its data, and its id where one can resume from it."""
+    """One event. A client can resume from an event with an id."""
 
     name: str
     data: dict[str, Any]
@@ -18,7 +18,9 @@ class Event:
 
 @dataclass(slots=True)
 class SseParser:
-    """Lines end at a line feed or a carriage return before one, and nowhere else: a text may hold any other separator.
+    """Decodes a stream piece by piece.
+
+    Lines end with LF or CRLF only: other separators of Unicode may be part of a text.
 
     >>> parser = SseParser()
     >>> parser.feed(b'event: progress\\nid: 00c0ffee00c0ffee-9\\nda')
@@ -31,16 +33,17 @@ class SseParser:
     _fields: dict[str, str] = field(default_factory=dict)
 
     def feed(self, piece: bytes) -> list[Event]:
-        """The events that end in this piece; an event that the connection did not end is none."""
+        """Return the events that this piece completes. An event that the connection cuts off is not an event."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        return [event for line in lines if (event := self._line(line.removesuffix(b"\r").decode())) is not None]
+        return [event for line in lines if (event := self._read_line(line.removesuffix(b"\r").decode())) is not None]
 
-    def _line(self, line: str) -> Event | None:
+    def _read_line(self, line: str) -> Event | None:
         if line:
             name, _, value = line.partition(":")
             value = value.removeprefix(" ")
             self._fields[name] = f"{self._fields['data']}\n{value}" if name == "data" and "data" in self._fields else value
             return None
+        # An empty line ends the event.
         fields, self._fields = self._fields, {}
         if "data" not in fields:
             return None

@@ -1,4 +1,4 @@
-"""A subscription without its connection: what to ask for, what an event means, and when to ask again."""
+"""A subscription without its connection: the request that starts or resumes it, and the replica that its events build."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from rederive.client.replica import Change, Replica, Row
-from rederive.client.requests import HttpRequest, parameters
+from rederive.client.requests import HttpRequest, url_parameters
 from rederive.client.sse import Event
 from rederive.errors import MalformedInput, Refused
 
 EVENTS: Final = "text/event-stream"
-ENDS: Final = "closed"  # the service says that it ends; it may be back
+CLOSED: Final = "closed"  # the code of the problem that a service sends when it shuts down
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """What to follow, and how."""
+    """Which views to follow, and how. `holds_rows`: the events suffice to hold a replica of the views."""
 
     views: tuple[str, ...]
     options: tuple[tuple[str, str], ...]
-    kept: bool
+    holds_rows: bool
 
     @classmethod
     def of(cls, views: Sequence[str], options: Mapping[str, str | None], bindings: Mapping[str, Any]) -> SubscriptionRequest:
+        """Return the request for these views, options and bindings."""
         if not views:
-            raise MalformedInput("no view is named", hint='subscribe("closure")')
-        said = [(name, value) for name, value in options.items() if value is not None]
-        kept = options.get("only") is None and options.get("precision") in (None, "exact")
-        return cls(tuple(dict.fromkeys(views)), (*said, *parameters(bindings)), kept)
+            raise MalformedInput("the subscription names no view", hint='name one: subscribe("closure")')
+        given = [(name, value) for name, value in options.items() if value is not None]
+        # One sign, or changes that may repeat rows, do not determine the rows of a view.
+        holds_rows = options.get("only") is None and options.get("precision") in (None, "exact")
+        return cls(tuple(dict.fromkeys(views)), (*given, *url_parameters(bindings)), holds_rows)
 
     @property
     def path(self) -> str:
+        """The path of the stream."""
         return "/v1/changes" if len(self.views) > 1 else f"/v1/views/{quote(self.views[0], safe='')}/changes"
 
-    def call(self, position: str | None) -> HttpRequest:
-        """The request that begins, or that goes on after a position.
+    def http_request(self, position: str | None) -> HttpRequest:
+        """Return the HTTP request that starts the stream, or resumes it after a position.
 
         >>> request = SubscriptionRequest.of(["closure"], {"only": "plus"}, {"x": "a"})
-        >>> request.call("00c0ffee00c0ffee-7")  # doctest: +NORMALIZE_WHITESPACE
+        >>> request.http_request("00c0ffee00c0ffee-7")  # doctest: +NORMALIZE_WHITESPACE
         HttpRequest(method='GET', path='/v1/views/closure/changes', params=[('only', 'plus'), ('x', 'a')],
              headers={'Accept': 'text/event-stream', 'Last-Event-ID': '00c0ffee00c0ffee-7'}, content=None)
         """
@@ -51,51 +54,55 @@ class SubscriptionRequest:
 
 
 class SubscriptionState:
-    """A copy of views, and what has been heard of them. The base of subscriptions that have a connection."""
+    """The replica of a subscription. It is the base class of the subscriptions of both connections."""
 
     def __init__(
-        self, wish: SubscriptionRequest, since: int | str | None = None, rows: Mapping[str, Iterable[Row]] | None = None
+        self, request: SubscriptionRequest, since: int | str | None = None, rows: Mapping[str, Iterable[Row]] | None = None
     ) -> None:
-        self.wish = wish
+        self.request = request
         held = {view: Counter(map(tuple, given)) for view, given in (rows or {}).items()}
-        self.copy = Replica(wish.views, wish.kept, _version_of(since), held, str(since) if since is not None else None)
+        self.replica = Replica(
+            request.views, request.holds_rows, _version_in(since), held, str(since) if since is not None else None
+        )
 
     @property
     def version(self) -> int | None:
-        """Everything up to this version has been told."""
-        return self.copy.version
+        """The replica has every change up to this version."""
+        return self.replica.version
 
     @property
     def position(self) -> str | None:
-        """The same for a later process to go on from: it names the service's history as well, which a restore changes."""
-        return self.copy.position
+        """The epoch and version from which a later process can resume; a restore of the service changes the epoch."""
+        return self.replica.position
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of the view now, as the changes so far leave it; of several views, `rows_of` tells."""
-        (view,) = self.wish.views
+        """The rows of the only view after the changes received so far; for several views, use `rows_of`."""
+        (view,) = self.request.views
         return self.rows_of(view)
 
     def rows_of(self, view: str) -> list[Row]:
-        return list(self.copy.rows.get(view, Counter()).elements())
+        """Return the rows of a view after the changes received so far."""
+        return list(self.replica.rows.get(view, Counter()).elements())
 
     def columns_of(self, view: str) -> tuple[str, ...]:
-        """The names of its columns, once a snapshot told them."""
-        return self.copy.columns.get(view, ())
+        """Return the column names of a view; they are known after the first snapshot."""
+        return self.replica.columns.get(view, ())
 
-    def _heard(self, event: Event) -> Change | None:
-        """None where nothing changed; ServiceClosing where the stream is over and may be resumed."""
+    def _apply(self, event: Event) -> Change | None:
+        """Apply an event. Return its change, if it has one; raise ServiceClosing if the stream ends and can be resumed."""
         try:
-            return self.copy.hear(event)
+            return self.replica.apply(event)
         except Refused as error:
-            if error.code == ENDS:
+            if error.code == CLOSED:
                 raise ServiceClosing from None
             raise
 
 
-def _version_of(since: int | str | None) -> int | None:
-    """
-    >>> _version_of("00c0ffee00c0ffee-7"), _version_of(7), _version_of(None)
+def _version_in(since: int | str | None) -> int | None:
+    """Return the version of a position.
+
+    >>> _version_in("00c0ffee00c0ffee-7"), _version_in(7), _version_in(None)
     (7, 7, None)
     """
     if since is None or isinstance(since, int):
@@ -107,4 +114,4 @@ def _version_of(since: int | str | None) -> int | None:
 
 
 class ServiceClosing(Exception):
-    """The service said goodbye: the subscription resumes when it is back."""
+    """The service shuts down; the subscription resumes when it is back."""

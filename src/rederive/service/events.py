@@ -1,7 +1,7 @@
-"""What a subscriber is sent, and how it is written. Each event is written once, however many clients get it.
+"""The events that subscribers receive, and their encoding. An event is encoded once, for all its subscribers.
 
-Over Server-Sent Events an event has a name, an id (a position: epoch and version) where one can resume from it, and data in JSON;
-over WebSocket it is one JSON object, with the name as its member `event` and the id as its member `id`.
+Over Server-Sent Events an event has a name, data in JSON and, where a client can resume from it, an id: a position, which is
+an epoch and a version. Over WebSocket an event is one JSON object, with the name as `event` and the id as `id`.
 
     snapshot  {"version": 7, "view": "closure", "columns": ["x", "y"], "rows": [["a", "b"]], "more": false}
     change    {"version": 8, "view": "closure", "plus": [["b", "c"]], "minus": []}
@@ -26,14 +26,14 @@ from rederive.store.codec import encode_rows
 from rederive.store.position import Position
 from rederive.values import sort_key
 
-CHUNK: Final = 5_000  # rows of a snapshot in one event
+MAX_SNAPSHOT_ROWS: Final = 5_000  # in one event; a larger snapshot is several events
 Moves = dict[Row, int]
 """Rows, and how many copies of each enter (above zero) or leave (below)."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event; `data` is the text of a JSON object. One with an id is a point to resume from."""
+    """One event; `data` is the text of a JSON object. A client can resume from an event with an id."""
 
     name: str
     data: str
@@ -41,7 +41,8 @@ class Event:
 
     @cached_property
     def sse(self) -> bytes:
-        """
+        """The event as Server-Sent Events encode it.
+
         >>> Event("progress", '{"version":9}', "00c0ffee00c0ffee-9").sse
         b'event: progress\\nid: 00c0ffee00c0ffee-9\\ndata: {"version":9}\\n\\n'
         """
@@ -50,7 +51,8 @@ class Event:
 
     @cached_property
     def message(self) -> str:
-        """
+        """The event as one WebSocket message.
+
         >>> Event("progress", '{"version":9}', "00c0ffee00c0ffee-9").message
         '{"event":"progress","id":"00c0ffee00c0ffee-9","version":9}'
         """
@@ -59,6 +61,7 @@ class Event:
 
     @cached_property
     def size(self) -> int:
+        """The length of the data, in characters."""
         return len(self.data)
 
 
@@ -135,14 +138,14 @@ def merge(into: Moves, later: Moves, *, nervous: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EventShape:
-    """How events of a subscription look: those of one view are flat, those of several list what changed in each."""
+    """The layout of a subscription's events: flat for one view, a list of changed views for several."""
 
     views: tuple[str, ...]
     together: bool
     epoch: str = ""
 
     def change(self, version: int, deltas: Mapping[str, Delta], since: int | None = None, why: str = "") -> Event:
-        """The change of one version, or the net change of all versions after `since`, which the event then says.
+        """Return the event of one version or, with `since`, of the net change of all versions after it.
 
         >>> EventShape(("v",), False).change(8, {"v": Delta([("a",)])}, 5, "every").data
         '{"version":8,"from":6,"coalesced":"every","view":"v","plus":[["a"]],"minus":[]}'
@@ -158,12 +161,14 @@ class EventShape:
 
 
 def snapshot(at: Position, answers: Mapping[str, tuple[Sequence[str], Sequence[Row]]]) -> Iterator[Event]:
-    """All rows of some views at one version, in pieces; only the last piece is a point to resume from.
+    """Return all rows of some views at one version, in pieces. Only the last piece has an id: a client cannot resume in between.
 
     >>> [event.data for event in snapshot(Position(7), {"v": (["x"], [("a",)])})]
     ['{"version":7,"view":"v","columns":["x"],"rows":[["a"]],"more":false}']
     """
-    pieces = [(view, columns, rows[i : i + CHUNK]) for view, (columns, rows) in answers.items() for i in _starts(rows)]
+    pieces = [
+        (view, columns, rows[i : i + MAX_SNAPSHOT_ROWS]) for view, (columns, rows) in answers.items() for i in _starts(rows)
+    ]
     for number, (view, columns, rows) in enumerate(pieces, 1):
         more = number < len(pieces)
         names = json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
@@ -172,16 +177,16 @@ def snapshot(at: Position, answers: Mapping[str, tuple[Sequence[str], Sequence[R
 
 
 def _starts(rows: Sequence[Row]) -> range:
-    return range(0, max(1, len(rows)), CHUNK)
+    return range(0, max(1, len(rows)), MAX_SNAPSHOT_ROWS)
 
 
 def progress(at: Position) -> Event:
-    """Everything up to this version has been told."""
+    """Return the event that says: the subscriber has every change up to this version."""
     return Event("progress", f'{{"version":{at.version}}}', str(at))
 
 
-def told(name: str, version: int, error: RederiveError) -> Event:
-    """A `reset` or a `problem`, with its reason."""
+def error_event(name: str, version: int, error: RederiveError) -> Event:
+    """Return a `reset` or `problem` event with its reason. It has no id: a client cannot resume from it."""
     data: dict[str, Any] = {"version": version, "code": error.code, "detail": error.message}
     return Event(name, json.dumps(data | ({"hint": error.hint} if error.hint else {}), ensure_ascii=False))
 

@@ -1,8 +1,10 @@
-"""The database's side of subscriptions: which parts of which views are followed, and what a version did to them.
+"""The database's side of subscriptions: which parts of which views are followed, and how a version changes them.
 
-A bound part of a view that is not kept is computed from its binding alone. Parts of a view that is followed as a whole are found
-by their values: a change is sorted into them by one look-up for each of its rows and each set of bound columns, however many
-parts there are. Everything here runs in the thread that owns the database.
+A bound part of a view that is not stored is followed by itself: the engine computes it from its bindings. The parts of a stored
+view share one subscription to the whole view. A change is split among them by one lookup for each row and each set of bound
+columns, however many parts there are.
+
+Everything in this module runs in the writer's thread, which owns the database.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRe
 from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
 from rederive.result import Change, Result
-from rederive.service.events import Delta, Event, Segment, progress, snapshot, told
-from rederive.service.hub import PublishedVersion, SubscriptionRequest
+from rederive.service.events import Delta, Event, Segment, error_event, progress, snapshot
+from rederive.service.hub import PublishedVersion
+from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
 
 Values = tuple[Value, ...]
@@ -27,49 +30,53 @@ Values = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Events that bring a new subscriber to a version."""
+    """The events that bring a new subscriber to a version."""
 
     version: int
     events: list[Event]
 
 
 class FollowedViews:
-    """What is followed of a database."""
+    """The parts of views that subscribers follow, with the number of subscribers of each."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self._wanted: Counter[Query] = Counter()
-        self._sources: dict[Query, Query] = {}  # what each part is followed by: itself, or its whole view
+        self._users: Counter[Query] = Counter()  # subscribers of each part
+        self._sources: dict[
+            Query, Query
+        ] = {}  # by part: what the database follows for it, the part itself or its whole view
         self._followed: dict[Query, tuple[Subscription, int]] = {}
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._parts: dict[str, dict[tuple[int, ...], dict[Values, Query]]] = {}
 
-    # Who follows what
+    # Parts
 
     def follow(self, part: Query) -> None:
-        if self._wanted[part] == 0:
-            apart = bool(part.bindings) and self._db.answers_apart(part.view)
-            source = part if apart else Query(part.view, ())
+        """Follow a part for one more subscriber."""
+        if self._users[part] == 0:
+            is_bound = bool(part.bindings) and self._db.answers_apart(part.view)
+            source = part if is_bound else Query(part.view, ())
             self._follow_source(source)
             self._sources[part] = source
             self._columns[part.view] = self._db.program.relations[part.view].columns
-            columns, values = _split(part)
+            columns, values = _bound_columns(part)
             self._parts.setdefault(part.view, {}).setdefault(columns, {})[values] = part
-        self._wanted[part] += 1
+        self._users[part] += 1
 
     def unfollow(self, part: Query) -> None:
-        self._wanted[part] -= 1
-        if self._wanted[part] == 0:
-            del self._wanted[part]
+        """Follow a part for one subscriber less."""
+        self._users[part] -= 1
+        if self._users[part] == 0:
+            del self._users[part]
             self._unfollow_source(self._sources.pop(part))
-            columns, values = _split(part)
+            columns, values = _bound_columns(part)
             patterns = self._parts[part.view]
             del patterns[columns][values]
             if not patterns[columns]:
                 del patterns[columns]
 
     def _follow_source(self, source: Query) -> None:
-        subscription, users = self._followed.get(source) or (self._db.follow(source, _unheard), 0)
+        subscription, users = self._followed.get(source) or (self._db.follow(source, _ignore), 0)
         self._followed[source] = (subscription, users + 1)
 
     def _unfollow_source(self, source: Query) -> None:
@@ -79,93 +86,96 @@ class FollowedViews:
         else:
             subscription.cancel()
 
-    # What a version did
+    # Versions
 
-    def version(self, result: Result) -> PublishedVersion:
-        """The changes of the parts that are followed."""
-        found = {part: Delta.of(change) for part, change in result.bound.items() if part in self._wanted}
+    def published_version(self, result: Result) -> PublishedVersion:
+        """Return the changes of a committed version in the parts that are followed."""
+        found = {part: Delta.of(change) for part, change in result.bound.items() if part in self._users}
         for view, change in result.changes.items():
             for columns, parts in self._parts.get(view, {}).items():
-                for part, delta in _sorted_into(change, columns, parts):
+                for part, delta in _split_change(change, columns, parts):
                     found.setdefault(part, delta)
         return PublishedVersion(result.version, found)
 
-    def ended(self) -> dict[Query, RederiveError]:
-        """The parts that a new program has no place for."""
-        return {part: error for part in self._wanted if (error := self._refusal(part.view)) is not None}
+    def ended_parts(self) -> dict[Query, RederiveError]:
+        """Return the parts whose view the present program does not define, or defines with other columns."""
+        return {part: error for part in self._users if (error := self._refusal(part.view)) is not None}
 
     def _refusal(self, view: str) -> RederiveError | None:
         program = self._db.program
         if view not in program.relations or not program.is_view(view):
-            return UnknownRelation(view, ())  # all who followed it are told, whatever else they may know of
+            return UnknownRelation(view, ())  # without the known names: the error goes to every subscriber, whatever it may read
         if program.relations[view].columns != self._columns[view]:
-            return Mismatch(f"'{view}' has other columns now", hint="subscribe again")
+            return Mismatch(f"the columns of '{view}' have changed", hint="subscribe again")
         return None
 
-    # CatchUp
+    # Subscribers
 
-    def begin(self, wish: SubscriptionRequest, since: Position | None, most: int) -> CatchUp:
-        """Follow the parts of a wish, and bring its subscriber to the present version: by what it missed, or by all rows."""
+    def start(self, request: SubscriptionRequest, since: Position | None, max_events: int) -> CatchUp:
+        """Follow the parts of a request. Return the events that bring its subscriber to the present version.
+
+        They are the changes since a position, or else a snapshot.
+        """
         followed: list[Query] = []
         try:
-            for part in wish.parts:
+            for part in request.parts:
                 self.follow(part)
                 followed.append(part)
-            return CatchUp(self._db.version, list(self._events(wish, since, most)))
+            return CatchUp(self._db.version, list(self._events(request, since, max_events)))
         except BaseException:
             for part in followed:
                 self.unfollow(part)
             raise
 
-    def end(self, wish: SubscriptionRequest) -> None:
-        """Follow the parts of a wish no more."""
-        for part in wish.parts:
+    def stop(self, request: SubscriptionRequest) -> None:
+        """Stop following the parts of a request."""
+        for part in request.parts:
             self.unfollow(part)
 
-    def _events(self, wish: SubscriptionRequest, since: Position | None, most: int) -> Iterator[Event]:
+    def _events(self, request: SubscriptionRequest, since: Position | None, max_events: int) -> Iterator[Event]:
         if since is not None:
             try:
-                yield from self._missed(wish, self._db.version_at(since), most)
+                yield from self._missed(request, self._db.version_at(since), max_events)
                 return
             except (Expired, Mismatch, NoStore) as error:
-                yield told("reset", self._db.version, error)
-        yield from snapshot(self._at, {part.view: self.answer(part) for part in wish.parts})
+                yield error_event("reset", self._db.version, error)
+        yield from snapshot(self._position, {part.view: self._answer(part) for part in request.parts})
 
-    def answer(self, part: Query) -> tuple[list[str], list[Row]]:
-        """The columns and rows of a part now."""
+    def _answer(self, part: Query) -> tuple[list[str], list[Row]]:
+        """Return the columns and the present rows of a part."""
         names = [column.name for column in self._db.program.relations[part.view].columns]
         return names, self._db.rows(part.view, {names[i]: value for i, value in part.bindings})
 
-    def _missed(self, wish: SubscriptionRequest, since: int, most: int) -> list[Event]:
-        """The versions after `since`, one by one where they are few, or else their net change."""
+    def _missed(self, request: SubscriptionRequest, since: int, max_events: int) -> list[Event]:
+        """Return the versions after `since`: one by one up to `max_events`, else as one net change."""
         single: list[tuple[int, dict[str, Delta]]] = []
-        net: Segment | None = Segment() if wish.every else None
-        for version, deltas in self.past(wish.parts, since):
+        net: Segment | None = Segment() if request.every else None
+        for version, deltas in self.changes_since(request.parts, since):
             single.append((version, deltas))
-            if net is None and len(single) > most:
+            if net is None and len(single) > max_events:
                 net = Segment()
             if net is not None:
                 for _, one in single:
                     net.add(one, nervous=self._db.precision == "nervous")
                 single.clear()
-        return [*self._told(wish, since, single, net), progress(self._at)]
+        return [*self._change_events(request, since, single, net), progress(self._position)]
 
     @property
-    def _at(self) -> Position:
+    def _position(self) -> Position:
         return Position(self._db.version, self._db.epoch)
 
-    def _told(
-        self, wish: SubscriptionRequest, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
+    def _change_events(
+        self, request: SubscriptionRequest, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
     ) -> Iterator[Event]:
         if net is not None:
             single = [(self._db.version, {view: Delta.net(moves) for view, moves in net.moves.items()})]
         for version, deltas in single:
-            wanted = {view: delta for view, d in deltas.items() if (delta := d.only(wish.signs))}
-            if wanted:
-                yield wish.shape.change(version, wanted, since if net is not None else None, "resumed")
+            requested = {view: delta for view, d in deltas.items() if (delta := d.only(request.signs))}
+            if requested:
+                yield request.shape.change(version, requested, since if net is not None else None, "resumed")
 
-    def past(self, parts: Sequence[Query], since: int | Position) -> Iterator[tuple[int, dict[str, Delta]]]:
-        """The versions after `since` that changed some of these parts."""
+    def changes_since(self, parts: Sequence[Query], since: int | Position) -> Iterator[tuple[int, dict[str, Delta]]]:
+        """Return the versions after `since` that changed one of these parts, oldest first."""
         bindings = {part.view: dict(part.bindings) for part in parts}
         for version, changes in self._db.history(list(bindings), since):
             parted = {view: change.where(bindings[view]) if bindings[view] else change for view, change in changes.items()}
@@ -173,15 +183,15 @@ class FollowedViews:
                 yield version, deltas
 
 
-def _unheard(change: Change) -> None:
-    """Results are read as a whole, version by version; a subscription only makes the database work them out."""
+def _ignore(change: Change) -> None:
+    """Do nothing: a subscription makes the database compute the change, which the writer reads from the result."""
 
 
-def _split(part: Query) -> tuple[tuple[int, ...], Values]:
+def _bound_columns(part: Query) -> tuple[tuple[int, ...], Values]:
     return tuple(i for i, _ in part.bindings), tuple(value for _, value in part.bindings)
 
 
-def _sorted_into(change: Change, columns: tuple[int, ...], parts: Mapping[Values, Query]) -> Iterable[tuple[Query, Delta]]:
+def _split_change(change: Change, columns: tuple[int, ...], parts: Mapping[Values, Query]) -> Iterable[tuple[Query, Delta]]:
     if not columns:
         return [(parts[()], Delta.of(change))]
     found: dict[Query, dict[str, tuple[list[Row], list[int]]]] = {}

@@ -1,11 +1,13 @@
-"""The subscription contract: who is told what, in which order, and what becomes of those who cannot keep up.
+"""The subscription contract: which events each subscriber receives, in which order, and what happens to a slow subscriber.
 
-A subscription begins with a snapshot, or with what it missed, up to some version. From there on it is told every version that
-concerns it, in order. A client that does not take its events falls behind: what comes then is not queued but added up to the net
-change since, which is no larger than the data, and told as one event when the client is ready. A client with an interval is
-always behind, and caught up at each of its ends.
+A subscription begins with a snapshot, or with the changes that the subscriber missed, up to some version. From there on the
+subscriber receives every later version that changes its views, once and in the order of versions.
 
-Everything here runs in one thread, and nothing here knows of HTTP, of time or of the database.
+A subscriber that does not take its events falls behind. Its changes are then not queued but added up to their net effect, which
+is never larger than the views, and it receives them as one event when its queue is empty. A subscriber with an interval is
+always behind, and catches up at the end of each interval.
+
+Everything in this module runs in one thread, the event loop. It knows neither HTTP, nor the clock, nor the database.
 """
 
 from __future__ import annotations
@@ -18,30 +20,15 @@ from itertools import count, islice
 from rederive.delta import Sign
 from rederive.engines.protocol import Query
 from rederive.errors import Closed, RederiveError, TooMany
-from rederive.service.events import Delta, Event, EventShape, Segment, merge, progress, told
+from rederive.service.events import Delta, Event, EventShape, Segment, error_event, merge, progress
 from rederive.service.settings import ServiceLimits
+from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionRequest:
-    """What a subscriber wants: parts of views, together or one alone; which signs; a change each interval of `every` seconds."""
-
-    parts: tuple[Query, ...]
-    signs: frozenset[Sign]
-    together: bool = False
-    every: float = 0.0
-    owner: str = ""
-    epoch: str = ""
-
-    @property
-    def shape(self) -> EventShape:
-        return EventShape(tuple(part.view for part in self.parts), self.together, self.epoch)
-
-
-@dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """What a version did to the parts that somebody follows, and the parts that it put an end to."""
+    """The changes of a version in the parts of views that are followed, and the parts that it ended."""
 
     number: int
     changes: Mapping[Query, Delta]
@@ -49,155 +36,168 @@ class PublishedVersion:
 
 
 class Subscriber:
-    """One subscriber. `wake` is called when there is something to take."""
+    """One subscriber and its queue. `wake` is called when there are events to take."""
 
     _numbers = count(1)
 
-    def __init__(self, wish: SubscriptionRequest, bounds: ServiceLimits, wake: Callable[[], None]) -> None:
+    def __init__(self, request: SubscriptionRequest, bounds: ServiceLimits, wake: Callable[[], None]) -> None:
         self.number = next(self._numbers)
-        self.wish = wish
-        self.version = 0  # everything up to here is told, or in the queue
-        self.behind: int | None = None  # the first segment of its feed that is not in the queue
-        self.closed = False
+        self.request = request
+        self.version = 0  # every change up to this version is sent or in the queue
+        self.behind: int | None = None  # the number of the first segment of its feed that is not in the queue
+        self.is_closed = False
         self.coalesced = 0
         self._bounds = bounds
         self._wake = wake
         self._queue: deque[Event] = deque()
         self._bytes = 0
-        self.quiet = False  # nothing was told since the last beat
+        self.is_quiet = False  # received nothing since the last heartbeat
 
     @property
-    def late(self) -> bool:
-        """Whether what it is not told is being added up."""
+    def is_behind(self) -> bool:
+        """Whether its changes are added up instead of queued."""
         return self.behind is not None
 
     @property
     def waiting(self) -> int:
-        """How many events are in its queue."""
+        """The number of events in its queue."""
         return len(self._queue)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether its queue has reached the limit of events or bytes."""
         return len(self._queue) >= self._bounds.queue or self._bytes >= self._bounds.queue_bytes
 
     def put(self, event: Event, version: int) -> None:
+        """Add an event to the queue; with it the subscriber has every change up to `version`."""
         self._queue.append(event)
         self._bytes += event.size
         self.version = version
-        self.quiet = False
+        self.is_quiet = False
         self._wake()
 
-    def taken(self) -> list[Event]:
+    def drain(self) -> list[Event]:
+        """Remove and return all events of the queue."""
         events = list(self._queue)
         self._queue.clear()
         self._bytes = 0
         return events
 
     def close(self) -> None:
-        self.closed = True
+        """End the subscription; events in the queue can still be taken."""
+        self.is_closed = True
         self._wake()
 
 
 class Feed:
-    """The clients that want the same parts and signs: what one of them is told as it happens, all of them are."""
+    """The subscribers with the same parts, signs and layout. Each event is made once for all of them.
 
-    def __init__(self, wish: SubscriptionRequest, nervous: bool) -> None:
-        self.shape = wish.shape
-        self.parts = wish.parts
-        self.signs = wish.signs
+    Subscribers that are behind share segments: a segment is the net change between two versions at which some subscriber fell
+    behind. A subscriber's net change is the merge of its first segment and all later ones. A segment is dropped when no
+    subscriber needs it.
+    """
+
+    def __init__(self, request: SubscriptionRequest, nervous: bool) -> None:
+        self.shape = request.shape
+        self.parts = request.parts
+        self.signs = request.signs
         self.live: dict[Subscriber, None] = {}
         self.late: dict[Subscriber, None] = {}
-        self._nervous = nervous
+        self._is_nervous = nervous
         self._segments: deque[Segment] = deque()
-        self._first = 0  # the number of the first segment
-        self._marks: Counter[int] = Counter()  # how many clients are behind since each segment
-        self._open = False  # whether the last segment may grow
+        self._first = 0  # the number of the oldest segment
+        self._needed: Counter[int] = Counter()  # by segment: how many subscribers fell behind when it began
+        self._is_open = False  # whether the last segment may grow
         self._encoded: dict[tuple[int, int, int, str], Event | None] = {}
 
-    def add(self, client: Subscriber) -> None:
-        self.live[client] = None
-        if client.wish.every or client.full:
-            self.fall_behind(client)
+    def add(self, subscriber: Subscriber) -> None:
+        """Add a subscriber that has every change up to the last version."""
+        self.live[subscriber] = None
+        if subscriber.request.every or subscriber.is_full:
+            self.fall_behind(subscriber)
 
-    def remove(self, client: Subscriber) -> None:
-        self.live.pop(client, None)
-        if client in self.late:
-            self._is_up(client)
+    def remove(self, subscriber: Subscriber) -> None:
+        """Remove a subscriber and the segments that only it needs."""
+        self.live.pop(subscriber, None)
+        if subscriber in self.late:
+            self._end_lag(subscriber)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
+        """Whether the feed has no subscriber."""
         return not self.live and not self.late
 
     def publish(self, number: int, deltas: Mapping[str, Delta]) -> None:
-        """A version that concerns these clients."""
+        """Queue the change of a version, or add it up for those who are behind."""
         self._encoded.clear()
-        for client in [client for client in self.live if client.full]:
-            self.fall_behind(client)
+        # A full queue is noticed before the version is queued: the version then belongs to the first segment.
+        for subscriber in [subscriber for subscriber in self.live if subscriber.is_full]:
+            self.fall_behind(subscriber)
         if self.late:
             self._grow(deltas)
-        wanted = {view: delta for view, delta in ((v, d.only(self.signs)) for v, d in deltas.items()) if delta}
-        if wanted and self.live:
-            event = self.shape.change(number, wanted)
-            for client in self.live:
-                client.put(event, number)
+        requested = {view: delta for view, delta in ((v, d.only(self.signs)) for v, d in deltas.items()) if delta}
+        if requested and self.live:
+            event = self.shape.change(number, requested)
+            for subscriber in self.live:
+                subscriber.put(event, number)
 
-    def fall_behind(self, client: Subscriber) -> None:
-        """From now on the client's changes are added up."""
-        del self.live[client]
-        self.late[client] = None
-        client.behind = self._first + len(self._segments)
-        self._marks[client.behind] += 1
-        self._open = False
+    def fall_behind(self, subscriber: Subscriber) -> None:
+        """Add up the changes of the subscriber from now on, instead of queueing them."""
+        del self.live[subscriber]
+        self.late[subscriber] = None
+        subscriber.behind = self._first + len(self._segments)
+        self._needed[subscriber.behind] += 1
+        self._is_open = False
 
-    def catch_up(self, client: Subscriber, number: int, why: str) -> None:
-        """Tell a client the net change of all that it was not told, up to the last version."""
-        assert client.behind is not None
-        key = (client.behind, client.version, number, why)
+    def catch_up(self, subscriber: Subscriber, number: int, why: str) -> None:
+        """Queue the net change of all versions that the subscriber has not received, up to the last version."""
+        assert subscriber.behind is not None
+        key = (subscriber.behind, subscriber.version, number, why)
         if key not in self._encoded:
-            self._encoded[key] = self._net(client, number, why)
+            self._encoded[key] = self._net(subscriber, number, why)
         event = self._encoded[key]
-        client.coalesced += event is not None
+        subscriber.coalesced += event is not None
         if event is not None:
-            client.put(event, number)
-        client.version = number
-        self._is_up(client)
-        self.live[client] = None
-        if client.wish.every:
-            self.fall_behind(client)
+            subscriber.put(event, number)
+        subscriber.version = number
+        self._end_lag(subscriber)
+        self.live[subscriber] = None
+        if subscriber.request.every:
+            self.fall_behind(subscriber)
 
-    def _is_up(self, client: Subscriber) -> None:
-        """A client is behind no more, and what nobody else is behind of is let go."""
-        assert client.behind is not None
-        del self.late[client]
-        self._marks[client.behind] -= 1
-        if not self._marks[client.behind]:
-            del self._marks[client.behind]
-            self._forget()
-        client.behind = None
+    def _end_lag(self, subscriber: Subscriber) -> None:
+        """Note that a subscriber is no longer behind, and drop the segments that no other subscriber needs."""
+        assert subscriber.behind is not None
+        del self.late[subscriber]
+        self._needed[subscriber.behind] -= 1
+        if not self._needed[subscriber.behind]:
+            del self._needed[subscriber.behind]
+            self._drop_segments()
+        subscriber.behind = None
 
     def _grow(self, deltas: Mapping[str, Delta]) -> None:
-        if not self._open:
+        if not self._is_open:
             self._segments.append(Segment())
-            self._open = True
-        self._segments[-1].add(deltas, nervous=self._nervous)
+            self._is_open = True
+        self._segments[-1].add(deltas, nervous=self._is_nervous)
 
-    def _net(self, client: Subscriber, number: int, why: str) -> Event | None:
-        assert client.behind is not None
+    def _net(self, subscriber: Subscriber, number: int, why: str) -> Event | None:
+        assert subscriber.behind is not None
         total = Segment()
-        for segment in islice(self._segments, client.behind - self._first, None):
+        for segment in islice(self._segments, subscriber.behind - self._first, None):
             for view, moves in segment.moves.items():
-                merge(total.moves.setdefault(view, {}), moves, nervous=self._nervous)
+                merge(total.moves.setdefault(view, {}), moves, nervous=self._is_nervous)
         deltas = {view: Delta.net(moves).only(self.signs) for view, moves in total.moves.items()}
-        wanted = {view: delta for view, delta in deltas.items() if delta}
-        return self.shape.change(number, wanted, client.version, why) if wanted else None
+        requested = {view: delta for view, delta in deltas.items() if delta}
+        return self.shape.change(number, requested, subscriber.version, why) if requested else None
 
-    def _forget(self) -> None:
-        needed = min(self._marks, default=self._first + len(self._segments))
+    def _drop_segments(self) -> None:
+        needed = min(self._needed, default=self._first + len(self._segments))
         while self._first < needed and self._segments:
             self._segments.popleft()
             self._first += 1
         if not self._segments:
-            self._open = False
+            self._is_open = False
 
 
 class Hub:
@@ -206,9 +206,9 @@ class Hub:
     def __init__(self, bounds: ServiceLimits, version: int = 0, *, epoch: str = "", nervous: bool = False) -> None:
         self.version = version
         self.epoch = epoch
-        self.clients: dict[int, Subscriber] = {}
+        self.subscribers: dict[int, Subscriber] = {}
         self._bounds = bounds
-        self._nervous = nervous
+        self._is_nervous = nervous
         self._closed = False
         self._feeds: dict[tuple[EventShape, tuple[Query, ...], frozenset[Sign]], Feed] = {}
         self._of_part: dict[Query, dict[Feed, None]] = {}
@@ -216,114 +216,117 @@ class Hub:
 
     @property
     def position(self) -> Position:
+        """The last published version, as clients resume from it."""
         return Position(self.version, self.epoch)
 
     def check_room(self) -> None:
-        """Refuse one more subscription than there may be."""
+        """Refuse a subscription beyond the limit."""
         if self._closed:
             raise Closed
-        if len(self.clients) >= self._bounds.subscriptions:
-            raise TooMany(f"there are {len(self.clients)} subscriptions already", hint="end one, or raise bounds.subscriptions")
+        if len(self.subscribers) >= self._bounds.subscriptions:
+            raise TooMany(
+                f"the service already has {len(self.subscribers)} subscriptions", hint="end one, or raise bounds.subscriptions"
+            )
 
-    def attach(self, client: Subscriber, events: Sequence[Event], version: int) -> None:
-        """Begin: `events` bring the client to a version, which is the hub's own or one that it is about to hear of."""
+    def attach(self, subscriber: Subscriber, events: Sequence[Event], version: int) -> None:
+        """Add a subscriber. `events` bring it to `version`: the hub's version, or one that is published next."""
         self.check_room()
-        self.clients[client.number] = client
+        self.subscribers[subscriber.number] = subscriber
         self.version = max(self.version, version)
         for event in events:
-            client.put(event, version)
-        client.version = version
-        feed = self._feed(client.wish)
-        feed.add(client)
-        if every := client.wish.every:
-            self._intervals.setdefault(every, (0.0, {}))[1][client] = None
+            subscriber.put(event, version)
+        subscriber.version = version
+        feed = self._feed(subscriber.request)
+        feed.add(subscriber)
+        if every := subscriber.request.every:
+            self._intervals.setdefault(every, (0.0, {}))[1][subscriber] = None
 
-    def detach(self, client: Subscriber) -> None:
-        """End; whoever ends twice has ended."""
-        if self.clients.pop(client.number, None) is None:
+    def detach(self, subscriber: Subscriber) -> None:
+        """Remove a subscriber; removing it twice has no further effect."""
+        if self.subscribers.pop(subscriber.number, None) is None:
             return
-        client.close()
-        feed = self._feed(client.wish)
-        feed.remove(client)
-        if feed.empty:
-            del self._feeds[_key(client.wish)]
+        subscriber.close()
+        feed = self._feed(subscriber.request)
+        feed.remove(subscriber)
+        if feed.is_empty:
+            del self._feeds[_key(subscriber.request)]
             for part in feed.parts:
                 del self._of_part[part][feed]
                 if not self._of_part[part]:
                     del self._of_part[part]
-        if every := client.wish.every:
-            _, clients = self._intervals[every]
-            del clients[client]
-            if not clients:
+        if every := subscriber.request.every:
+            _, subscribers = self._intervals[every]
+            del subscribers[subscriber]
+            if not subscribers:
                 del self._intervals[every]
 
     def publish(self, version: PublishedVersion) -> None:
-        """A version is on disk. Only the feeds that it concerns are looked at."""
-        concerned: dict[Feed, dict[str, Delta]] = {}
+        """Send a durable version to the feeds whose parts it changed; other feeds are not looked at."""
+        by_feed: dict[Feed, dict[str, Delta]] = {}
         for part, delta in version.changes.items():
             for feed in self._of_part.get(part, ()):
-                concerned.setdefault(feed, {})[part.view] = delta
-        for feed, deltas in concerned.items():
+                by_feed.setdefault(feed, {})[part.view] = delta
+        for feed, deltas in by_feed.items():
             feed.publish(version.number, deltas)
         self.version = version.number
         for part, error in version.ended.items():
             for feed in list(self._of_part.get(part, ())):
                 self._end(feed, error)
 
-    def take(self, client: Subscriber) -> list[Event]:
-        """The events to send now. Whoever takes the last one of a full queue is told what was added up since."""
-        events = client.taken()
-        if not events and client.behind is not None and not client.wish.every and not client.closed:
-            self._feed(client.wish).catch_up(client, self.version, "slow")
-            events = client.taken()
+    def take(self, subscriber: Subscriber) -> list[Event]:
+        """Return the events to send now: the queue or, when it is empty, the net change of a subscriber that is behind."""
+        events = subscriber.drain()
+        if not events and subscriber.behind is not None and not subscriber.request.every and not subscriber.is_closed:
+            self._feed(subscriber.request).catch_up(subscriber, self.version, "slow")
+            events = subscriber.drain()
         return events
 
-    def beat(self) -> None:
-        """Mark progress for all who were told nothing since the last beat."""
+    def send_heartbeat(self) -> None:
+        """Queue a progress event for every subscriber that received nothing since the last heartbeat."""
         event = progress(self.position)
-        for client in self.clients.values():
-            if client.quiet and not client.waiting and client.behind is None:
-                client.put(event, self.version)
-            client.quiet = True
+        for subscriber in self.subscribers.values():
+            if subscriber.is_quiet and not subscriber.waiting and subscriber.behind is None:
+                subscriber.put(event, self.version)
+            subscriber.is_quiet = True
 
-    def tick(self, now: float) -> None:
-        """Tell the clients whose interval has ended; intervals of one length end together."""
-        for every, (due, clients) in list(self._intervals.items()):
+    def end_intervals(self, now: float) -> None:
+        """Queue the net change for the subscribers whose interval ends. Intervals of one length end together."""
+        for every, (due, subscribers) in list(self._intervals.items()):
             if now >= due:
-                self._intervals[every] = (now + every if due + every <= now else due + every, clients)
-                for client in clients if due else ():
-                    if not client.full:
-                        self._caught_up(client)
+                self._intervals[every] = (now + every if due + every <= now else due + every, subscribers)
+                for subscriber in subscribers if due else ():
+                    if not subscriber.is_full:
+                        self._end_interval(subscriber)
 
-    def _caught_up(self, client: Subscriber) -> None:
-        self._feed(client.wish).catch_up(client, self.version, "every")
-        if client.quiet and not client.waiting:
-            client.put(progress(self.position), self.version)
+    def _end_interval(self, subscriber: Subscriber) -> None:
+        self._feed(subscriber.request).catch_up(subscriber, self.version, "every")
+        if subscriber.is_quiet and not subscriber.waiting:
+            subscriber.put(progress(self.position), self.version)
 
     def close(self) -> None:
-        """End all subscriptions; they can resume elsewhere, or later."""
+        """End all subscriptions; their clients can resume later."""
         self._closed = True
-        for client in list(self.clients.values()):
-            self._finish(client, Closed())
+        for subscriber in list(self.subscribers.values()):
+            self._finish(subscriber, Closed())
 
     def _end(self, feed: Feed, error: RederiveError) -> None:
-        for client in [*feed.live, *feed.late]:
-            if client.behind is not None:
-                feed.catch_up(client, self.version, "slow")
-            self._finish(client, error)
+        for subscriber in [*feed.live, *feed.late]:
+            if subscriber.behind is not None:
+                feed.catch_up(subscriber, self.version, "slow")
+            self._finish(subscriber, error)
 
-    def _finish(self, client: Subscriber, error: RederiveError) -> None:
-        client.put(told("problem", self.version, error), self.version)
-        self.detach(client)
+    def _finish(self, subscriber: Subscriber, error: RederiveError) -> None:
+        subscriber.put(error_event("problem", self.version, error), self.version)
+        self.detach(subscriber)
 
-    def _feed(self, wish: SubscriptionRequest) -> Feed:
-        key = _key(wish)
+    def _feed(self, request: SubscriptionRequest) -> Feed:
+        key = _key(request)
         if key not in self._feeds:
-            self._feeds[key] = feed = Feed(wish, self._nervous)
-            for part in wish.parts:
+            self._feeds[key] = feed = Feed(request, self._is_nervous)
+            for part in request.parts:
                 self._of_part.setdefault(part, {})[feed] = None
         return self._feeds[key]
 
 
-def _key(wish: SubscriptionRequest) -> tuple[EventShape, tuple[Query, ...], frozenset[Sign]]:
-    return wish.shape, wish.parts, wish.signs
+def _key(request: SubscriptionRequest) -> tuple[EventShape, tuple[Query, ...], frozenset[Sign]]:
+    return request.shape, request.parts, request.signs

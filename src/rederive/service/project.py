@@ -1,4 +1,4 @@
-"""A project: a folder with a `rederive.toml`. Reading it, starting one, and opening the database that it describes."""
+"""A project is a folder with a `rederive.toml`: create one, read it, and open the database that it describes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from rederive.warehouse.bridge import WarehouseBridge, bridge_program_text
 
 FILE: Final = "rederive.toml"
 APPLIED: Final = "programs.sha256"
+"""The file of a store that says which programs were applied to it last."""
 
 
 def read_project(folder: Path, environment: Mapping[str, str] = environ) -> Project:
-    """The project of a folder. Paths in its file are relative to it; secrets come from the environment.
+    """Read the project of a folder. Paths are relative to the folder; secrets come from the environment.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -43,9 +44,11 @@ def read_project(folder: Path, environment: Mapping[str, str] = environ) -> Proj
     try:
         read = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProjectError(f"not TOML: {error}").at(str(file)) from None
+        raise ProjectError(f"the file is not TOML: {error}").at(str(file)) from None
     except OSError as error:
-        raise ProjectError(f"cannot be read: {error.strerror}", hint="rederive init DIR makes one").at(str(file)) from None
+        raise ProjectError(f"the file cannot be read: {error.strerror}", hint="create one with: rederive init DIR").at(
+            str(file)
+        ) from None
     try:
         project = project_from(folder, TomlTable(read), environment)
         check_address(project)
@@ -55,17 +58,18 @@ def read_project(folder: Path, environment: Mapping[str, str] = environ) -> Proj
 
 
 def check_address(project: Project) -> None:
-    """Only this machine may reach a service without tokens."""
+    """Refuse to serve without tokens where other machines can connect."""
     if not project.tokens and not is_loopback(project.address.host):
         raise ProjectError(
-            f"'{project.address.host}' can be reached by others, and there is no token",
+            f"other machines can reach '{project.address.host}', and the project has no token",
             hint='add a [[token]], or listen on "127.0.0.1"',
         ).at("address")
 
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """
+    """Tell whether only this machine can reach a host.
+
     >>> is_loopback("localhost"), is_loopback("127.0.0.5"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, True, False)
     """
@@ -76,14 +80,15 @@ def is_loopback(host: str) -> bool:
 
 
 def open_project(project: Project) -> Database:
-    """The project's database, with its programs applied.
+    """Open the project's database and apply its programs.
 
-    They are applied when the store is new, and again when their texts have changed; in between, the definitions that the store
-    has are those that stand, with whatever was defined, replaced or dropped since.
+    The programs are applied to a new store, and again when their texts change. In between, the definitions of the store
+    count: clients may have defined, replaced and dropped views.
     """
     texts = written = [(program, _text(program)) for program in project.programs]
     if project.warehouse is not None:
-        texts = [_housed(written)]
+        texts = [_bridge_program(written)]
+    # Opening reads everything that is stored, so the budgets of one operation begin afterwards.
     db = rederive.open(
         project.store,
         strategy=project.strategy,
@@ -98,34 +103,34 @@ def open_project(project: Project) -> Database:
     try:
         _apply(db, texts, project.store / APPLIED)
         if project.warehouse is not None:
-            whole, place = _joined(written)
+            whole, place = _concatenate(written)
             db.house = WarehouseBridge(db, whole, place, net=project.warehouse.net)
         _check_tokens(project, db)
         db.limits = project.budgets
-        db.parks = False  # nobody's definition stops the views of the others
+        db.parks = False  # a definition whose evaluation does not end is refused: it must not block the views of others
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _housed(texts: list[tuple[Path, str]]) -> tuple[Path, str]:
-    """The program that keeps the views of a warehouse, in place of the one that is written."""
+def _bridge_program(texts: list[tuple[Path, str]]) -> tuple[Path, str]:
+    """Return the program that stores the views of a warehouse; it replaces the program of the project."""
     if sql := [program for program, _ in texts if program.suffix == ".sql"]:
-        raise ProjectError("a warehouse's relations are declared in Datalog, with .remote", hint="see docs/selfmaint.md").at(
+        raise ProjectError("a warehouse declares its relations in Datalog, with .remote", hint="see docs/selfmaint.md").at(
             str(sql[0])
         )
-    return texts[0][0], bridge_program_text(compile_program(*_joined(texts)))
+    return texts[0][0], bridge_program_text(compile_program(*_concatenate(texts)))
 
 
-def _joined(texts: list[tuple[Path, str]]) -> tuple[str, str]:
-    """Several files as one text, and what to call it."""
+def _concatenate(texts: list[tuple[Path, str]]) -> tuple[str, str]:
+    """Return the text of several files, and the name that errors use for it."""
     return "\n".join(text for _, text in texts), ", ".join(str(program) for program, _ in texts)
 
 
 def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
-    wanted = sha256(repr([(program.name, text) for program, text in texts]).encode()).hexdigest()
-    if db.program.relations and applied.is_file() and applied.read_text() == wanted:
+    digest = sha256(repr([(program.name, text) for program, text in texts]).encode()).hexdigest()
+    if db.program.relations and applied.is_file() and applied.read_text() == digest:
         return
     if db.program.relations:
         for suffix in dict.fromkeys(program.suffix for program, _ in texts):
@@ -134,16 +139,16 @@ def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
         for program, text in texts:
             define = db.sql if program.suffix == ".sql" else db.define
             define(text, str(program))
-    applied.write_text(wanted)
+    applied.write_text(digest)
 
 
 def _migrate(db: Database, texts: list[tuple[Path, str]]) -> None:
-    """The files of one language together hold all that stands in it."""
-    db.migrate(*_joined(texts))
+    """Make the definitions of one language those of these files; what no file has is dropped."""
+    db.migrate(*_concatenate(texts))
 
 
 def _check_tokens(project: Project, db: Database) -> None:
-    """A misspelt binding would bind nothing."""
+    """Refuse a token that restricts unknown relations or columns: the restriction would have no effect."""
     for number, token in enumerate(project.tokens):
         for name, values in token.rows.items():
             try:
@@ -156,29 +161,29 @@ def _text(program: Path) -> str:
     try:
         return program.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedInput(f"not UTF-8: {error.reason}").at(str(program)) from None
+        raise MalformedInput(f"the file is not UTF-8: {error.reason}").at(str(program)) from None
     except OSError as error:
-        raise MissingFile(f"cannot read the program: {error.strerror}", hint=f"see 'programs' in {FILE}").at(
+        raise MissingFile(f"the program cannot be read: {error.strerror}", hint=f"check 'programs' in {FILE}").at(
             str(program)
         ) from None
 
 
-# Starting one
+# A new project
 
 
 def init(folder: Path) -> None:
-    """Write a project to start from; a folder that has one is left as it is."""
+    """Write a first project into a folder; an existing project is not changed."""
     folder = local_folder(folder, "a project")
     files = {FILE: _PROJECT, "views.dl": _PROGRAM}
     for name in files:
         if (folder / name).exists():
-            raise ProjectError("there is one already", hint="give another folder").at(str(folder / name))
+            raise ProjectError("the file exists", hint="choose another folder").at(str(folder / name))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ProjectError(f"cannot be written: {error.strerror}").at(str(folder)) from None
+        raise ProjectError(f"the folder cannot be written: {error.strerror}").at(str(folder)) from None
 
 
 _PROGRAM: Final = """\
@@ -193,24 +198,24 @@ closure(x, y) :- edge(x, z), closure(z, y).
 """
 
 _PROJECT: Final = """\
-# A project of rederive: `rederive serve` with the folder of this file. Paths are relative to it.
+# A project of rederive. Start it with `rederive serve FOLDER`. Paths are relative to this folder.
 
 programs = ["views.dl"]        # Datalog (.dl) and SQL (.sql), in order
 store = "store"                # base rows, versions and changes
-# lake = "lake"                # Delta tables of relations, views and changes: a folder, or s3a://...; needs Spark
+# lake = "lake"                # Delta tables of relations, views and changes: a folder or s3a://...; needs Spark
 # engine = "resident"          # resident, spark or auto
 # strategy = "auto"
-# zone = "Europe/Berlin"       # time zone of timestamps in SQL; UTC by default, and fixed once there is a store
+# zone = "Europe/Berlin"       # time zone of timestamps in SQL; UTC by default, and cannot change once the store exists
 retention = 100000             # versions from which a subscriber can resume
-address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
-# origins = ["https://example.org"]   # pages of other hosts that may ask
+address = "127.0.0.1:8420"     # an address that other machines can reach needs a [[token]]
+# origins = ["https://example.org"]   # web pages of other hosts that may send requests
 
 # [budgets]
 # memory = 8192                # MiB that relations and views may take
-# rounds = 100000              # stops recursions that make new values
+# rounds = 100000              # of one recursion, which may not end if it creates values
 # tuples = 5000000
-# seconds = 10                 # of one definition, transaction or question
-# rows = 100000000             # that it looks at
+# seconds = 10                 # that one definition, transaction or query may take
+# rows = 100000000             # that it may look at
 # growth = 2048                # MiB by which it may grow the process
 
 # [bounds]
@@ -218,20 +223,20 @@ address = "127.0.0.1:8420"     # listening elsewhere needs a [[token]]
 # rate = 2000                  # requests in a second, for each token
 # subscriptions = 10000
 # queue = 256                  # events that wait for a client before they are coalesced
-# heartbeat = 15               # seconds between progress marks
+# heartbeat = 15               # seconds without an event before a progress event is sent
 
-# [warehouse]                  # .remote relations stay where they are; .stored views are kept here
+# [warehouse]                  # .remote relations stay in their sources; .stored views are stored here
 # net = false                  # true: the sources report net changes only
-# retry = 10                   # seconds between tries for views that wait for a source
+# retry = 10                   # seconds between two attempts to update views that wait for a source
 
 # [webhooks]
-# hosts = ["hooks.example.com"]   # where rules may post to
-# secret = "WEBHOOK_SECRET"    # the environment variable that holds the secret that signs them
-# private = false              # also http, this machine and private networks
+# hosts = ["hooks.example.com"]   # hosts that rules may post to
+# secret = "WEBHOOK_SECRET"    # the environment variable with the secret that signs them
+# private = false              # true: also http, this machine and private networks
 
 # [[token]]
 # name = "dashboard"
-# secret = "DASHBOARD_TOKEN"   # the environment variable that holds the secret, of 16 characters or more
+# secret = "DASHBOARD_TOKEN"   # the environment variable with the secret, of 16 characters or more
 # read = ["closure"]           # views and relations; "*" for all
 # write = ["edge"]             # base relations; "*" for all
 # define = false               # define, replace and drop views

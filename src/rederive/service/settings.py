@@ -1,4 +1,4 @@
-"""What a project's `rederive.toml` may say, as data."""
+"""The settings of a project, as data: what `rederive.toml` says."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rederive.ir.terms import Value
-from rederive.limits import Limits as Budgets
+from rederive.limits import Limits
 from rederive.rules.webhook import Webhooks
 
 ALL = "*"
-BUDGETS = Budgets(seconds=10.0, rows=100_000_000, growth=2 * 2**30)
-"""Of a service, where one client's work keeps the others waiting."""
+"""In `read` and `write` of a token: every relation."""
+DEFAULT_BUDGETS = Limits(seconds=10.0, rows=100_000_000, growth=2 * 2**30)
+"""The budgets of one operation. A service has one writer: while it works for one client, the other clients wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """What clients may take of the service.
+    """How much of the service clients may use (`[bounds]`). Sizes are in bytes, times in seconds.
 
-    `body`: bytes of a request. `headers`: bytes of its request line and headers. `header_seconds`, `body_seconds`: in which they
-    must arrive. `connections`: at one time, those of subscribers included. `rate`: requests in a second, for each token;
-    `burst` of them at once. `subscriptions`: at one time. `queue`: events that wait for one client before they are coalesced, and
-    `queue_bytes` how large they may be together. `waiting`: requests that wait for the writer. `heartbeat`: seconds without an
-    event after which a progress mark is sent.
+    `body`, `headers`: the largest body, and the largest request line with headers. `header_seconds`, `body_seconds`: how long
+    they may take to arrive. `connections`, `subscriptions`: how many at one time. `rate`, `burst`: requests of one token in a
+    second, and at once. `queue`, `queue_bytes`: events that wait for one subscriber before they are coalesced. `waiting`:
+    requests that wait for the writer. `heartbeat`: seconds without an event after which a progress event is sent.
     """
 
     body: int = 8 * 2**20
@@ -42,7 +42,10 @@ class ServiceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who may do what. `rows`: the values that rows of a view or relation must have for this token to see or write them."""
+    """What the holder of a secret may do.
+
+    `rows` restricts a relation to the rows with these values, for reading and for writing.
+    """
 
     name: str
     secret: str = field(repr=False)
@@ -55,6 +58,8 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Address:
+    """The host and the port on which a service listens."""
+
     host: str = "127.0.0.1"
     port: int = 8420
 
@@ -64,7 +69,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class WarehouseSettings:
-    """`net`: the sources report net changes only. `retry`: seconds between tries to bring up to date the views that wait."""
+    """`net`: the sources report net changes only. `retry`: seconds between two attempts to update the views that wait."""
 
     net: bool = False
     retry: float = 10.0
@@ -82,7 +87,7 @@ class Project:
     strategy: str | None = None
     precision: str | None = None
     retention: int | None = None
-    budgets: Budgets = BUDGETS
+    budgets: Limits = DEFAULT_BUDGETS
     address: Address = field(default_factory=Address)
     origins: tuple[str, ...] = ()
     bounds: ServiceLimits = field(default_factory=ServiceLimits)

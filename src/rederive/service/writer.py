@@ -1,7 +1,10 @@
-"""The one thread that owns the database: it does jobs in the order in which they come, and transactions that wait in one commit.
+"""The writer: the one thread that owns the database. It runs jobs in the order of their arrival.
 
-What a job found, and the versions that it made, go back to the event loop together and in order: a subscriber that begins at some
-version hears of every later one, and of none before.
+Transactions that wait together are committed together (group commit): one sync of the journal makes all of them durable.
+
+The order of versions is the order in which subscribers see them. The results of a job and the versions that it made go back to
+the event loop in one call, versions first. So a subscriber that starts at a version receives every later version and no earlier
+one, and a client that has the answer to its transaction finds the version published.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ from rederive.store.journal.rules import Deliveries
 from rederive.warehouse.bridge import WarehouseBridge
 
 T = TypeVar("T")
-MOST: Final = 256  # jobs that are done before anybody is told
+MAX_BATCH: Final = 256  # jobs taken from the queue at once; their transactions share one sync
 _END: Final = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Something to do with the database. `then` is called in the loop with what it found, before any later version is told."""
+    """A function of the database. `then` is called in the event loop with its result, before any later version is published."""
 
     run: Callable[[Database, FollowedViews], Any]
     future: asyncio.Future[Any]
@@ -42,8 +45,8 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _Writes:
-    """Transactions, typed by the program that stands when their turn comes."""
+class _CommitJob:
+    """Transactions. `typed` types their rows by the program at the time of the commit."""
 
     typed: Callable[[Database], Sequence[Write]]
     future: asyncio.Future[Outcome]
@@ -51,7 +54,7 @@ class _Writes:
 
 @dataclass(slots=True)
 class WriterCounts:
-    """What the thread has done so far."""
+    """How much the writer has done since the start."""
 
     commits: int = 0
     groups: int = 0
@@ -60,99 +63,102 @@ class WriterCounts:
 
 
 @dataclass(slots=True)
-class _Done:
+class _Finished:
+    """What the thread hands back to the event loop at once."""
+
     versions: list[PublishedVersion] = field(default_factory=list)
-    found: list[tuple[_Job | _Writes, Any, BaseException | None]] = field(default_factory=list)
+    found: list[tuple[_Job | _CommitJob, Any, BaseException | None]] = field(default_factory=list)
     fired: bool = False
 
 
 class Writer:
-    """Takes jobs from the event loop. There, `publish` is called with each version, and `fired` where rules fired or failed."""
+    """Takes jobs from the event loop. There it calls `publish` with each version, and `fired` when rules fired or failed."""
 
     def __init__(
-        self, database: Database, publish: Callable[[PublishedVersion], None], fired: Callable[[], None], waiting: int
+        self, database: Database, publish: Callable[[PublishedVersion], None], fired: Callable[[], None], max_waiting: int
     ) -> None:
-        self.work = WriterCounts()
+        self.counts = WriterCounts()
         self._db = database
-        self._follower = FollowedViews(database)
+        self._followed = FollowedViews(database)
         self._publish = publish
         self._fired = fired
-        self._most_waiting = waiting
-        self._queue: SimpleQueue[_Job | _Writes | None] = SimpleQueue()
+        self._max_waiting = max_waiting
+        self._queue: SimpleQueue[_Job | _CommitJob | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
-        self._thread = Thread(target=self._work, name="rederive-writer", daemon=True)
+        self._thread = Thread(target=self._run_jobs, name="rederive-writer", daemon=True)
         self._ended = False
-        self._since: float | None = None
+        self._job_started: float | None = None  # seconds of the monotonic clock
         self._thread.start()
 
-    # In the loop
+    # In the event loop
 
-    async def ask(self, run: Callable[[Database, FollowedViews], T], then: Callable[[T], None] | None = None) -> T:
-        """What a function of the database gives."""
-        found: T = await self._put(_Job(run, self._loop.create_future(), then))
+    async def run(self, function: Callable[[Database, FollowedViews], T], then: Callable[[T], None] | None = None) -> T:
+        """Return the result of a function of the database."""
+        found: T = await self._put(_Job(function, self._loop.create_future(), then))
         return found
 
     async def redefine(self, run: Callable[[Database], Sequence[Result]]) -> Sequence[Result]:
-        """Change the program; the versions that it made."""
+        """Change the program. Return the versions that this made."""
         made: Sequence[Result] = await self._put(_Job(lambda db, _: run(db), self._loop.create_future(), redefines=True))
         return made
 
     async def commit(self, typed: Callable[[Database], Sequence[Write]]) -> Outcome:
-        """Commit transactions, each a version of its own; on disk when this returns."""
-        outcome: Outcome = await self._put(_Writes(typed, self._loop.create_future()))
+        """Commit transactions, each a version of its own. They are durable when this returns."""
+        outcome: Outcome = await self._put(_CommitJob(typed, self._loop.create_future()))
         return outcome
 
-    def post(self, run: Callable[[Database, FollowedViews], None]) -> None:
-        """Do something in its turn; nobody waits for it."""
+    def run_later(self, function: Callable[[Database, FollowedViews], None]) -> None:
+        """Queue a function of the database without waiting for it."""
         if not self._ended:
-            self._queue.put(_Job(run, self._loop.create_future()))
+            self._queue.put(_Job(function, self._loop.create_future()))
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether the thread runs and accepts jobs."""
         return self._thread.is_alive() and not self._ended
 
     @property
     def state(self) -> tuple[str, Exception | None]:
-        """The engine's name, and why the lake does not follow; read without waiting for the thread."""
+        """The engine's name, and why the lake is behind, if it is; read without waiting for the thread."""
         return self._db.engine.name, self._db.unsettled
 
     @property
-    def busy(self) -> float:
-        """For how many seconds the thread has been at its present work."""
-        since = self._since
+    def busy_seconds(self) -> float:
+        """How long the thread has been running its present job, in seconds."""
+        since = self._job_started
         return round(monotonic() - since, 3) if since is not None else 0.0
 
     @property
-    def house(self) -> WarehouseBridge | None:
-        """The warehouse, where the database keeps one's views."""
+    def warehouse(self) -> WarehouseBridge | None:
+        """The bridge to the warehouse whose views the database stores, if there is one."""
         return self._db.house
 
     @property
     def deliveries(self) -> Deliveries:
-        """How the delivery of webhooks is going; it does not wait for the thread."""
+        """The state of webhook delivery; read without waiting for the thread."""
         return self._db.deliveries
 
     @property
     def waiting(self) -> int:
-        """How many jobs nobody has begun."""
+        """The number of jobs in the queue."""
         return self._queue.qsize()
 
     async def close(self) -> None:
-        """Finish what waits, and let go of the database."""
+        """Finish the jobs in the queue, and close the database."""
         self._ended = True
         self._queue.put(_END)
         await asyncio.to_thread(self._thread.join)
         self._db.close()
 
-    async def _put(self, job: _Job | _Writes) -> Any:
+    async def _put(self, job: _Job | _CommitJob) -> Any:
         if self._ended:
             raise Closed
-        if self._queue.qsize() >= self._most_waiting:
-            raise Busy(f"{self._queue.qsize()} requests are waiting", hint="try again later")
+        if self._queue.qsize() >= self._max_waiting:
+            raise Busy(f"{self._queue.qsize()} requests wait for the writer", hint="try again later")
         self._queue.put(job)
         return await job.future
 
-    def _deliver(self, done: _Done) -> None:
+    def _deliver(self, done: _Finished) -> None:
         for version in done.versions:
             self._publish(version)
         if done.fired:
@@ -167,95 +173,98 @@ class Writer:
                 continue
             if error is not None:
                 job.future.set_exception(error)
-                job.future.exception()  # whoever posted a job does not look
+                job.future.exception()  # marks it as read: nobody awaits a job of run_later
             else:
                 job.future.set_result(found)
 
-    # In the thread
+    # In the writer's thread
 
-    def _work(self) -> None:
-        """Until the end. Whatever else ends it, nobody is left waiting: the next start reads the disk."""
-        jobs: list[_Job | _Writes | None] = []
+    def _run_jobs(self) -> None:
+        """Run jobs until the end. If a bug ends the thread, every waiting job fails: the journal has what was committed."""
+        jobs: list[_Job | _CommitJob | None] = []
         try:
             while _END not in jobs:
-                jobs = self._jobs()
-                self._do([job for job in jobs if job is not _END])
-                self._since = None
+                jobs = self._take_jobs()
+                self._run_batch([job for job in jobs if job is not _END])
+                self._job_started = None
         except BaseException as error:
             self._ended = True
             self._db.close()
             with suppress(Empty):
                 while True:
                     jobs.append(self._queue.get_nowait())
-            self._send(_Done([], [(job, None, error) for job in jobs if job is not _END]))
+            self._send(_Finished([], [(job, None, error) for job in jobs if job is not _END]))
             raise
 
-    def _do(self, jobs: Sequence[_Job | _Writes]) -> None:
-        for writes, run in groupby(jobs, lambda job: isinstance(job, _Writes)):
+    def _run_batch(self, jobs: Sequence[_Job | _CommitJob]) -> None:
+        for writes, run in groupby(jobs, lambda job: isinstance(job, _CommitJob)):
             group = list(run)
-            self._since = monotonic()
+            self._job_started = monotonic()
             if writes:
-                self._send(self._committed([job for job in group if isinstance(job, _Writes)]))
+                self._send(self._commit_group([job for job in group if isinstance(job, _CommitJob)]))
             else:
                 for job in group:
                     assert isinstance(job, _Job)
-                    self._since = monotonic()
-                    self._send(self._done(job))
+                    self._job_started = monotonic()
+                    self._send(self._run_job(job))
 
-    def _jobs(self) -> list[_Job | _Writes | None]:
+    def _take_jobs(self) -> list[_Job | _CommitJob | None]:
         jobs = [self._queue.get()]
         with suppress(Empty):
-            while len(jobs) < MOST:
+            while len(jobs) < MAX_BATCH:
                 jobs.append(self._queue.get_nowait())
         return jobs
 
-    def _send(self, done: _Done) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+    def _send(self, done: _Finished) -> None:
+        with suppress(RuntimeError):  # the event loop has ended, and no job is awaited any more
             self._loop.call_soon_threadsafe(self._deliver, done)
 
-    def _done(self, job: _Job) -> _Done:
-        done = _Done()
+    def _run_job(self, job: _Job) -> _Finished:
+        done = _Finished()
         try:
-            found = job.run(self._db, self._follower)
+            found = job.run(self._db, self._followed)
             if job.redefines:
-                ended = self._follower.ended()
-                done.versions = [_without(self._follower.version(result), ended) for result in found]
+                ended = self._followed.ended_parts()
+                done.versions = [_without_parts(self._followed.published_version(result), ended) for result in found]
                 done.versions.append(PublishedVersion(self._db.version, {}, ended))
             done.found.append((job, found, None))
         except BaseException as error:
             done.found.append((job, None, error))
         return done
 
-    def _committed(self, jobs: Sequence[_Writes]) -> _Done:
-        """Group commit. A transaction that cannot be typed is refused by itself."""
-        done, sound, requests = _Done(), [], []
+    def _commit_group(self, jobs: Sequence[_CommitJob]) -> _Finished:
+        """Commit the transactions of several requests together. A request that cannot be typed is refused by itself."""
+        done, accepted, requests = _Finished(), [], []
         for job in jobs:
             try:
                 requests.append(job.typed(self._db))
-                sound.append(job)
+                accepted.append(job)
             except Exception as error:
                 done.found.append((job, None, error))
         try:
             outcomes = self._db.commit_together(requests)
         except BaseException as error:
-            done.found += [(job, None, error) for job in sound]
+            done.found += [(job, None, error) for job in accepted]
             return done
-        fresh = [result for outcome in outcomes for result in outcome.results if not result.repeated]
-        done.versions = [self._follower.version(result) for result in sorted(fresh, key=lambda result: result.version)]
-        done.found += [(job, outcome, None) for job, outcome in zip(sound, outcomes, strict=True)]
+        # A repeated idempotency key is answered with the version of its first commit, which was published then.
+        committed = [result for outcome in outcomes for result in outcome.results if not result.repeated]
+        done.versions = [
+            self._followed.published_version(result) for result in sorted(committed, key=lambda result: result.version)
+        ]
+        done.found += [(job, outcome, None) for job, outcome in zip(accepted, outcomes, strict=True)]
         failed = any(isinstance(outcome.error, RuleError) for outcome in outcomes)
-        done.fired = failed or any(result.firings for result in fresh)
-        self._note(fresh, outcomes)
+        done.fired = failed or any(result.firings for result in committed)
+        self._count(committed, outcomes)
         return done
 
-    def _note(self, fresh: Sequence[Result], outcomes: Sequence[Outcome]) -> None:
-        self.work.commits += len(fresh)
-        self.work.groups += bool(fresh)
-        self.work.refused += sum(outcome.error is not None for outcome in outcomes)
-        self.work.seconds += sum(result.seconds for result in fresh)
+    def _count(self, committed: Sequence[Result], outcomes: Sequence[Outcome]) -> None:
+        self.counts.commits += len(committed)
+        self.counts.groups += bool(committed)
+        self.counts.refused += sum(outcome.error is not None for outcome in outcomes)
+        self.counts.seconds += sum(result.seconds for result in committed)
 
 
-def _without(version: PublishedVersion, ended: Mapping[Query, RederiveError]) -> PublishedVersion:
-    """A version without the changes of parts whose columns are others now: its rows are of both kinds."""
+def _without_parts(version: PublishedVersion, ended: Mapping[Query, RederiveError]) -> PublishedVersion:
+    """Return a version without the changes of parts whose columns it replaced: those mix rows of old and new columns."""
     changes = {part: delta for part, delta in version.changes.items() if not isinstance(ended.get(part), Mismatch)}
     return PublishedVersion(version.number, changes)

@@ -99,7 +99,7 @@ class WarehouseBridge:
     """The warehouse of a database. It is loaded anew whenever the database did not take what it had worked out."""
 
     def __init__(self, database: Database, text: str, name: str = "<text>", *, net: bool = False) -> None:
-        self.tally = MaintenanceCounts()
+        self.counts = MaintenanceCounts()
         self._db = database
         self._open = partial(Warehouse, text, net=net, name=name)
         self._net = net
@@ -158,7 +158,7 @@ class WarehouseBridge:
 
     def _bookkeeping(self, report: MaintenanceReport) -> Iterator[Operation]:
         """How far every view is now, in place of what stood there; and a line of the log."""
-        self.tally.add(report)
+        self.counts.add(report)
         told = "; ".join(f"{view} {outcome}" for view, outcome in report.views.items())
         LOG.info("transaction %d: %s; %d reads avoided", report.version, told, report.avoided)
         progress = self._warehouse.progress

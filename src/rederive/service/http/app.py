@@ -1,4 +1,4 @@
-"""The service as an ASGI application: where each endpoint is, and what every request passes before it gets there."""
+"""The ASGI application: the table of endpoints, and the checks that every request passes before its endpoint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from rederive.database import Database
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
-from rederive.service.access import ANYONE, NOBODY, discreet
+from rederive.service.access import ANYONE, NOBODY, redact
 from rederive.service.http import change_streams, rules, status, transactions, views
-from rederive.service.http.openapi import described
-from rederive.service.http.problems import answer, problem
+from rederive.service.http.openapi import openapi_document
+from rederive.service.http.problems import answer_exception, problem
 from rederive.service.http.service import Service
 from rederive.service.project import is_loopback
 from rederive.service.settings import Project, Token
@@ -35,17 +35,17 @@ Handler = Callable[[Service, Token, Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`open`: whether it asks for no token."""
+    """A path, a method and their handler. `is_open`: it needs no token."""
 
     method: str
     path: str
     handler: Handler
-    open: bool = False
+    is_open: bool = False
 
 
 async def openapi(service: Service, token: Token, request: Request) -> Response:
-    """The description of this API."""
-    return Response(json.dumps(described()), media_type="application/json")
+    """Return the OpenAPI document of this service."""
+    return Response(json.dumps(openapi_document()), media_type="application/json")
 
 
 ENDPOINTS: Final = (
@@ -65,19 +65,19 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/v1/firings", rules.firings),
     Endpoint("GET", "/v1/subscriptions", status.subscriptions),
     Endpoint("GET", "/v1/metrics", status.metrics),
-    Endpoint("GET", "/v1/health", status.health, open=True),
-    Endpoint("GET", "/v1/openapi.json", openapi, open=True),
+    Endpoint("GET", "/v1/health", status.health, is_open=True),
+    Endpoint("GET", "/v1/openapi.json", openapi, is_open=True),
 )
 STREAMED: Final = ("/v1/views/{name}/changes", "/v1/changes")
 
 
 def make_app(project: Project, database: Database) -> Starlette:
-    """The application that serves a database; it closes the database when it ends."""
+    """Return the application that serves a database. It closes the database when it ends."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.service = service = Service.start(project, database)
-        tasks = [asyncio.create_task(service.keep_time()), asyncio.create_task(service.keep_trying())]
+        tasks = [asyncio.create_task(service.run_timers()), asyncio.create_task(service.retry_waiting_views())]
         yield
         for task in tasks:
             task.cancel()
@@ -88,9 +88,9 @@ def make_app(project: Project, database: Database) -> Starlette:
         allow_origins=list(project.origins),
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-        expose_headers=["Rederive-PublishedVersion", views.POSITION],
+        expose_headers=["Rederive-PublishedVersion", transactions.POSITION],
     )
-    handlers: dict[Any, Any] = {RederiveError: _refused, HTTPException: _not_there, 500: _failed}
+    handlers: dict[Any, Any] = {RederiveError: _answer_error, HTTPException: _answer_http_error, 500: _answer_bug}
     app = Starlette(routes=_routes(), middleware=[cors], exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
     return app
@@ -110,13 +110,13 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
         token = NOBODY
         try:
-            token = admitted(service, request, endpoint.open)
+            token = admit(service, request, endpoint.is_open)
             response = await endpoint.handler(service, token, request)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody is there to read it
+            return Response(status_code=400)  # the client is gone; nobody reads this
         except Exception as error:
-            response = answer(discreet(token, error))
-        service.metrics.count(request.method, path, response.status_code)
+            response = answer_exception(redact(token, error))
+        service.metrics.count_request(request.method, path, response.status_code)
         return response
 
     return Route(path, handle, methods=list(by_method))
@@ -126,23 +126,23 @@ async def _socket(socket: WebSocket) -> None:
     service: Service = socket.app.state.service
     token = NOBODY
     try:
-        token = admitted(service, socket, False)
+        token = admit(service, socket, False)
         await change_streams.socket_changes(service, token, socket)
     except Exception as error:
         if socket.application_state is not WebSocketState.CONNECTING:
             raise
-        response = answer(discreet(token, error))
-        service.metrics.count("WEBSOCKET", STREAMED["name" not in socket.path_params], response.status_code)
+        response = answer_exception(redact(token, error))
+        service.metrics.count_request("WEBSOCKET", STREAMED["name" not in socket.path_params], response.status_code)
         await socket.send_denial_response(response)
 
 
-def admitted(service: Service, connection: HTTPConnection, open: bool) -> Token:
-    """Who asks, if they may ask at all."""
+def admit(service: Service, connection: HTTPConnection, is_open: bool) -> Token:
+    """Return the token of a request, after checking its origin, its secret and its rate."""
     _check_origin(service.project, connection)
     try:
-        token = ANYONE if open else service.access.holder(_secret(connection))
+        token = ANYONE if is_open else service.access.authenticate(_secret(connection))
     except Unauthorized:
-        service.access.admit(Token("unknown", ""), monotonic())  # guessing is slow
+        service.access.admit(Token("unknown", ""), monotonic())  # all guesses share one rate
         raise
     service.access.admit(token, monotonic())
     return token
@@ -154,42 +154,50 @@ def _secret(connection: HTTPConnection) -> str | None:
 
 
 def _check_origin(project: Project, connection: HTTPConnection) -> None:
-    """A page of another host does not ask in the name of whoever looks at it, nor under a name that it gave this machine."""
+    """Refuse requests that a web page of another host sends through a user's browser.
+
+    A loopback service also checks the Host header: by DNS rebinding a page can give its own host name the address 127.0.0.1.
+    """
     host = connection.headers.get("host", "")
-    if is_loopback(project.address.host) and not is_loopback(_parts(f"//{host}").hostname or ""):
-        raise Forbidden(f"this service is not '{host}'", hint="ask for 127.0.0.1 or localhost")
+    if is_loopback(project.address.host) and not is_loopback(_split_url(f"//{host}").hostname or ""):
+        raise Forbidden(f"the request is for the host '{host}'", hint="use 127.0.0.1 or localhost")
     origin = connection.headers.get("origin")
-    if origin is not None and origin not in project.origins and _parts(origin).netloc != host:
-        raise Forbidden(f"pages of {origin} may not ask", hint="name it in 'origins' of rederive.toml")
+    if origin is not None and origin not in project.origins and _split_url(origin).netloc != host:
+        raise Forbidden(f"pages of {origin} may not send requests", hint="add the origin to 'origins' in rederive.toml")
 
 
-def _parts(url: str) -> SplitResult:
-    """The parts of an address; of one that is not written as an address, none."""
+def _split_url(url: str) -> SplitResult:
+    """Return the parts of a URL; of a malformed one, empty parts."""
     try:
         return urlsplit(url)
     except ValueError:
         return SplitResult("", "", "", "", "")
 
 
-def _refused(request: HTTPConnection, error: Exception) -> Response:
+def _answer_error(request: HTTPConnection, error: Exception) -> Response:
     assert isinstance(error, RederiveError)
     return problem(error)
 
 
-def _not_there(request: HTTPConnection, error: Exception) -> Response:
+def _answer_http_error(request: HTTPConnection, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     match error.status_code:
         case 405:
-            return problem(WrongMethod("this address does not take the method", hint=(error.headers or {}).get("Allow")))
+            return problem(
+                WrongMethod(
+                    f"this path does not support {request.scope.get('method', 'this method')}",
+                    hint=(error.headers or {}).get("Allow"),
+                )
+            )
         case 404:
-            return problem(NotFound("there is nothing at this address", hint="see /v1/openapi.json"))
+            return problem(NotFound("nothing is at this path", hint="see /v1/openapi.json"))
         case _:
             return problem(RequestError(error.detail))
 
 
-def _failed(request: HTTPConnection, error: Exception) -> Response:
-    """A bug of ours outside of an endpoint."""
+def _answer_bug(request: HTTPConnection, error: Exception) -> Response:
+    """Answer an exception that was raised outside of an endpoint."""
     service: Service | None = getattr(request.app.state, "service", None)
     if service is not None:
-        service.metrics.count(request.scope.get("method", "WEBSOCKET"), "", 500)
-    return answer(error)
+        service.metrics.count_request(request.scope.get("method", "WEBSOCKET"), "", 500)
+    return answer_exception(error)

@@ -1,6 +1,6 @@
-"""How much a connection may cost before it has asked for anything: its number, the size of its headers, and how long it may take.
+"""Limits on connections, which uvicorn does not have: their number, the size of headers, and how long a request may take.
 
-uvicorn bounds none of these. A request whose headers or body do not arrive in time is answered 408 and its connection closed.
+A request whose headers or body do not arrive in time is answered with status 408, and its connection is closed.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from rederive.errors import Busy, MalformedInput, RederiveError, TimedOut, TooLarge
-from rederive.service.http.problems import MEDIA, encoded
+from rederive.service.http.problems import MEDIA, encode_problem
 from rederive.service.settings import ServiceLimits
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with bounds.
+    """uvicorn's HTTP/1.1 protocol with limits.
 
-    The deadline of the headers runs from the connection, or from the first byte of a later request; that of the body from the end
-    of the headers. Between requests uvicorn's own timeout for idle connections runs.
+    The deadline of the headers begins with the connection or, for a later request, with its first byte. The deadline of the
+    body begins when the headers are complete. Between requests uvicorn's own timeout for idle connections applies.
     """
 
     def __init__(self, bounds: ServiceLimits, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._bounds = bounds
         self._deadline: TimerHandle | None = None
-        self._head = 0  # bytes that came of a head that is not complete
-        self._parsed = 0  # bytes of its headers that are
+        self._head = 0  # bytes received of a head that is not complete
+        self._parsed = 0  # bytes of the headers parsed so far
         self._in_head = True
-        self._heads = 0  # how many are complete
+        self._heads = 0  # complete heads
         self._refusal: RederiveError | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self._bounds.connections:
-            self._refuse(503, Busy(f"there are {self._bounds.connections} connections already", hint="try again later"))
+            self._refuse(503, Busy(f"the service already has {self._bounds.connections} connections", hint="try again later"))
         else:
             self._set_deadline("headers", self._bounds.header_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unset_deadline()
+        self._clear_deadline()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -71,7 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parsed = 0
 
     def _check_head(self) -> None:
-        """The whole head may come in one piece; the parser turns what is raised here into a refusal."""
+        """Check the size of a head that arrives in one piece. The parser passes the exception to `send_400_response`."""
         if len(self.url) + self._parsed > self._bounds.headers:
             self._refusal = self._too_large()
             raise self._refusal
@@ -84,11 +84,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_head = True
-        self._unset_deadline()
+        self._clear_deadline()
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        self._unset_deadline()
+        self._clear_deadline()
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
@@ -98,35 +98,35 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(400, MalformedInput("the request is not HTTP/1.1"))
 
     def _set_deadline(self, what: str, seconds: float) -> None:
-        self._unset_deadline()
-        self._deadline = self.loop.call_later(seconds, partial(self._late, what, seconds))
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, partial(self._expire, what, seconds))
 
-    def _unset_deadline(self) -> None:
+    def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _late(self, what: str, seconds: float) -> None:
+    def _expire(self, what: str, seconds: float) -> None:
         self._deadline = None
-        answering = self._in_head and self.cycle is not None and not self.cycle.response_complete
-        if not self.transport.is_closing() and not answering:
+        is_answering = self._in_head and self.cycle is not None and not self.cycle.response_complete
+        if not self.transport.is_closing() and not is_answering:
             self._refuse(408, TimedOut(f"the {what} of the request did not arrive within {seconds:g} s"))
 
     def _too_large(self) -> TooLarge:
-        return TooLarge(f"the headers have more than {self._bounds.headers} bytes", hint="send fewer or shorter ones")
+        return TooLarge(f"the headers have more than {self._bounds.headers} bytes", hint="send fewer or shorter headers")
 
     def _refuse(self, status: int, error: RederiveError) -> None:
-        """Answer, unless an answer has begun, and close the connection."""
-        self._unset_deadline()
+        """Send the problem, unless a response has begun, and close the connection."""
+        self._clear_deadline()
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            body = encoded(status, error, {})
+            body = encode_problem(status, error, {})
             head = f"content-type: {MEDIA}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
 
 
 class QuietWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSockets, for which a handshake that is refused by an answer is over: it logs an error for each otherwise."""
+    """uvicorn's WebSocket protocol, without the error that it logs for each refused handshake."""
 
     async def send(self, message: Any) -> None:
         await super().send(message)

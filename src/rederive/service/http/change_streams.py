@@ -1,4 +1,4 @@
-"""Changes of views as Server-Sent Events, over WebSocket, and as lines for those who poll."""
+"""The changes of views as Server-Sent Events, over WebSocket, and as lines for clients that poll."""
 
 from __future__ import annotations
 
@@ -15,164 +15,171 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from rederive.database import Database
 from rederive.errors import RederiveError
 from rederive.service.followed_views import CatchUp, FollowedViews
-from rederive.service.http.row_formats import chosen
-from rederive.service.http.service import Service
-from rederive.service.http.views import POSITION, parameters
-from rederive.service.hub import Subscriber, SubscriptionRequest
+from rederive.service.http.row_formats import choose_format
+from rederive.service.http.service import LINES, Service
+from rederive.service.http.transactions import POSITION
+from rederive.service.http.views import url_parameters
+from rederive.service.hub import Subscriber
 from rederive.service.settings import Token
-from rederive.service.subscription_request import cursor, wish
+from rederive.service.subscription_request import SubscriptionRequest, parse_position, parse_request
 
 EVENTS: Final = "text/event-stream"
-LINES: Final = "application/x-ndjson"
-PAUSE: Final = 0.02
-"""Seconds between two writes to one client: under load, what came in between goes as one. The first event goes at once."""
+WRITE_PAUSE: Final = 0.02
+"""Seconds between two writes to one client. The first event is sent at once; under load, later ones share a write."""
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
+class StreamedEvents(Protocol):
+    """What an event stream sends."""
+
+    async def send_events(self, send: Callable[[list[Any]], Awaitable[None]]) -> None:
+        """Send events until the stream or the client ends."""
+
+    def disconnect(self) -> None:
+        """Note that the client is gone."""
+
+    def close(self) -> None:
+        """Release what the stream holds."""
+
+
 class SubscriberConnection:
-    """A connection's side of a subscription: it begins in its turn, is woken when there is something to take, and ends once."""
+    """The connection of a subscriber: it starts the subscription, sends its events, and ends it."""
 
     def __init__(self, service: Service, connection: HTTPConnection, token: Token) -> None:
         self._service = service
         self._token = token
-        self._parameters = parameters(connection)
-        self._cursor = cursor(connection.headers.get("last-event-id"), connection.query_params.get("since"))
+        self._parameters = url_parameters(connection)
+        self._since = parse_position(connection.headers.get("last-event-id"), connection.query_params.get("since"))
         self._together = "name" not in connection.path_params
         names = [text for name, text in self._parameters if name == "view"]
         self._views = names if self._together else [connection.path_params["name"]]
         self._awake = asyncio.Event()
-        self._client: Subscriber | None = None
-        self.gone = False
+        self._subscriber: Subscriber | None = None
+        self.is_gone = False
 
-    def _wish(self, db: Database) -> SubscriptionRequest:
-        return wish(db.program, db.precision, self._token, self._views, self._parameters, self._together, db.epoch)
+    def _request(self, db: Database) -> SubscriptionRequest:
+        return parse_request(db.program, db.precision, self._token, self._views, self._parameters, self._together, db.epoch)
 
-    async def begin(self) -> None:
-        """Begin at the present version. What is refused here is refused before anything is sent."""
+    async def start(self) -> None:
+        """Start the subscription at the present version. What is wrong with it is refused before anything is sent."""
         self._service.hub.check_room()
-        most = self._service.project.bounds.queue
+        max_events = self._service.project.bounds.queue
 
-        def run(db: Database, follower: FollowedViews) -> tuple[SubscriptionRequest, CatchUp]:
-            wanted = self._wish(db)
-            return wanted, follower.begin(wanted, self._cursor, most)
+        def run(db: Database, followed: FollowedViews) -> tuple[SubscriptionRequest, CatchUp]:
+            request = self._request(db)
+            return request, followed.start(request, self._since, max_events)
 
-        await self._service.writer.ask(run, self._attach)
+        # The writer calls `_attach` before it publishes a later version: the subscriber misses none and gets none twice.
+        await self._service.writer.run(run, self._attach)
 
-    def _attach(self, begun: tuple[SubscriptionRequest, CatchUp]) -> None:
-        wanted, beginning = begun
-        self._client = Subscriber(wanted, self._service.project.bounds, self._awake.set)
+    def _attach(self, started: tuple[SubscriptionRequest, CatchUp]) -> None:
+        request, catch_up = started
+        self._subscriber = Subscriber(request, self._service.project.bounds, self._awake.set)
         try:
-            self._service.hub.attach(self._client, beginning.events, beginning.version)
+            self._service.hub.attach(self._subscriber, catch_up.events, catch_up.version)
         except RederiveError:
-            self.end()
+            self.close()
             raise
 
-    async def past(self) -> tuple[bytes, str]:
-        """What happened after a version, as lines, and where they lead; refused where it is no longer kept."""
+    async def changes_since(self) -> tuple[bytes, str]:
+        """Return the changes after a position as lines, and the position that they lead to."""
 
-        def run(db: Database, follower: FollowedViews) -> tuple[bytes, str]:
-            wanted = self._wish(db)
-            found = list(follower.past(wanted.parts, self._cursor or 0))
-            only = ((n, {v: d for v, delta in deltas.items() if (d := delta.only(wanted.signs))}) for n, deltas in found)
-            lines = b"".join(f"{wanted.shape.change(n, deltas).data}\n".encode() for n, deltas in only if deltas)
+        def run(db: Database, followed: FollowedViews) -> tuple[bytes, str]:
+            request = self._request(db)
+            found = list(followed.changes_since(request.parts, self._since or 0))
+            signed = ((n, {v: d for v, delta in deltas.items() if (d := delta.only(request.signs))}) for n, deltas in found)
+            lines = b"".join(f"{request.shape.change(n, deltas).data}\n".encode() for n, deltas in signed if deltas)
             return lines, db.position
 
-        return await self._service.writer.ask(run)
+        return await self._service.writer.run(run)
 
-    async def follow(self, send: Callable[[list[Any]], Awaitable[None]]) -> None:
-        """Send what there is until one of the two ends it."""
-        client = self._client
-        assert client is not None
-        while not self.gone:
+    async def send_events(self, send: Callable[[list[Any]], Awaitable[None]]) -> None:
+        """Send events until the subscription or the client ends."""
+        subscriber = self._subscriber
+        assert subscriber is not None
+        while not self.is_gone:
             self._awake.clear()
-            if events := self._service.hub.take(client):
+            if events := self._service.hub.take(subscriber):
                 await send(events)
-                await asyncio.sleep(PAUSE)
-            elif client.closed:
+                await asyncio.sleep(WRITE_PAUSE)
+            elif subscriber.is_closed:
                 return
             else:
                 await self._awake.wait()
 
-    def leave(self) -> None:
-        """The client is gone."""
-        self.gone = True
+    def disconnect(self) -> None:
+        """Note that the client is gone."""
+        self.is_gone = True
         self._awake.set()
 
-    def end(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            self._service.hub.detach(client)
-            self._service.writer.post(lambda db, follower: follower.end(client.wish))
-
-
-class Followed(Protocol):
-    """What an event stream sends."""
-
-    async def follow(self, send: Callable[[list[Any]], Awaitable[None]]) -> None: ...
-    def leave(self) -> None: ...
-    def end(self) -> None: ...
+    def close(self) -> None:
+        """End the subscription; ending it twice has no further effect."""
+        subscriber, self._subscriber = self._subscriber, None
+        if subscriber is not None:
+            self._service.hub.detach(subscriber)
+            self._service.writer.run_later(lambda db, followed: followed.stop(subscriber.request))
 
 
 class EventStream(Response):
-    """A response that goes on until its client leaves or its view does."""
+    """A response that sends events until the client or the service ends it."""
 
-    def __init__(self, subscriber: Followed) -> None:
+    def __init__(self, events: StreamedEvents) -> None:
         super().__init__(None, 200, _HEADERS, EVENTS)
         del self.headers["content-length"]
-        self._subscriber = subscriber
+        self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        watch = asyncio.create_task(_until_gone(receive, self._subscriber, "http.disconnect"))
+        watch = asyncio.create_task(_watch_disconnect(receive, self._events, "http.disconnect"))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await _body(send, b"retry: 1000\n\n")
-            await self._subscriber.follow(lambda events: _body(send, b"".join(event.sse for event in events)))
+            await _send_body(send, b"retry: 1000\n\n")
+            await self._events.send_events(lambda events: _send_body(send, b"".join(event.sse for event in events)))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             watch.cancel()
-            self._subscriber.end()
+            self._events.close()
 
 
-async def _body(send: Send, body: bytes) -> None:
+async def _send_body(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _until_gone(receive: Receive, subscriber: Followed, last: str) -> None:
-    """What a client says is not listened to; that it leaves is."""
+async def _watch_disconnect(receive: Receive, events: StreamedEvents, last: str) -> None:
+    """Wait for the end of the connection; other messages of the client are ignored."""
     while (await receive())["type"] != last:
         pass
-    subscriber.leave()
+    events.disconnect()
 
 
 async def changes(service: Service, token: Token, request: Request) -> Response:
-    """The changes of a view, or of several with one event for each version."""
-    subscriber = SubscriberConnection(service, request, token)
-    media = chosen(request.headers.get("accept"), (EVENTS, LINES))
+    """Stream the changes of one view, or of several views with one event for each version."""
+    connection = SubscriberConnection(service, request, token)
+    media = choose_format(request.headers.get("accept"), (EVENTS, LINES))
     if request.method == "HEAD":
         return Response(media_type=media, headers=_HEADERS)
     if media == LINES:
-        lines, position = await subscriber.past()
+        lines, position = await connection.changes_since()
         return Response(lines, media_type=LINES, headers={POSITION: position, "Vary": "Accept"})
-    await subscriber.begin()
-    return EventStream(subscriber)
+    await connection.start()
+    return EventStream(connection)
 
 
 async def socket_changes(service: Service, token: Token, socket: WebSocket) -> None:
-    """`changes` over WebSocket: each event is one text message."""
-    subscriber = SubscriberConnection(service, socket, token)
-    await subscriber.begin()
+    """Stream changes over WebSocket: each event is one text message."""
+    connection = SubscriberConnection(service, socket, token)
+    await connection.start()
     await socket.accept()
-    watch = asyncio.create_task(_until_gone(socket.receive, subscriber, "websocket.disconnect"))
+    watch = asyncio.create_task(_watch_disconnect(socket.receive, connection, "websocket.disconnect"))
 
     async def send(events: list[Any]) -> None:
         for event in events:
             await socket.send_text(event.message)
 
     try:
-        with suppress(RuntimeError, OSError, WebSocketDisconnect):  # the client left while something was sent
-            await subscriber.follow(send)
-            if not subscriber.gone:
+        with suppress(RuntimeError, OSError, WebSocketDisconnect):  # the client may leave while an event is sent
+            await connection.send_events(send)
+            if not connection.is_gone:
                 await socket.close()
     finally:
         watch.cancel()
-        subscriber.end()
+        connection.close()

@@ -1,38 +1,38 @@
-"""The OpenAPI description, written by hand beside the endpoints it describes; tests hold the two together."""
+"""The OpenAPI document. It is written by hand; tests compare it with the endpoints and with real answers."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rederive.service.http.openapi_schemas import POSITION, SCHEMAS, TEXT, TRUTH, VERSION, WEBHOOKS, Json, an_object, ref
+from rederive.service.http.openapi_schemas import BOOLEAN, POSITION, SCHEMAS, TEXT, VERSION, WEBHOOKS, Json, object_schema, ref
 
 
 def _content(schema: Json, media: str = "application/json") -> Json:
     return {"content": {media: {"schema": schema}}}
 
 
-_WORDS: Final = {
-    400: "Malformed.",
-    401: "No token, or one that is not known.",
-    403: "The token does not reach this.",
-    404: "No such relation or view.",
-    406: "None of the accepted formats can be given.",
-    409: "It conflicts with what is there.",
-    410: "Changes that are no longer kept.",
+_PROBLEMS: Final = {
+    400: "The request is malformed.",
+    401: "The token is missing or unknown.",
+    403: "The token does not permit this.",
+    404: "The relation, view or rule does not exist.",
+    406: "No format of the resource is acceptable to the client.",
+    409: "The request conflicts with the data or the definitions.",
+    410: "The changes since this position are no longer retained.",
     413: "The body is too large.",
-    415: "The format of the body is not taken.",
-    422: "Understood, and refused.",
-    429: "Too many requests, or too many subscriptions.",
-    503: "The service cannot do it now.",
+    415: "The media type of the body is not supported.",
+    422: "The request is well formed, and its content is refused.",
+    429: "The client has too many requests or subscriptions.",
+    503: "The service cannot answer now; try again later.",
 }
-_ALWAYS: Final = (400, 401, 403, 429, 503)
+_COMMON_PROBLEMS: Final = (400, 401, 403, 429, 503)
 
 
 def _responses(success: Json, *statuses: int, status: int = 200) -> Json:
-    """What an operation may answer: its success, the problems of its own, and those that all share."""
-    problems = {str(s): {"description": _WORDS[s], **_content(ref("Problem"), "application/problem+json")} for s in _WORDS}
-    known = sorted({*statuses, *_ALWAYS})
-    return {str(status): {"description": "Done.", **success}, **{str(s): problems[str(s)] for s in known}}
+    """Return the answers of an operation: its success, its own problems, and those of every operation."""
+    problems = {str(s): {"description": _PROBLEMS[s], **_content(ref("Problem"), "application/problem+json")} for s in _PROBLEMS}
+    known = sorted({*statuses, *_COMMON_PROBLEMS})
+    return {str(status): {"description": "Success.", **success}, **{str(s): problems[str(s)] for s in known}}
 
 
 _NAME: Final[Json] = {"name": "name", "in": "path", "required": True, "schema": TEXT}
@@ -46,17 +46,25 @@ _BINDINGS: Final[Json] = {
     "name": "bindings",
     "in": "query",
     "required": False,
-    "description": "Columns and the values that they must have, as in `?x=a`, or `?closure.x=a` with the relation's name.",
+    "description": "Columns and the values that rows must have: `?x=a`, or `?closure.x=a` with the name of the relation.",
     "schema": {"type": "object", "additionalProperties": TEXT},
     "style": "form",
     "explode": True,
 }
-_QUALITY: Final[list[Json]] = [
-    _query("only", "Only rows that enter, or only rows that leave.", {"enum": ["plus", "minus"]}),
-    _query("every", "The net change of each interval: `5s`, `250ms`, `1m`."),
-    _query("precision", "Nervous changes may tell rows again.", {"enum": ["exact", "nervous"], "default": "exact"}),
-    _query("since", "How far the subscriber is: the id of its last event.", POSITION),
-    {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": POSITION},
+_SUBSCRIPTION_OPTIONS: Final[list[Json]] = [
+    _query("only", "Only rows that enter (`plus`), or only rows that leave (`minus`).", {"enum": ["plus", "minus"]}),
+    _query("every", "Send the net change of each interval: `5s`, `250ms`, `1m`."),
+    _query(
+        "precision", "Nervous changes may repeat rows that have not changed.", {"enum": ["exact", "nervous"], "default": "exact"}
+    ),
+    _query("since", "Resume after this position: the id of the last event.", POSITION),
+    {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "required": False,
+        "description": "The same as `since`, over which it takes precedence.",
+        "schema": POSITION,
+    },
 ]
 _STREAM: Final[Json] = {
     "content": {
@@ -76,7 +84,7 @@ _KEY: Final[Json] = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same transaction under the same key is applied once.",
+    "description": "Applying the same transaction twice with one key has no further effect.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 
@@ -91,19 +99,29 @@ def _rows(summary: str, name: str) -> Json:
 
 
 def _list(summary: str, name: str, member: str, item: str) -> Json:
-    body = _content(an_object({"version": VERSION, member: {"type": "array", "items": ref(item)}}))
+    body = _content(object_schema({"version": VERSION, member: {"type": "array", "items": ref(item)}}))
     return {"summary": summary, "operationId": name, "responses": _responses(body)}
 
 
 def _firings(summary: str, name: str, parameters: list[Json], *problems: int) -> Json:
-    listed = an_object(
-        {"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": TRUTH, "next": POSITION}
+    listed = object_schema(
+        {"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": BOOLEAN, "next": POSITION}
     )
-    last = {"name": "Last-Event-ID", "in": "header", "required": False, "description": "As `since`; it wins.", "schema": POSITION}
+    last = {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "required": False,
+        "description": "The same as `since`, over which it takes precedence.",
+        "schema": POSITION,
+    }
     return {
         "summary": summary,
         "operationId": name,
-        "parameters": [*parameters, _query("since", "The id or number of a firing; those after it are told.", POSITION), last],
+        "parameters": [
+            *parameters,
+            _query("since", "The id or number of a firing; the answer has the later ones.", POSITION),
+            last,
+        ],
         "responses": _responses(
             {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, 409, *problems
         ),
@@ -113,7 +131,7 @@ def _firings(summary: str, name: str, parameters: list[Json], *problems: int) ->
 PATHS: Final[Json] = {
     "/v1/transactions": {
         "post": {
-            "summary": "Commit a transaction, or one on each line; the answer comes when it is on disk.",
+            "summary": "Commit one transaction, or one on each line. The answer is sent when they are durable.",
             "operationId": "commit",
             "parameters": [_KEY],
             "requestBody": {
@@ -125,7 +143,7 @@ PATHS: Final[Json] = {
             },
             "responses": _responses(
                 _content(
-                    {"anyOf": [ref("Committed"), an_object({"transactions": {"type": "array", "items": ref("Committed")}})]}
+                    {"anyOf": [ref("Committed"), object_schema({"transactions": {"type": "array", "items": ref("Committed")}})]}
                 ),
                 404,
                 409,
@@ -135,12 +153,12 @@ PATHS: Final[Json] = {
             ),
         }
     },
-    "/v1/relations": {"get": _list("Base relations and views.", "relations", "relations", "Relation")},
-    "/v1/relations/{name}/rows": {"get": _rows("The rows of a base relation or view.", "relation_rows")},
+    "/v1/relations": {"get": _list("List base relations and views.", "relations", "relations", "Relation")},
+    "/v1/relations/{name}/rows": {"get": _rows("Read the rows of a base relation or view.", "relation_rows")},
     "/v1/views": {
-        "get": _list("The views.", "views", "views", "Relation"),
+        "get": _list("List the views.", "views", "views", "Relation"),
         "post": {
-            "summary": "Define relations and views: a text of Datalog, or one CREATE statement of SQL.",
+            "summary": "Define relations and views with a text of Datalog or one CREATE statement of SQL.",
             "operationId": "define",
             "requestBody": {"required": True, **_content(ref("Definition"))},
             "responses": _responses(_content(ref("Defined")), 404, 409, 413, 415, 422, status=201),
@@ -148,25 +166,28 @@ PATHS: Final[Json] = {
     },
     "/v1/views/{name}": {
         "put": {
-            "summary": "Give a view another definition; one version, with the exact change of every view above it.",
+            "summary": "Replace the definition of a view. This makes one version, with the exact change of every view above it.",
             "operationId": "replace",
             "parameters": [_NAME],
             "requestBody": {"required": True, **_content(ref("Definition"))},
             "responses": _responses(_content(ref("Defined")), 404, 409, 413, 415, 422),
         },
         "delete": {
-            "summary": "Drop a view; refused while another one needs it.",
+            "summary": "Drop a view. This is refused while another view reads it.",
             "operationId": "drop",
             "parameters": [_NAME],
             "responses": _responses(_content(ref("Defined")), 404, 409, 422),
         },
     },
-    "/v1/views/{name}/rows": {"get": _rows("The rows of a view.", "view_rows")},
+    "/v1/views/{name}/rows": {"get": _rows("Read the rows of a view.", "view_rows")},
     "/v1/views/{name}/explain": {
         "get": {
-            "summary": "How a view is maintained, and why.",
+            "summary": "Explain how a view is maintained, and why.",
             "operationId": "explain",
-            "parameters": [_NAME, _query("format", "How it is printed.", {"enum": ["text", "json", "dot"], "default": "text"})],
+            "parameters": [
+                _NAME,
+                _query("format", "The format of the explanation.", {"enum": ["text", "json", "dot"], "default": "text"}),
+            ],
             "responses": _responses(
                 {
                     "content": {
@@ -181,15 +202,15 @@ PATHS: Final[Json] = {
     },
     "/v1/views/{name}/changes": {
         "get": {
-            "summary": "The changes of a view: as events, or as lines up to now. Also a WebSocket.",
+            "summary": "Follow the changes of a view as events, or read them up to now as lines. Also a WebSocket.",
             "operationId": "changes",
-            "parameters": [_NAME, _BINDINGS, *_QUALITY],
+            "parameters": [_NAME, _BINDINGS, *_SUBSCRIPTION_OPTIONS],
             "responses": _responses(_STREAM, 404, 406, 409, 410, 422),
         }
     },
     "/v1/changes": {
         "get": {
-            "summary": "The changes of several views, one event for each version. Also a WebSocket.",
+            "summary": "Follow the changes of several views, with one event for each version. Also a WebSocket.",
             "operationId": "changes_together",
             "parameters": [
                 {
@@ -200,32 +221,32 @@ PATHS: Final[Json] = {
                     "schema": {"type": "array", "items": TEXT, "minItems": 1},
                 },
                 _BINDINGS,
-                *_QUALITY,
+                *_SUBSCRIPTION_OPTIONS,
             ],
             "responses": _responses(_STREAM, 404, 406, 409, 410, 422),
         }
     },
-    "/v1/rules": {"get": _list("Active rules, in the order in which they fire.", "rules", "rules", "Rule")},
+    "/v1/rules": {"get": _list("List active rules, in the order in which they fire.", "rules", "rules", "Rule")},
     "/v1/rules/{name}/firings": {
-        "get": _firings("What fired of one rule, as a list or as events.", "rule_firings", [_NAME], 404)
+        "get": _firings("Read the firings of one rule as a list, or follow them as events.", "rule_firings", [_NAME], 404)
     },
-    "/v1/firings": {"get": _firings("What fired, as a list or as events.", "firings", [])},
-    "/v1/subscriptions": {"get": _list("Who follows what.", "subscriptions", "subscriptions", "Subscription")},
+    "/v1/firings": {"get": _firings("Read firings as a list, or follow them as events.", "firings", [])},
+    "/v1/subscriptions": {"get": _list("List the subscriptions.", "subscriptions", "subscriptions", "Subscription")},
     "/v1/metrics": {
         "get": {
-            "summary": "Metrics for Prometheus.",
+            "summary": "Read metrics in the text format of Prometheus.",
             "operationId": "metrics",
             "responses": _responses({"content": {"text/plain": {"schema": TEXT}}}),
         }
     },
     "/v1/health": {
         "get": {
-            "summary": "Whether the service is alive, and for how many seconds its writer has been at one job.",
+            "summary": "Check the service: its state, and the seconds that its writer has spent on the present job.",
             "operationId": "health",
             "security": [],
             "responses": _responses(
                 _content(
-                    an_object(
+                    object_schema(
                         {"status": TEXT, "version": VERSION, "engine": TEXT, "busy": {"type": "number"}}, {"webhooks": WEBHOOKS}
                     )
                 )
@@ -234,7 +255,7 @@ PATHS: Final[Json] = {
     },
     "/v1/openapi.json": {
         "get": {
-            "summary": "This description.",
+            "summary": "Read this document.",
             "operationId": "openapi",
             "security": [],
             "responses": _responses(_content({"type": "object"})),
@@ -243,14 +264,15 @@ PATHS: Final[Json] = {
 }
 
 
-def described() -> Json:
-    """
-    >>> sorted(described()["paths"])[:2]
+def openapi_document() -> Json:
+    """Return the OpenAPI document.
+
+    >>> sorted(openapi_document()["paths"])[:2]
     ['/v1/changes', '/v1/firings']
     """
     return {
         "openapi": "3.1.0",
-        "info": {"title": "rederive", "version": "1", "description": "Exact changes of views, pushed to whoever subscribes."},
+        "info": {"title": "rederive", "version": "1", "description": "Exact changes of views, pushed to subscribers."},
         "security": [{"bearer": []}, {}],
         "paths": PATHS,
         "components": {"schemas": SCHEMAS, "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457), with the stable code of the error and what to do about it."""
+"""Errors as problem details (RFC 9457): the status, the stable code of the error, and what to do."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from rederive.values import to_json
 
 LOG: Final = getLogger("rederive.service")
 MEDIA: Final = "application/problem+json"
-MOST: Final = 1000  # violations in one answer
-# The first class that an error is an instance of decides.
+MAX_VIOLATIONS: Final = 1000  # rows of a violated constraint in one answer
+# An error has the status of the first class in this list that it is an instance of: subclasses come before their base.
 STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
     (Internal, 500),
     (NotFound, 404),
@@ -90,7 +90,8 @@ STATUS: Final[tuple[tuple[type[RederiveError], int], ...]] = (
 
 
 def status_of(error: RederiveError) -> int:
-    """
+    """Return the HTTP status of an error.
+
     >>> status_of(Expired("gone"))
     410
     """
@@ -98,16 +99,16 @@ def status_of(error: RederiveError) -> int:
 
 
 def problem(error: RederiveError, extra: Mapping[str, Any] | None = None) -> Response:
-    """The response that says what is wrong."""
+    """Return the response for an error."""
     status = status_of(error)
     headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}.get(status, {})
     if isinstance(error, WrongMethod) and error.hint:
         headers = {"Allow": error.hint}
-    return Response(encoded(status, error, extra or {}), status, headers, MEDIA)
+    return Response(encode_problem(status, error, extra or {}), status, headers, MEDIA)
 
 
-def answer(error: Exception) -> Response:
-    """The response to whatever was raised. Of a bug of ours the client learns a reference; the log has the rest."""
+def answer_exception(error: Exception) -> Response:
+    """Return the response for any exception. For a bug, the client gets a reference to the log, and no more."""
     ours = as_ours(error)
     if not isinstance(ours, Internal):
         assert isinstance(ours, RederiveError)
@@ -115,13 +116,13 @@ def answer(error: Exception) -> Response:
     reference = uuid4().hex[:12]
     LOG.error("internal error, reference %s", reference, exc_info=error)
     hidden = Internal(RuntimeError())
-    hidden.message = f"the service failed; its log has more under reference {reference}"
-    hidden.hint = "report this with what the log has"
+    hidden.message = f"the service has failed; its log has the details under reference {reference}"
+    hidden.hint = "report this with the entry of the log"
     return problem(hidden, {"reference": reference})
 
 
-def encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> bytes:
-    """The problem details as JSON."""
+def encode_problem(status: int, error: RederiveError, extra: Mapping[str, Any]) -> bytes:
+    """Encode the problem details of an error as JSON."""
     body: dict[str, Any] = {
         "type": f"urn:rederive:error:{error.code}",
         "title": error.code.replace("_", " "),
@@ -131,7 +132,7 @@ def encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byte
     }
     if error.hint:
         body["hint"] = error.hint
-    if error.place and not isinstance(error, StoreError | LakeError):  # theirs are folders of the service
+    if error.place and not isinstance(error, StoreError | LakeError):  # their places are folders of the service
         body["place"] = error.place
     if isinstance(error, ProgramError) and error.span is not None:
         body["place"] = str(error.span)
@@ -142,6 +143,6 @@ def encoded(status: int, error: RederiveError, extra: Mapping[str, Any]) -> byte
 
 
 def _violations(error: Violated) -> dict[str, Any]:
-    """The rows that would have violated a constraint; of very many, the first."""
-    rows = [[to_json(value) for value in row] for row in error.rows[:MOST]]
-    return {"view": error.view, "rows": rows, "more": max(0, len(error.rows) - MOST)}
+    """Return the first rows that violate a constraint, and the number of further ones."""
+    rows = [[to_json(value) for value in row] for row in error.rows[:MAX_VIOLATIONS]]
+    return {"view": error.view, "rows": rows, "more": max(0, len(error.rows) - MAX_VIOLATIONS)}

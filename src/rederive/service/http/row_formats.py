@@ -1,4 +1,4 @@
-"""Rows as JSON, CSV and Arrow, and which of them a request accepts."""
+"""The formats of rows, JSON, CSV and Arrow, and the choice among them by a request's Accept header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARROW: Final = "application/vnd.apache.arrow.stream"
 
 @dataclass(frozen=True, slots=True)
 class VersionedRows:
-    """The rows of a relation at a version."""
+    """The rows of a relation or view at one version."""
 
     version: int
     relation: Relation
@@ -33,13 +33,14 @@ class VersionedRows:
 
 
 def as_json(answer: VersionedRows) -> bytes:
+    """Encode rows as one JSON object."""
     columns = [{"name": column.name, "type": str(column.type)} for column in answer.relation.columns]
     head = f'"version":{answer.version},"relation":{json.dumps(answer.relation.name)},"columns":{json.dumps(columns)}'
     return f'{{{head},"rows":{encode_rows(answer.rows)}}}'.encode()
 
 
 def as_csv(answer: VersionedRows) -> bytes:
-    """A line of names, then a line for each row. NULL is an empty field, and an empty text is a quoted one.
+    """Encode rows as CSV (RFC 4180) with a header. NULL is an empty field; an empty text is two quotes.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import SYMBOL
@@ -69,7 +70,7 @@ def _field(value: object) -> str:
 
 
 def as_arrow(answer: VersionedRows) -> bytes:
-    """An Arrow stream; unsigned numbers are decimal(20,0), as in the lake."""
+    """Encode rows as an Arrow stream. Unsigned numbers are decimal(20,0), as in the lake."""
     relation = answer.relation
     columns: Sequence[Sequence[Value]] = list(zip(*answer.rows, strict=True)) if answer.rows else [()] * relation.arity
     arrays = [_array(column, type) for column, type in zip(columns, relation.types, strict=True)]
@@ -90,23 +91,23 @@ def _array(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
 FORMATS: Final[dict[str, Callable[[VersionedRows], bytes]]] = {JSON: as_json, CSV: as_csv, ARROW: as_arrow}
 
 
-def chosen(accept: str | None, offered: Sequence[str]) -> str:
-    """The first of the offered formats that the header accepts most.
+def choose_format(accept: str | None, offered: Sequence[str]) -> str:
+    """Return the offered format with the highest quality in the header; of equals, the first.
 
-    >>> chosen("text/*;q=0.5, application/json", ["application/json", "text/csv"])
+    >>> choose_format("text/*;q=0.5, application/json", ["application/json", "text/csv"])
     'application/json'
-    >>> chosen("text/csv", ["application/json", "text/csv"]), chosen(None, ["application/json"])
+    >>> choose_format("text/csv", ["application/json", "text/csv"]), choose_format(None, ["application/json"])
     ('text/csv', 'application/json')
     """
-    ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
+    ranges = [_media_range(part) for part in (accept or "*/*").split(",") if part.strip()]
     scores = {media: max((score for name, score in ranges if _covers(name, media)), default=0.0) for media in offered}
     best = max(offered, key=lambda media: scores[media])
     if scores[best] <= 0:
-        raise NotAcceptable(f"cannot give {accept}", hint=f"can give {', '.join(offered)}")
+        raise NotAcceptable(f"no format of this resource matches '{accept}'", hint=f"accept one of {', '.join(offered)}")
     return best
 
 
-def _range(part: str) -> tuple[str, float]:
+def _media_range(part: str) -> tuple[str, float]:
     name, *parameters = (piece.strip() for piece in part.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:

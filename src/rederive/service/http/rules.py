@@ -1,4 +1,4 @@
-"""Active rules: which stand, what fired, and what became of it; as lists, and as events while they fire."""
+"""The endpoints of active rules: the rules, and their firings as a list or as a stream of events."""
 
 from __future__ import annotations
 
@@ -17,28 +17,27 @@ from rederive.lang.rules.syntax import CallAction, WebhookAction
 from rederive.records import Firing
 from rederive.rules.rule_set import CompiledRule
 from rederive.service.access import check_admin
-from rederive.service.events import Event, progress, told
-from rederive.service.http.bodies import JSON
+from rederive.service.events import Event, error_event, progress
 from rederive.service.http.change_streams import EVENTS, EventStream
-from rederive.service.http.row_formats import chosen
-from rederive.service.http.service import Service
-from rederive.service.http.views import answered
+from rederive.service.http.row_formats import choose_format
+from rederive.service.http.service import JSON, Service
+from rederive.service.http.views import json_response
 from rederive.service.settings import Token
-from rederive.service.subscription_request import cursor
+from rederive.service.subscription_request import parse_position
 from rederive.store.position import Position
 from rederive.values import to_json
 
-PAGE: Final = 1000  # firings in one answer
+PAGE_SIZE: Final = 1000  # firings in one answer
 
 
 async def rules(service: Service, token: Token, request: Request) -> Response:
-    """The rules that stand, in the order in which they fire."""
+    """List the active rules, in the order in which they fire."""
     check_admin(token)
-    version, standing = await service.writer.ask(lambda db, _: (db.version, db.rules))
-    return answered({"version": version, "rules": [_described(one) for one in standing]})
+    version, standing = await service.writer.run(lambda db, _: (db.version, db.rules))
+    return json_response({"version": version, "rules": [_rule_description(one) for one in standing]})
 
 
-def _described(one: CompiledRule) -> dict[str, Any]:
+def _rule_description(one: CompiledRule) -> dict[str, Any]:
     rule, activity = one.rule, one.activity
     return {
         "name": rule.name,
@@ -50,7 +49,7 @@ def _described(one: CompiledRule) -> dict[str, Any]:
         "priority": rule.priority,
         "event": f"{rule.event.kind.value} of {rule.event.relation}" if rule.event is not None else None,
         "active": activity.everywhere,
-        "exceptions": [{"values": _plain(values), "active": active} for values, active in activity.apart.items()],
+        "exceptions": [{"values": _json_row(values), "active": active} for values, active in activity.apart.items()],
     }
 
 
@@ -64,39 +63,39 @@ def _action(one: CompiledRule) -> str:
             return write.span.whole
 
 
-def _plain(row: Row) -> list[Any]:
+def _json_row(row: Row) -> list[Any]:
     return [to_json(value) for value in row]
 
 
-def described(firing: Firing) -> dict[str, Any]:
-    """A firing as clients see it."""
+def firing_description(firing: Firing) -> dict[str, Any]:
+    """Return a firing as clients see it."""
     return {
         "number": firing.number,
         "version": firing.version,
         "rule": firing.rule,
         "action": firing.action,
         "columns": [column.name for column in firing.relation.columns],
-        "plus": [_plain(row) for row in firing.plus],
-        "minus": [_plain(row) for row in firing.minus],
+        "plus": [_json_row(row) for row in firing.plus],
+        "minus": [_json_row(row) for row in firing.minus],
         "outcome": firing.outcome,
         "detail": firing.detail,
     }
 
 
 async def firings(service: Service, token: Token, request: Request) -> Response:
-    """What fired after the firing with some number: a page of it, or everything as it happens."""
+    """Return the firings after a position: one page, or a stream that goes on with new firings."""
     check_admin(token)
     rule, last = request.path_params.get("name"), request.headers.get("last-event-id")
-    after = cursor(last, request.query_params.get("since"))
-    media = chosen(request.headers.get("accept"), (JSON, EVENTS))
+    after = parse_position(last, request.query_params.get("since"))
+    media = choose_format(request.headers.get("accept"), (JSON, EVENTS))
     if media == EVENTS and request.method == "HEAD":
         return Response(media_type=EVENTS)
     if media == EVENTS:
         return await _stream(service, rule, after)
-    version, number, found = await service.writer.ask(lambda db, _: _page(db, rule, after))
-    shown = [described(firing) for firing in found[:PAGE]]
+    version, number, found = await service.writer.run(lambda db, _: _page(db, rule, after))
+    shown = [firing_description(firing) for firing in found[:PAGE_SIZE]]
     last = str(Position(shown[-1]["number"] if shown else number, service.hub.epoch))
-    return answered({"version": version, "firings": shown, "more": len(found) > PAGE, "next": last})
+    return json_response({"version": version, "firings": shown, "more": len(found) > PAGE_SIZE, "next": last})
 
 
 def _page(db: Database, rule: str | None, after: Position | None) -> tuple[int, int, Sequence[Firing]]:
@@ -105,14 +104,14 @@ def _page(db: Database, rule: str | None, after: Position | None) -> tuple[int, 
 
 
 async def _stream(service: Service, rule: str | None, after: Position | None) -> Response:
-    begins, lost = await service.writer.ask(lambda db, _: _begins(db, rule, after))
-    follower = FiringFollower(service, rule, begins, lost)
-    service.firings.listen(follower.wake)
-    return EventStream(follower)
+    first, lost = await service.writer.run(lambda db, _: _first_number(db, rule, after))
+    stream = FiringStream(service, rule, first, lost)
+    service.firings.add(stream.wake)
+    return EventStream(stream)
 
 
-def _begins(db: Database, rule: str | None, after: Position | None) -> tuple[int, Mismatch | None]:
-    """Where a stream begins: after the number that it was given, or now; from the start where that is of another history."""
+def _first_number(db: Database, rule: str | None, after: Position | None) -> tuple[int, Mismatch | None]:
+    """Return the number that a stream begins after: the requested one, else the last; 0 where that is of another epoch."""
     _check_rule(db, rule)
     try:
         return (_number(db, after) if after is not None else db.last_firing), None
@@ -121,29 +120,29 @@ def _begins(db: Database, rule: str | None, after: Position | None) -> tuple[int
 
 
 def _number(db: Database, after: Position | None) -> int:
-    """The number of a firing: an id has the epoch before it, as numbers are given again after a restore."""
+    """Return the number of a firing's id. The id names the epoch, because a restored store numbers its firings again."""
     if after is None or after.epoch == db.epoch or after.version == 0:
         return after.version if after is not None else 0
     if after.epoch or db.is_restored:
-        hint = "list the firings from the start"
-        raise Mismatch(f"the number {after} is of another history: this one is {db.epoch}", hint=hint)
+        hint = "read the firings from the start"
+        raise Mismatch(f"the position {after} is of another epoch: this store's is {db.epoch}", hint=hint)
     return after.version
 
 
 def _next(db: Database, rule: str | None, after: int) -> Sequence[Firing]:
     _check_rule(db, rule)
-    return db.firings_after(after, rule, PAGE + 1)
+    return db.firings_after(after, rule, PAGE_SIZE + 1)
 
 
 def _check_rule(db: Database, rule: str | None) -> None:
-    """A rule that was dropped still has the firings that are kept."""
+    """Refuse an unknown rule. A dropped rule is known as long as the journal has firings of it."""
     known = [one.name for one in db.rules]
     if rule is not None and rule not in known and not db.firings_after(0, rule, 1):
-        raise NotFound(f"there is no rule '{rule}'", hint=nearest(rule, known))
+        raise NotFound(f"no rule is named '{rule}'", hint=nearest(rule, known))
 
 
-class FiringFollower:
-    """A stream of firings: read from the journal when there are new ones, so that nothing waits in memory for a slow client."""
+class FiringStream:
+    """A stream of firings. It reads them from the journal when there are new ones: none wait in memory for a slow client."""
 
     def __init__(self, service: Service, rule: str | None, after: int, lost: Mismatch | None = None) -> None:
         self._service = service
@@ -151,34 +150,35 @@ class FiringFollower:
         self._after = after
         self._lost = lost
         self._awake = asyncio.Event()
-        self._gone = False
+        self._is_gone = False
         self.wake = self._awake.set
 
-    async def follow(self, send: Callable[[list[Event]], Awaitable[None]]) -> None:
+    async def send_events(self, send: Callable[[list[Event]], Awaitable[None]]) -> None:
+        """Send firings until the service or the client ends."""
         version = self._service.hub.version
-        await send([told("reset", version, self._lost)] if self._lost is not None else [self._progress()])
-        while not self._gone:
+        await send([error_event("reset", version, self._lost)] if self._lost is not None else [self._progress()])
+        while not self._is_gone:
             self._awake.clear()
             if found := await self._read():
                 await send(found)
-            elif self._service.firings.closed:
-                return await send([told("problem", self._service.hub.version, Closed())])
-            elif not await self._woken():
+            elif self._service.firings.is_closed:
+                return await send([error_event("problem", self._service.hub.version, Closed())])
+            elif not await self._wait_for_firings():
                 await send([self._progress()])
         return None
 
     async def _read(self) -> list[Event]:
-        if self._service.firings.closed:
+        if self._service.firings.is_closed:
             return []
         after, rule = self._after, self._rule
-        found = await self._service.writer.ask(lambda db, _: db.firings_after(after, rule, PAGE))
+        found = await self._service.writer.run(lambda db, _: db.firings_after(after, rule, PAGE_SIZE))
         self._after = found[-1].number if found else after
-        return [Event("firing", json.dumps(described(one), ensure_ascii=False), self._id(one.number)) for one in found]
+        return [Event("firing", json.dumps(firing_description(one), ensure_ascii=False), self._id(one.number)) for one in found]
 
     def _id(self, number: int) -> str:
         return str(Position(number, self._service.hub.epoch))
 
-    async def _woken(self) -> bool:
+    async def _wait_for_firings(self) -> bool:
         try:
             await asyncio.wait_for(self._awake.wait(), self._service.project.bounds.heartbeat)
         except TimeoutError:
@@ -186,12 +186,14 @@ class FiringFollower:
         return True
 
     def _progress(self) -> Event:
-        """A sign of life, and a point to resume from: the last firing that was told, or that was there before."""
+        """Return a heartbeat whose id is the last firing that was sent, or that the client had."""
         return Event("progress", progress(self._service.hub.position).data, self._id(self._after))
 
-    def leave(self) -> None:
-        self._gone = True
+    def disconnect(self) -> None:
+        """Note that the client is gone."""
+        self._is_gone = True
         self._awake.set()
 
-    def end(self) -> None:
-        self._service.firings.leave(self.wake)
+    def close(self) -> None:
+        """Stop listening for firings."""
+        self._service.firings.remove(self.wake)

@@ -1,4 +1,4 @@
-"""`rederive serve`: a project's database, behind a socket, until it is told to end."""
+"""`rederive serve`: open a project's database and serve it until a signal ends the process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rederive.service.http.service import Service
 from rederive.service.project import open_project
 from rederive.service.settings import Address, Project
 
-GRACE = 5  # seconds in which streams may end
+GRACE_SECONDS = 5  # for open requests when the server ends
 
 
 class Server(uvicorn.Server):
-    """Ends the subscriptions when it is to end: a stream would otherwise keep it waiting."""
+    """A server that ends the streams when it shuts down; it would wait for them otherwise."""
 
     def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
         super().__init__(config)
@@ -31,23 +31,25 @@ class Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the end."""
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End on a signal."""
         super().handle_exit(sig, frame)
         self.end()
 
     def end(self) -> None:
-        """From any thread."""
+        """End the server. Any thread may call this."""
         self.should_exit = True
         service: Service | None = getattr(self._app.state, "service", None)
         if service is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(service.end)
+            self._loop.call_soon_threadsafe(service.end_streams)
 
 
 def serve(project: Project, ready: Callable[[Address], None]) -> None:
-    """Serve a project; `ready` is told the address when requests are taken."""
+    """Serve a project. `ready` is called with the address when the server accepts connections."""
     allow_many_connections()
     listening = listen(project.address)
     with listening:
@@ -58,13 +60,13 @@ def serve(project: Project, ready: Callable[[Address], None]) -> None:
 
 
 def allow_many_connections() -> None:
-    """As many open files as the system lets this process have: each subscriber is one."""
+    """Raise the limit of open files to the maximum: each subscriber needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def make_server(project: Project) -> Server:
-    """A server for a project, whose database it opens."""
+    """Open the database of a project, and return a server for it."""
     app = make_app(project, open_project(project))
     config = uvicorn.Config(
         app,
@@ -78,16 +80,16 @@ def make_server(project: Project) -> Server:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=GRACE_SECONDS,
         ws_max_size=2**16,
     )
     return Server(config, app)
 
 
 def listen(address: Address) -> socket.socket:
-    """A socket at an address, which nobody else has."""
+    """Return a socket that listens on an address."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=4096)
     except OSError as error:
-        raise ProjectError(f"cannot listen on {address}: {error.strerror}", hint="give another address").at("address") from None
+        raise ProjectError(f"cannot listen on {address}: {error.strerror}", hint="choose another address").at("address") from None

@@ -1,4 +1,4 @@
-"""Health, metrics, subscriptions, and the description of everything."""
+"""The endpoints that show the state of the service: health, metrics, subscriptions."""
 
 from __future__ import annotations
 
@@ -12,57 +12,67 @@ from rederive.engines.protocol import Query
 from rederive.errors import Closed
 from rederive.ir.rules import Program
 from rederive.service.access import check_admin
-from rederive.service.http.metrics import MEDIA
 from rederive.service.http.service import Service
-from rederive.service.http.views import answered
+from rederive.service.http.views import json_response
 from rederive.service.hub import Subscriber
 from rederive.service.settings import Token
 from rederive.values import to_json
 
-LATE: Final = 60.0  # seconds that a webhook may wait before the service's health says so
+MAX_WEBHOOK_LAG: Final = 60.0  # seconds that a webhook may wait before the service reports it
 
 
 async def health(service: Service, token: Token, request: Request) -> Response:
-    """Whether the service is alive. It does not wait for the writer: `busy` is for how many seconds that has been at one job."""
-    if not service.writer.alive:
+    """Report whether the service works. It does not wait for the writer: `busy` is the age of the writer's job in seconds."""
+    if not service.writer.is_alive:
         raise Closed
     engine, unsettled = service.writer.state
     hooks = service.writer.deliveries
     lag = hooks.lag(time())
-    problems = [f"the lake does not follow: {unsettled}"] if unsettled is not None else []
-    if hooks.error or lag > LATE:
-        problems.append(f"webhooks wait: {hooks.error or f'the oldest for {lag:.0f} seconds'}")
+    problems = [f"the lake is behind: {unsettled}"] if unsettled is not None else []
+    if hooks.error or lag > MAX_WEBHOOK_LAG:
+        problems.append(f"webhooks are not delivered: {hooks.error or f'the oldest has waited {lag:.0f} seconds'}")
     status = f"ok, but {'; '.join(problems)}" if problems else "ok"
-    found: dict[str, Any] = {"status": status, "version": service.hub.version, "engine": engine, "busy": service.writer.busy}
+    found: dict[str, Any] = {
+        "status": status,
+        "version": service.hub.version,
+        "engine": engine,
+        "busy": service.writer.busy_seconds,
+    }
     if service.project.webhooks is not None or hooks.waiting or hooks.parked:
         sent = {"waiting": hooks.waiting, "lag": round(lag, 3), "parked": hooks.parked, "delivering": not hooks.error}
         found["webhooks"] = sent
-    return answered(found)
+    return json_response(found)
 
 
 async def metrics(service: Service, token: Token, request: Request) -> Response:
+    """Return the metrics in the text format of Prometheus."""
     check_admin(token)
-    return Response(service.metrics.text(), headers={"Content-Type": MEDIA})
+    return Response(service.metrics.text(), headers={"Content-Type": service.metrics.media_type})
 
 
 async def subscriptions(service: Service, token: Token, request: Request) -> Response:
-    """Who is subscribed to what, and how far each is."""
+    """List the subscriptions, with the version that each has reached."""
     check_admin(token)
-    program = await service.writer.ask(lambda db, _: db.program)
-    return answered({"version": service.hub.version, "subscriptions": [_shown(c, program) for c in service.hub.clients.values()]})
+    program = await service.writer.run(lambda db, _: db.program)
+    return json_response(
+        {
+            "version": service.hub.version,
+            "subscriptions": [_description(one, program) for one in service.hub.subscribers.values()],
+        }
+    )
 
 
-def _shown(client: Subscriber, program: Program) -> dict[str, Any]:
+def _description(subscriber: Subscriber, program: Program) -> dict[str, Any]:
     return {
-        "id": client.number,
-        "token": client.wish.owner,
-        "views": [{"view": part.view, "bindings": _bindings(part, program)} for part in client.wish.parts],
-        "only": sorted(sign.value for sign in client.wish.signs),
-        "every": client.wish.every,
-        "version": client.version,
-        "waiting": client.waiting,
-        "behind": client.late,
-        "coalesced": client.coalesced,
+        "id": subscriber.number,
+        "token": subscriber.request.owner,
+        "views": [{"view": part.view, "bindings": _bindings(part, program)} for part in subscriber.request.parts],
+        "only": sorted(sign.value for sign in subscriber.request.signs),
+        "every": subscriber.request.every,
+        "version": subscriber.version,
+        "waiting": subscriber.waiting,
+        "behind": subscriber.is_behind,
+        "coalesced": subscriber.coalesced,
     }
 
 

@@ -1,11 +1,11 @@
-"""POST /v1/transactions."""
+"""The endpoint that commits transactions: POST /v1/transactions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,73 +13,79 @@ from starlette.responses import Response
 from rederive.commit.group import Outcome, Write
 from rederive.database import Database
 from rederive.errors import MalformedInput, RederiveError
-from rederive.ingest.change_file import ChangeLine, typed
-from rederive.service.access import ANYONE, check_write, check_writes, discreet
-from rederive.service.http import bodies
+from rederive.ingest.change_file import ChangeLine, decoded, parse, typed
+from rederive.service.access import ANYONE, check_write_relations, check_write_rows, redact
 from rederive.service.http.problems import problem
-from rederive.service.http.service import Service
-from rederive.service.http.views import POSITION
+from rederive.service.http.service import JSON, LINES, Service
 from rederive.service.settings import Token
 from rederive.store.position import Position
 
+POSITION: Final = "Rederive-Position"
+"""The header with the epoch and version of an answer: a position from which a client can follow the changes."""
+
 
 async def commit(service: Service, token: Token, request: Request) -> Response:
-    """Commit the transactions of the body. The answer comes when they are on disk."""
+    """Commit the transactions of the body. The answer is sent when they are durable."""
     started = perf_counter()
-    kind = bodies.media(request, (bodies.JSON, bodies.LINES))
-    key = _key(request, token)
-    raw = bodies.transactions(await bodies.read(request, service.project.bounds.body), kind)
-    check_writes(token, (name for transaction in raw for name in transaction.relations))
-    lines = kind == bodies.LINES
-    asking = [transaction for transaction in raw if transaction.has_rows]
+    key = _idempotency_key(request, token)
+    media, body = await service.read_body(request, (JSON, LINES))
+    raw = _parse(body, media)
+    check_write_relations(token, (name for transaction in raw for name in transaction.relations))
+    lines = media == LINES
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
     service.metrics.seconds.observe(perf_counter() - started)
     if outcome.error is not None:
-        return _refused(token, outcome.error, outcome, asking, len(raw))
+        return _refusal(token, outcome.error, outcome, raw)
     results = _answers(raw, outcome, service.hub.version)
-    body = {"transactions": results} if lines else results[0]
     last = max((result.version for result in outcome.results), default=service.hub.version)
     headers = {POSITION: str(Position(last, service.hub.epoch))}
-    return Response(json.dumps(body), media_type=bodies.JSON, headers=headers)
+    return Response(json.dumps({"transactions": results} if lines else results[0]), media_type=JSON, headers=headers)
 
 
-def _answers(raw: Sequence[ChangeLine], outcome: Outcome, version: int) -> list[dict[str, Any]]:
-    """What became of each transaction. One without rows made no version: it is answered with the one before."""
-    version = outcome.results[0].version - 1 if outcome.results else version
-    made, found = iter(outcome.results), []
-    for transaction in raw:
-        result = next(made) if transaction.has_rows else None
-        version = result.version if result is not None else version
-        found.append({"version": version, "repeated": result.repeated if result is not None else False})
-    return found
+def _parse(body: bytes, media: str) -> list[ChangeLine]:
+    """Return the transaction of a JSON body, or the transactions of its lines."""
+    if media == JSON:
+        return [parse(decoded(body, "body", 1), "body", 1)]
+    lines = ((number, decoded(line, "body", number)) for number, line in enumerate(body.split(b"\n"), 1))
+    return [parse(line, "body", number) for number, line in lines if line.strip()]
 
 
-def _key(request: Request, token: Token) -> str | None:
-    """Keys of one token are nothing to another."""
+def _idempotency_key(request: Request, token: Token) -> str | None:
+    """Return the key of the request. Tokens have separate keys: two tokens may use the same text."""
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= 255:
-        raise MalformedInput("an idempotency key has 1 to 255 characters").at("Idempotency-Key")
+        raise MalformedInput(f"the idempotency key has {len(key)} characters", hint="use 1 to 255").at("Idempotency-Key")
     return f"{token.name}:{key}" if key is not None and token is not ANYONE else key
 
 
 def _writes(db: Database, token: Token, raw: Sequence[ChangeLine], key: str | None, lines: bool) -> list[Write]:
-    """Nothing is committed unless all of them fit the relations. The key of a line is the request's with its number."""
+    """Type the rows of all transactions before any is committed. The key of a line is the request's key with its number."""
     writes = []
     for number, transaction in enumerate(raw, 1):
         operations = typed(transaction, db.program).operations
-        check_write(token, db.program.relations, operations)
-        if not transaction.has_rows:
-            continue
-        writes.append(Write(operations, f"{key}#{number}" if key is not None and lines else key))
+        check_write_rows(token, db.program.relations, operations)
+        if transaction.has_rows:
+            writes.append(Write(operations, f"{key}#{number}" if key is not None and lines else key))
     return writes
 
 
-def _refused(token: Token, error: Exception, outcome: Outcome, asking: Sequence[ChangeLine], lines: int) -> Response:
-    """Of several transactions, those before the refused one stand, and the answer says which."""
-    shown = discreet(token, error)
+def _answers(raw: Sequence[ChangeLine], outcome: Outcome, version: int) -> list[dict[str, Any]]:
+    """Return the version of each transaction. One without rows makes no version: it gets the version before it."""
+    version = outcome.results[0].version - 1 if outcome.results else version
+    results, answers = iter(outcome.results), []
+    for transaction in raw:
+        result = next(results) if transaction.has_rows else None
+        version = result.version if result is not None else version
+        answers.append({"version": version, "repeated": result.repeated if result is not None else False})
+    return answers
+
+
+def _refusal(token: Token, error: Exception, outcome: Outcome, raw: Sequence[ChangeLine]) -> Response:
+    """Answer with the problem. Of several transactions, those before the refused one stay committed; the answer lists them."""
+    shown = redact(token, error)
     if not isinstance(shown, RederiveError):
         raise shown
-    if lines == 1:
+    if len(raw) == 1:
         return problem(shown)
-    refused = asking[len(outcome.results)]
+    refused = [transaction for transaction in raw if transaction.has_rows][len(outcome.results)]
     return problem(shown.at(shown.place or refused.place), {"committed": [result.version for result in outcome.results]})

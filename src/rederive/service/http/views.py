@@ -1,9 +1,10 @@
-"""Relations and views: listed, defined, replaced, dropped, read and explained."""
+"""The endpoints of relations and views: list, read, explain, define, replace, drop."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import HTTPConnection, Request
@@ -12,49 +13,60 @@ from starlette.responses import PlainTextResponse, Response
 from rederive.catalog import check_view
 from rederive.database import Database
 from rederive.errors import MalformedInput, UnknownOption, Unsupported
+from rederive.ingest.changes import decoded
+from rederive.ingest.jsonl import Json, parse_line
 from rederive.ir.rules import Program, Relation
 from rederive.lang.sql.ddl import definition_of as sql_definition
 from rederive.lang.sql.parser import parse
 from rederive.maintain.explain import FORMATS as EXPLAINED
 from rederive.result import Result
 from rederive.service.access import can_read, check_define, check_read
-from rederive.service.http import bodies
-from rederive.service.http.row_formats import FORMATS, VersionedRows, chosen
-from rederive.service.http.service import Service
+from rederive.service.http.row_formats import FORMATS, VersionedRows, choose_format
+from rederive.service.http.service import JSON, Service
+from rederive.service.http.transactions import POSITION
 from rederive.service.settings import Token
-from rederive.service.subscription_request import Parameters, question
+from rederive.service.subscription_request import Parameters, parse_query
 
-POSITION: Final = "Rederive-Position"
-"""The header that says which version of which epoch an answer is of: a point to follow the changes from."""
+LANGUAGES: Final = ("datalog", "sql")
 _MEDIA: Final = {"text": "text/plain", "json": "application/json", "dot": "text/vnd.graphviz"}
 
 
-def answered(body: Any, status: int = 200) -> Response:
-    return Response(json.dumps(body), status, media_type=bodies.JSON)
+@dataclass(frozen=True, slots=True)
+class DefinitionBody:
+    """The body of a request that defines or replaces views."""
+
+    language: str
+    text: str
 
 
-def parameters(connection: HTTPConnection) -> Parameters:
+def json_response(body: Any, status: int = 200) -> Response:
+    """Return a JSON response."""
+    return Response(json.dumps(body), status, media_type=JSON)
+
+
+def url_parameters(connection: HTTPConnection) -> Parameters:
+    """Return the parameters of a URL, in order."""
     return list(connection.query_params.multi_items())
 
 
 async def relations(service: Service, token: Token, request: Request) -> Response:
-    """The base relations and views that the token reads."""
-    return await _listed(service, token, lambda program: program.relations, "relations")
+    """List the base relations and views that the token reads."""
+    return await _list(service, token, lambda program: program.relations, "relations")
 
 
 async def views(service: Service, token: Token, request: Request) -> Response:
-    """The views that the token reads."""
-    return await _listed(service, token, lambda program: set(program.views) - set(program.tables), "views")
+    """List the views that the token reads."""
+    return await _list(service, token, lambda program: set(program.views) - set(program.tables), "views")
 
 
-async def _listed(service: Service, token: Token, wanted: Callable[[Program], Container[str]], member: str) -> Response:
-    version, program = await service.writer.ask(lambda db, _: (db.version, db.program))
-    names = wanted(program)
+async def _list(service: Service, token: Token, names: Callable[[Program], Container[str]], member: str) -> Response:
+    version, program = await service.writer.run(lambda db, _: (db.version, db.program))
+    listed = names(program)
     readable = (r for r in program.relations.values() if not r.auxiliary and can_read(token, r.name))
-    return answered({"version": version, member: [_described(program, r) for r in readable if r.name in names]})
+    return json_response({"version": version, member: [_description(program, r) for r in readable if r.name in listed]})
 
 
-def _described(program: Program, relation: Relation) -> dict[str, Any]:
+def _description(program: Program, relation: Relation) -> dict[str, Any]:
     return {
         "name": relation.name,
         "kind": "base" if relation.name in program.tables else "view",
@@ -65,90 +77,105 @@ def _described(program: Program, relation: Relation) -> dict[str, Any]:
 
 
 async def rows(service: Service, token: Token, request: Request) -> Response:
-    """The rows of a relation or view now; parameters fix columns."""
-    media = chosen(request.headers.get("accept"), list(FORMATS))
-    name, given = request.path_params["name"], parameters(request)
+    """Return the present rows of a relation or view; parameters bind columns."""
+    media = choose_format(request.headers.get("accept"), list(FORMATS))
+    name, parameters = request.path_params["name"], url_parameters(request)
 
     def read(db: Database) -> tuple[VersionedRows, str]:
-        part = question(db.program, token, name, given, ())
+        part = parse_query(db.program, token, name, parameters, ())
         relation = db.program.relations[name]
         found = db.rows(name, {relation.columns[i].name: v for i, v in part.bindings})
         return VersionedRows(db.version, relation, found), db.position
 
-    answer, position = await service.writer.ask(lambda db, _: read(db))
+    answer, position = await service.writer.run(lambda db, _: read(db))
     headers = {"Rederive-PublishedVersion": str(answer.version), POSITION: position, "Vary": "Accept"}
     return Response(FORMATS[media](answer), media_type=media, headers=headers)
 
 
 async def explain(service: Service, token: Token, request: Request) -> Response:
-    """How a view is maintained, and why."""
+    """Explain how a view is maintained, and why."""
     view, form = request.path_params["name"], request.query_params.get("format", "text")
     check_read(token, view)
     if form not in EXPLAINED:
         raise UnknownOption("format", form, EXPLAINED)
-    text = await service.writer.ask(lambda db, _: db.explain(view, form))
+    text = await service.writer.run(lambda db, _: db.explain(view, form))
     return PlainTextResponse(text, media_type=_MEDIA[form])
 
 
 async def define(service: Service, token: Token, request: Request) -> Response:
-    """Add relations and views: one text of Datalog, or one statement of SQL."""
+    """Define relations and views: a text of Datalog, or one CREATE statement of SQL."""
     check_define(token)
-    given = await _definition(service, request)
+    definition = await _read_definition(service, request)
 
     def run(db: Database) -> Sequence[Result]:
-        if given.language == "sql":
-            _check_statement(given.text, None)
-            return db.sql(given.text, "body")
-        made = db.define(given.text, "body")
+        if definition.language == "sql":
+            _check_statement(definition.text, None)
+            return db.sql(definition.text, "body")
+        made = db.define(definition.text, "body")
         return [made] if made is not None else []
 
-    return await _redefined(service, run, 201)
+    return await _redefine(service, run, 201)
 
 
 async def replace(service: Service, token: Token, request: Request) -> Response:
-    """Give a view other rules, or another CREATE VIEW: one version, with the exact change of every view above it."""
+    """Replace the definition of a view. This makes one version, with the exact change of the view and all views above it."""
     check_define(token)
-    view, given = request.path_params["name"], await _definition(service, request)
+    view, definition = request.path_params["name"], await _read_definition(service, request)
 
     def run(db: Database) -> Sequence[Result]:
         check_view(db.program, view)
-        if given.language == "sql":
-            _check_statement(given.text, view)
-            return db.sql(given.text, "body")
-        return [db.replace_view(view, given.text)]
+        if definition.language == "sql":
+            _check_statement(definition.text, view)
+            return db.sql(definition.text, "body")
+        return [db.replace_view(view, definition.text)]
 
-    return await _redefined(service, run)
+    return await _redefine(service, run)
 
 
 async def drop(service: Service, token: Token, request: Request) -> Response:
-    """Remove a view; refused while others need it."""
+    """Drop a view; refused while another view reads it."""
     check_define(token)
     view = request.path_params["name"]
-    return await _redefined(service, lambda db: [db.drop_view(view)])
+    return await _redefine(service, lambda db: [db.drop_view(view)])
 
 
-async def _definition(service: Service, request: Request) -> bodies.DefinitionBody:
-    bodies.media(request, (bodies.JSON,))
-    return bodies.definition(await bodies.read(request, service.project.bounds.body))
+async def _read_definition(service: Service, request: Request) -> DefinitionBody:
+    """Read `{"language": "datalog", "text": "..."}`."""
+    _, body = await service.read_body(request, (JSON,))
+    value: Json = parse_line(decoded(body, "body", 1), "body", 1)
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        raise MalformedInput("the body is not an object with a text", hint='send {"language": "datalog", "text": "..."}').at(
+            "body"
+        )
+    language = value.get("language", "datalog")
+    if language not in LANGUAGES:
+        raise MalformedInput(f"unknown language {language!r}", hint=f"known: {', '.join(LANGUAGES)}").at("body.language")
+    if unknown := [key for key in value if key not in ("language", "text")]:
+        raise MalformedInput(f"unknown key '{unknown[0]}'", hint="known: language, text").at("body")
+    return DefinitionBody(str(language), str(value["text"]))
 
 
-async def _redefined(service: Service, run: Callable[[Database], Sequence[Result]], status: int = 200) -> Response:
+async def _redefine(service: Service, run: Callable[[Database], Sequence[Result]], status: int = 200) -> Response:
     made = await service.writer.redefine(run)
-    return answered({"version": made[-1].version if made else service.hub.version, "changed": _changed(made)}, status)
+    return json_response({"version": made[-1].version if made else service.hub.version, "changed": _changed_views(made)}, status)
 
 
-def _changed(results: Sequence[Result]) -> list[str]:
+def _changed_views(results: Sequence[Result]) -> list[str]:
     return sorted({view for result in results for view in result.changes})
 
 
 def _check_statement(text: str, view: str | None) -> None:
-    """One definition, so that it stands as a whole or not at all; of this view where it is to replace one."""
+    """Check that a SQL text is one definition, which takes effect whole or not at all; of `view`, where one is replaced."""
     statements = parse(text, "body")
     kinds = ("create", "rule") if view is None else ("create",)
     if len(statements) != 1 or statements[0].kind not in kinds:
-        raise Unsupported("one CREATE statement at a time", hint="send the others by themselves; data goes by transactions")
+        raise Unsupported(
+            "a request defines with one CREATE statement", hint="send one request for each; change data with transactions"
+        )
     if statements[0].kind == "rule":
         return
     given = sql_definition(statements[0])
     if view is not None and not (given.name == view and given.replaces):
-        raise MalformedInput(f"this does not replace '{view}'", hint=f"CREATE OR REPLACE VIEW {view} AS ...").at("body")
+        raise MalformedInput(f"the statement does not replace '{view}'", hint=f"send CREATE OR REPLACE VIEW {view} AS ...").at(
+            "body"
+        )
