@@ -1,8 +1,8 @@
-"""The boundary: nothing but an error of `rederive.errors` reaches whoever calls the API, the command line or the service.
+"""The boundary between rederive and its callers: only errors of `rederive.errors` pass it.
 
-Whatever else escapes is a bug of ours. It becomes `Internal`, with the original as its cause. Three kinds of exception pass as
-they are: interrupts and exits, the end of an iteration, and what the caller's own code raised (callbacks, generators of rows,
-readers).
+Any other exception is a bug of ours. It becomes `Internal`, with the original as its cause. Three kinds of exceptions pass
+unchanged: interrupts and exits, the end of an iteration, and what the caller's own code raises (callbacks, generators of rows,
+readers of sources).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ C = TypeVar("C", bound=type)
 
 
 class Signal(Exception):
-    """What public methods raise for each other and catch themselves: it passes the boundary between them."""
+    """An exception that public methods raise and catch among themselves; it passes the boundary between them."""
 
 
 _PASSES: Final = (RederiveError, Signal, StopIteration, StopAsyncIteration)
 
 
 def is_debugging() -> bool:
-    """Whether the traceback of an internal error is to be shown."""
+    """Tell whether the traceback of an error is to be shown."""
     return environ.get(DEBUG, "") not in ("", "0")
 
 
-def as_ours(error: Exception) -> Exception:
-    """The error that a caller sees in place of this one.
+def to_public_error(error: Exception) -> Exception:
+    """Return the error that the caller sees for an exception.
 
-    >>> as_ours(KeyError("x")).code
+    >>> to_public_error(KeyError("x")).code
     'internal'
     """
     if isinstance(error, _PASSES) or getattr(error, _MARK, False):
@@ -49,13 +49,13 @@ def as_ours(error: Exception) -> Exception:
     if isinstance(error, RecursionError):
         return TooDeep()
     if isinstance(error, MemoryError):
-        return LimitExceeded("the process has no memory left for this", hint="ask for less, or give it more")
+        return LimitExceeded("the process is out of memory", hint="use less data, or give the process more memory")
     return Internal(error)
 
 
 @contextmanager
 def boundary() -> Iterator[None]:
-    """What is raised inside leaves as an error of ours."""
+    """Turn exceptions of the block into public errors."""
     try:
         yield
     except Exception as error:
@@ -63,7 +63,7 @@ def boundary() -> Iterator[None]:
 
 
 def _raise(error: Exception) -> NoReturn:
-    ours = as_ours(error)
+    ours = to_public_error(error)
     if ours is error:
         raise error
     raise ours from error
@@ -72,28 +72,28 @@ def _raise(error: Exception) -> NoReturn:
 # The caller's own code
 
 
-def of_caller(error: Exception) -> Exception:
-    """The same error, marked as raised by the caller's own code: it passes the boundary as it is."""
+def mark_as_callers(error: Exception) -> Exception:
+    """Mark an exception as raised by the caller's own code, so that it passes the boundary unchanged. Return it."""
     if not isinstance(error, RederiveError):
         setattr(error, _MARK, True)
     return error
 
 
 def caller_function(function: F) -> F:
-    """A function of the caller's, whose errors pass the boundary as they are."""
+    """Wrap a function of the caller, so that its exceptions pass the boundary unchanged."""
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
         except Exception as error:
-            raise of_caller(error) from error.__cause__
+            raise mark_as_callers(error) from error.__cause__
 
     return cast(F, call)
 
 
 def given_rows(rows: Iterable[T]) -> Iterator[T]:
-    """Rows that the caller hands in; what their generator raises is the caller's own.
+    """Iterate over rows of the caller; the exceptions of their generator pass the boundary unchanged.
 
     >>> list(given_rows([(1,), (2,)]))
     [(1,), (2,)]
@@ -107,14 +107,14 @@ def given_rows(rows: Iterable[T]) -> Iterator[T]:
     try:
         yield from iterator
     except Exception as error:
-        raise of_caller(error) from error.__cause__
+        raise mark_as_callers(error) from error.__cause__
 
 
 # Functions and classes
 
 
 def guard(function: F) -> F:
-    """A public function, behind the boundary: arguments of plain types are checked, and what escapes is an error of ours."""
+    """Put a public function behind the boundary: check arguments of plain types, and raise public errors only."""
     plain = _plain_parameters(function)
     if inspect.iscoroutinefunction(function):
 
@@ -136,14 +136,14 @@ def guard(function: F) -> F:
         except Exception as error:
             _raise_from_call(error, function)
         if isinstance(found, GeneratorType):
-            return _generated(found)
-        return _generated_async(found) if isinstance(found, AsyncGeneratorType) else found
+            return _guard_generator(found)
+        return _guard_async_generator(found) if isinstance(found, AsyncGeneratorType) else found
 
     return cast(F, call)
 
 
 def guard_class(cls: C) -> C:
-    """A public class: `guard` for each of its public methods and properties."""
+    """Put the public methods and properties of a class behind the boundary."""
     for name, member in list(vars(cls).items()):
         if name.startswith("_") and name not in _SPECIAL:
             continue
@@ -168,7 +168,10 @@ _SPECIAL: Final = (
 
 
 def _raise_from_call(error: Exception, function: Callable[..., Any]) -> NoReturn:
-    """A call that does not fit the signature is the caller's mistake: Python raises it before anything of the function runs."""
+    """Raise the public error of a failed call.
+
+    A TypeError without a frame of the function means that the arguments do not fit its signature: the caller's mistake.
+    """
     if isinstance(error, TypeError) and not isinstance(error, RederiveError):
         code = getattr(inspect.unwrap(function), "__code__", None)
         if all(frame.f_code is not code for frame, _ in walk_tb(error.__traceback__)):
@@ -176,12 +179,12 @@ def _raise_from_call(error: Exception, function: Callable[..., Any]) -> NoReturn
     _raise(error)
 
 
-def _generated(found: Generator[T, Any, Any]) -> Generator[T, Any, Any]:
+def _guard_generator(found: Generator[T, Any, Any]) -> Generator[T, Any, Any]:
     with boundary():
         return (yield from found)
 
 
-async def _generated_async(found: AsyncGenerator[T, Any]) -> AsyncGenerator[T, Any]:
+async def _guard_async_generator(found: AsyncGenerator[T, Any]) -> AsyncGenerator[T, Any]:
     with boundary():
         try:
             async for one in found:
@@ -190,14 +193,14 @@ async def _generated_async(found: AsyncGenerator[T, Any]) -> AsyncGenerator[T, A
             await found.aclose()
 
 
-# Arguments. A parameter is checked where its annotation is one of these, as it is written.
+# Arguments. A parameter is checked if the text of its annotation is a key of `_KINDS`.
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
@@ -205,7 +208,7 @@ def _is_number(value: object) -> bool:
     return (hasattr(value, "__float__") or hasattr(value, "__index__")) and not isinstance(value, bool)
 
 
-def _is_truth(value: object) -> bool:
+def _is_boolean(value: object) -> bool:
     return isinstance(value, bool)
 
 
@@ -214,10 +217,10 @@ def _is_path(value: object) -> bool:
 
 
 _KINDS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
-    "str": (_is_text, "a text"),
-    "int": (_is_whole, "a whole number"),
+    "str": (_is_text, "a string"),
+    "int": (_is_integer, "an integer"),
     "float": (_is_number, "a number"),
-    "bool": (_is_truth, "True or False"),
+    "bool": (_is_boolean, "True or False"),
     "str | Path": (_is_path, "a path"),
     "Path": (_is_path, "a path"),
     "Callback": (callable, "a function"),
@@ -227,7 +230,7 @@ _Plain = tuple[int | None, str, bool, Callable[[object], bool], str]
 
 
 def _plain_parameters(function: Callable[..., Any]) -> tuple[_Plain, ...]:
-    """Position (None: by name alone), name, whether None is taken, and what a value must be."""
+    """Return each checked parameter: position (None if keyword-only), name, whether it accepts None, the check, its text."""
     found: list[_Plain] = []
     for position, parameter in enumerate(inspect.signature(function).parameters.values()):
         written = str(parameter.annotation)
@@ -239,12 +242,12 @@ def _plain_parameters(function: Callable[..., Any]) -> tuple[_Plain, ...]:
 
 
 def _check(plain: tuple[_Plain, ...], args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    for position, name, may_miss, is_right, what in plain:
+    for position, name, accepts_none, is_valid, what in plain:
         if position is not None and position < len(args):
             value = args[position]
         elif name in options:
             value = options[name]
         else:
             continue
-        if not (is_right(value) or (may_miss and value is None)):
+        if not (is_valid(value) or (accepts_none and value is None)):
             raise WrongArgument(f"'{name}' must be {what}, not {shorten(value)}")

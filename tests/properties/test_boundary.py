@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rederive
-from rederive.boundary import Signal, as_ours, boundary, guard, guard_class, of_caller
+from rederive.boundary import Signal, boundary, guard, guard_class, mark_as_callers, to_public_error
 from rederive.cli.main import INTERNAL, main
 from rederive.errors import Internal, LimitExceeded, RederiveError, TooDeep, WrongArgument, WrongRows, WrongUse
 from tests.properties.any_sql import BASE, any_statement
@@ -33,7 +33,7 @@ def test_what_is_not_ours_becomes_internal_with_its_cause() -> None:
     assert "report" in str(caught.value.hint)
 
 
-PASSING = [KeyboardInterrupt(), SystemExit(3), StopIteration(), Signal(), LimitExceeded("x"), of_caller(KeyError("x"))]
+PASSING = [KeyboardInterrupt(), SystemExit(3), StopIteration(), Signal(), LimitExceeded("x"), mark_as_callers(KeyError("x"))]
 
 
 @pytest.mark.parametrize("error", PASSING)
@@ -48,8 +48,8 @@ def test_what_passes_as_it_is(error: BaseException) -> None:
 
 
 def test_recursion_and_memory_have_errors_of_their_own() -> None:
-    assert isinstance(as_ours(RecursionError()), TooDeep)
-    assert isinstance(as_ours(MemoryError()), LimitExceeded)
+    assert isinstance(to_public_error(RecursionError()), TooDeep)
+    assert isinstance(to_public_error(MemoryError()), LimitExceeded)
 
 
 def test_generators_properties_and_coroutines_are_guarded() -> None:
@@ -244,7 +244,7 @@ def test_a_bug_ends_a_command_with_70_and_shows_its_traceback_when_asked(
 ) -> None:
     program = tmp_path / "a.dl"
     program.write_text(".decl n(x: number)")
-    monkeypatch.setattr("rederive.cli.commands.check", lambda program: dict[str, int]()["a bug"])
+    monkeypatch.setattr("rederive.cli.program_commands.define", lambda db, program: dict[str, int]()["a bug"])
     for words, shown in (["check"], False), (["--debug", "check"], True):
         monkeypatch.setenv("REDERIVE_DEBUG", "0")
         monkeypatch.setattr(sys, "argv", ["rederive", *words, str(program)])
@@ -277,6 +277,6 @@ def test_any_arguments(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_process_exits_with_70() -> None:
-    code = "import rederive.cli.main as m; m.commands.check = lambda p: {}['x']; m.main()"
+    code = "import rederive.cli.main as m; m.program_commands.define = lambda d, p: {}['x']; m.main()"
     done = subprocess.run([sys.executable, "-c", code, "check", "a.dl"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (INTERNAL, False)

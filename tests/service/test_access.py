@@ -143,7 +143,7 @@ def test_pages_of_other_hosts(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("address = '0.0.0.0:8420'", "address", "can be reached by others"),
+        ("address = '0.0.0.0:8420'", "address", "other machines can reach"),
         ("address = 'localhost'", "address", "not HOST:PORT"),
         ("adress = 'localhost:1'", "adress", "unknown key 'adress'"),
         ("engine = 'steam'", "engine", "unknown engine 'steam'"),
@@ -151,7 +151,7 @@ def test_pages_of_other_hosts(serve: Serve) -> None:
         ("retention = true", "retention", "not a number"),
         ("[bounds]\nbody = 'much'", "bounds.body", "not a number"),
         ("[bounds]\nbodies = 1", "bounds.bodies", "unknown key"),
-        ("[[token]]\nname = 'a'", "token[0].secret", "a token has a name"),
+        ("[[token]]\nname = 'a'", "token[0].secret", "a token needs a name"),
         ("[[token]]\nname = 'a'\nsecret = 'NOWHERE'", "token[0].secret", "NOWHERE is not set"),
         ("[[token]]\nname = 'a'\nsecret = 'SHORT'", "token[0].secret", "too short"),
         ("[[token]]\nname = 'a'\nsecret = 'LONG'\nrows = { v = 1 }", "token[0].rows.v", "not a table"),

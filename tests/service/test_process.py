@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rederive.cli.service_commands import serve_project, start_project
+from rederive.cli.service_commands import init, serve
 from rederive.errors import RederiveError
 from rederive.failpoints import VARIABLE
 from rederive.rules.webhook import Webhooks
@@ -30,7 +30,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    start_project(tmp_path / "graph")
+    init(tmp_path / "graph")
     return tmp_path / "graph"
 
 
@@ -104,13 +104,13 @@ def test_after_a_kill_what_was_acknowledged_is_there_and_nothing_twice(project: 
 
 
 def test_projects_that_are_refused(project: Path, tmp_path: Path) -> None:
-    assert refused(lambda: start_project(project)) == ("project", "there is one already")
-    assert refused(lambda: serve_project(tmp_path, None))[0] == "project"
-    code, message = refused(lambda: serve_project(project, "0.0.0.0:0"))
-    assert (code, "there is no token" in message) == ("project", True)
-    assert refused(lambda: serve_project(project, "nowhere")) == ("project", "'nowhere' is not HOST:PORT")
+    assert refused(lambda: init(project)) == ("project", "the file exists")
+    assert refused(lambda: serve(tmp_path, None))[0] == "project"
+    code, message = refused(lambda: serve(project, "0.0.0.0:0"))
+    assert (code, "has no token" in message) == ("project", True)
+    assert refused(lambda: serve(project, "nowhere")) == ("project", "'nowhere' is not HOST:PORT")
     (project / "views.dl").unlink()
-    assert refused(lambda: serve_project(project, "127.0.0.1:0"))[0] == "missing_file"
+    assert refused(lambda: serve(project, "127.0.0.1:0"))[0] == "missing_file"
     assert not (project / "store").exists()
 
 

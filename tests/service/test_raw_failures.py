@@ -55,7 +55,7 @@ def test_a_bug_is_an_internal_problem_that_is_counted_and_logged(
     def fail(*_: Any) -> None:
         raise KeyError("secret value")
 
-    monkeypatch.setattr("rederive.service.http.views.question", fail)
+    monkeypatch.setattr("rederive.service.http.views.parse_query", fail)
     answer = graph.get("/v1/views/closure/rows")
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (500, "internal")

@@ -325,7 +325,7 @@ def test_a_writer_that_fails_leaves_nobody_waiting(serve: Serve, monkeypatch: py
     def fail(result: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(service.writer._follower, "version", fail)
+    monkeypatch.setattr(service.writer._followed, "published_version", fail)
     assert served.commit({"insert": {"edge": [["a", "b"]]}}, Connection="close").json()["code"] == "internal"
     assert code(served.commit({"insert": {"edge": [["b", "c"]]}})) == (503, "closed")
     assert code(served.get("/v1/health")) == (503, "closed")

@@ -1,1 +1,1 @@
-"""The command line. `main` is the entry; one file per command."""
+"""The command line: `main` lists the commands; each group of commands has one file."""

@@ -1,4 +1,4 @@
-"""The commands that talk to a service: `watch` and `apply`."""
+"""The commands that use a service: `watch`, `apply`."""
 
 from __future__ import annotations
 
@@ -6,97 +6,88 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
+import typer
+
 import rederive
-from rederive.cli.live_table import live
+from rederive.cli.live_table import show_live
 from rederive.client.blocking import Connection, Subscription
 from rederive.client.firings import follow_firings, list_firings
 from rederive.client.replica import Change
 from rederive.errors import MalformedInput, Refused
 from rederive.ingest.change_file import parse, read_lines
 
-BATCH: Final = 100  # transactions in one request
-BYTES: Final = 2**20
+MAX_BATCH: Final = 100  # transactions in one request
+MAX_BATCH_BYTES: Final = 2**20
+
+Url = Annotated[str, typer.Argument(help="The address of a service, for example http://127.0.0.1:8420.", show_default=False)]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", envvar="REDERIVE_TOKEN", help="The token; prefer the environment variable.", show_default=False),
+]
+Patience = Annotated[float, typer.Option("--patience", min=0, help="Seconds without an answer after which to give up.")]
 
 
-@dataclass(frozen=True, slots=True)
-class WatchFormat:
-    """How changes are shown: `once`, what there is now; `as_json`, an object on each line."""
+def watch(
+    url: Url,
+    view: Annotated[str | None, typer.Argument(help="A view or, with --rules, a rule.", show_default=False)] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="Show the firings of active rules.")] = False,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Only rows with this value.", show_default=False)
+    ] = None,
+    only: Annotated[str | None, typer.Option("--only", help="Only plus, or only minus.", show_default=False)] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="INTERVAL", help="Net changes of an interval, for example 5s.", show_default=False),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show the present state, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on each line.")] = False,
+    patience: Patience = 60.0,
+    token: TokenOption = None,
+) -> None:
+    """Show a view of a service as it changes: a table on a terminal, lines elsewhere. A lost connection is opened again.
 
-    once: bool
-    as_json: bool
-
-
-def watch(db: Connection, view: str, options: dict[str, Any], bindings: dict[str, str], way: WatchFormat) -> None:
-    """Show a view as it changes, until an interrupt. On a terminal a table, unless one sign alone is told; else lines."""
-    with db.subscribe(view, where=bindings, **options) as changes:
-        if sys.stdout.isatty() and not way.as_json and not way.once and options["only"] is None:
-            live(view, changes)
-            return
-        for change in islice(changes, 1) if way.once else changes:
-            _print(_change_lines(change, view, changes, way.as_json))
-
-
-def watch_rules(db: Connection, rule: str | None, way: WatchFormat) -> None:
-    """Show what rules do, from now on; with `once`, what they did so far."""
-    for firing in list_firings(db, rule) if way.once else follow_firings(db, rule):
-        _print([json.dumps(firing, ensure_ascii=False) if way.as_json else _firing_line(firing)])
-
-
-def apply(db: Connection, file: Path, key: str | None) -> None:
-    """Commit the transactions of a file, a line each; print the version of each."""
-    key = key or uuid4().hex
-    for batch in _batches(file):
-        name, first, _ = batch[0]
-        try:
-            done = db.apply_lines([text for _, _, text in batch], f"{key}:{first}")
-        except Refused as error:
-            raise _placed(error, name, [number for _, number, _ in batch]) from None
-        _print(json.dumps({"version": one.version, "repeated": one.repeated}) for one in done)
-
-
-def pairs(given: Sequence[str]) -> dict[str, str]:
+    Example: `rederive watch http://127.0.0.1:8420 closure --where x=a`
     """
-    >>> pairs(["x=a", "y=b=c"])
+    if view is None and not rules:
+        raise typer.BadParameter("name a view, or give --rules")
+    bindings = parse_bindings(where or ())
+    with rederive.connect(url, token=token, patience=patience) as db, suppress(KeyboardInterrupt):
+        if rules:
+            _watch_firings(db, view, once, as_json)
+        else:
+            _watch_view(db, str(view), {"only": only, "every": every}, bindings, once, as_json)
+
+
+def _watch_view(db: Connection, view: str, options: dict[str, Any], bindings: dict[str, str], once: bool, as_json: bool) -> None:
+    with db.subscribe(view, where=bindings, **options) as changes:
+        # A table shows rows, which one sign does not determine.
+        if sys.stdout.isatty() and not as_json and not once and options["only"] is None:
+            show_live(view, changes)
+            return
+        for change in islice(changes, 1) if once else changes:
+            _print(_change_lines(change, view, changes, as_json))
+
+
+def _watch_firings(db: Connection, rule: str | None, once: bool, as_json: bool) -> None:
+    for firing in list_firings(db, rule) if once else follow_firings(db, rule):
+        _print([json.dumps(firing, ensure_ascii=False) if as_json else _firing_line(firing)])
+
+
+def parse_bindings(given: Sequence[str]) -> dict[str, str]:
+    """Parse COLUMN=VALUE.
+
+    >>> parse_bindings(["x=a", "y=b=c"])
     {'x': 'a', 'y': 'b=c'}
     """
     if bad := [one for one in given if "=" not in one]:
         raise MalformedInput(f"'{bad[0]}' is not COLUMN=VALUE").at("--where")
     return {name: value for name, _, value in (one.partition("=") for one in given)}
-
-
-def connected(url: str, token: str | None, patience: float) -> Connection:
-    return rederive.connect(url, token=token, patience=patience)
-
-
-def _batches(file: Path) -> Iterator[list[tuple[str, int, str]]]:
-    """Lines that go together: the same ones each time that a file is read. What comes on standard input goes as it comes."""
-    batch: list[tuple[str, int, str]] = []
-    size = 0
-    for line in read_lines(file):
-        name, number, text = line
-        parse(text, name, number)
-        if batch and (len(batch) >= (1 if str(file) == "-" else BATCH) or size + len(text) > BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(line)
-        size += len(text)
-    if batch:
-        yield batch
-
-
-def _placed(error: Refused, name: str, numbers: Sequence[int]) -> Refused:
-    """The error with the place in the file: the service knows only the lines that it was sent."""
-
-    def place(found: re.Match[str]) -> str:
-        return f"{name}:{numbers[int(found[1]) - 1]}"
-
-    return error.at(re.sub(r"^body:(\d+)", place, error.place or f"body:{len(error.problem.get('committed', [])) + 1}"))
 
 
 def _change_lines(change: Change, view: str, changes: Subscription, as_json: bool) -> Iterator[str]:
@@ -122,3 +113,58 @@ def _print(lines: Iterator[str] | Sequence[str]) -> None:
     for line in lines:
         print(line)
     sys.stdout.flush()
+
+
+def apply(
+    url: Url,
+    file: Annotated[Path, typer.Argument(help="JSON lines, one transaction each; - is standard input.", show_default=False)],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", help="The idempotency key: applying the file twice with one key has no further effect.", show_default="new"
+        ),
+    ] = None,
+    patience: Patience = 60.0,
+    token: TokenOption = None,
+) -> None:
+    """Commit the transactions of a file at a service, each exactly once, even if an answer is lost. Print their versions.
+
+    Example: `rederive apply http://127.0.0.1:8420 examples/changes.jsonl --key monday`
+    """
+    key = key or uuid4().hex
+    with rederive.connect(url, token=token, patience=patience) as db:
+        for batch in _batches(file):
+            name, first, _ = batch[0]
+            try:
+                receipts = db.apply_lines([text for _, _, text in batch], f"{key}:{first}")
+            except Refused as error:
+                raise _locate(error, name, [number for _, number, _ in batch]) from None
+            _print([json.dumps({"version": one.version, "repeated": one.repeated}) for one in receipts])
+
+
+def _batches(file: Path) -> Iterator[list[tuple[str, int, str]]]:
+    """Yield the lines that one request commits; each line of standard input is a batch.
+
+    The same file always has the same batches: the key of a batch is made of the key of the file and its first line.
+    """
+    batch: list[tuple[str, int, str]] = []
+    size, max_lines = 0, 1 if str(file) == "-" else MAX_BATCH
+    for line in read_lines(file):
+        name, number, text = line
+        parse(text, name, number)
+        if batch and (len(batch) >= max_lines or size + len(text) > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _locate(error: Refused, name: str, numbers: Sequence[int]) -> Refused:
+    """Return the error with its place in the file: the service knows only the lines of the request."""
+
+    def place(found: re.Match[str]) -> str:
+        return f"{name}:{numbers[int(found[1]) - 1]}"
+
+    return error.at(re.sub(r"^body:(\d+)", place, error.place or f"body:{len(error.problem.get('committed', [])) + 1}"))

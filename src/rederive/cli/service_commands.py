@@ -1,35 +1,57 @@
-"""The commands around a project: `init` and `serve`."""
+"""The commands that run a service: `init`, `serve`."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from rederive.errors import MissingDependency
-from rederive.service.project import FILE, check_address, init, read_project
+from rederive.service import project as projects
 from rederive.service.project_file import address_from
 from rederive.service.settings import Address
 
 
-def start_project(folder: Path) -> None:
-    init(folder)
-    print(f"{folder / FILE} is written. Next: rederive serve {folder}")
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of the project; it is created if it does not exist.", show_default=False)
+    ],
+) -> None:
+    """Create a project: a folder with a rederive.toml and a program.
+
+    Example: `rederive init graph`
+    """
+    projects.init(folder)
+    print(f"{folder / projects.FILE} is written. Next: rederive serve {folder}")
 
 
-def serve_project(folder: Path, address: str | None) -> None:
-    """Serve until an interrupt; everything that was acknowledged is on disk by then."""
+def serve(
+    project: Annotated[Path, typer.Argument(help="A folder with a rederive.toml.", show_default=False)],
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="HOST:PORT", help="Where to listen.", show_default="that of the project"),
+    ] = None,
+) -> None:
+    """Serve a project over HTTP: accept transactions, and push the exact changes of views to subscribers.
+
+    An interrupt ends the service. Every acknowledged transaction is durable.
+
+    Example: `rederive serve graph --address 127.0.0.1:8420`
+    """
     try:
-        from rederive.service.http.server import serve
+        from rederive.service.http.server import serve as serve_project
     except ImportError as error:
         raise MissingDependency(f"the service needs {error.name}", hint="pip install 'rederive[service]'") from None
-    project = read_project(folder)
+    settings = projects.read_project(project)
     if address is not None:
-        project = replace(project, address=address_from(address))
-        check_address(project)
-    serve(project, _ready)
+        settings = replace(settings, address=address_from(address))
+        projects.check_address(settings)
+    serve_project(settings, _print_address)
 
 
-def _ready(address: Address) -> None:
+def _print_address(address: Address) -> None:
     sys.stderr.write(f"rederive serves http://{address}/v1\n")
     sys.stderr.flush()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rederive.boundary import guard_class, of_caller
+from rederive.boundary import guard_class, mark_as_callers
 from rederive.delta import BOTH, Sign
 from rederive.engines.protocol import Query
 from rederive.errors import UnknownOption
@@ -87,4 +87,4 @@ class Subscriptions:
                 try:
                     subscription.callback(change)
                 except Exception as error:  # the subscriber's own code may raise anything
-                    yield of_caller(error)
+                    yield mark_as_callers(error)

@@ -42,9 +42,7 @@ class FollowedViews:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._users: Counter[Query] = Counter()  # subscribers of each part
-        self._sources: dict[
-            Query, Query
-        ] = {}  # by part: what the database follows for it, the part itself or its whole view
+        self._sources: dict[Query, Query] = {}  # by part: what the database follows for it, the part itself or its whole view
         self._followed: dict[Query, tuple[Subscription, int]] = {}
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._parts: dict[str, dict[tuple[int, ...], dict[Values, Query]]] = {}

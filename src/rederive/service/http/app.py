@@ -88,7 +88,7 @@ def make_app(project: Project, database: Database) -> Starlette:
         allow_origins=list(project.origins),
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-        expose_headers=["Rederive-PublishedVersion", transactions.POSITION],
+        expose_headers=["Rederive-Version", transactions.POSITION],
     )
     handlers: dict[Any, Any] = {RederiveError: _answer_error, HTTPException: _answer_http_error, 500: _answer_bug}
     app = Starlette(routes=_routes(), middleware=[cors], exception_handlers=handlers, lifespan=lifespan)

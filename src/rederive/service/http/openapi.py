@@ -73,7 +73,7 @@ _STREAM: Final[Json] = {
     }
 }
 _ROWS: Final[Json] = {
-    "headers": {"Rederive-PublishedVersion": {"schema": VERSION}},
+    "headers": {"Rederive-Version": {"schema": VERSION}},
     "content": {
         "application/json": {"schema": ref("Answer")},
         "text/csv": {"schema": TEXT},

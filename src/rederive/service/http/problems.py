@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from starlette.responses import Response
 
-from rederive.boundary import as_ours
+from rederive.boundary import to_public_error
 from rederive.errors import (
     Busy,
     Closed,
@@ -109,7 +109,7 @@ def problem(error: RederiveError, extra: Mapping[str, Any] | None = None) -> Res
 
 def answer_exception(error: Exception) -> Response:
     """Return the response for any exception. For a bug, the client gets a reference to the log, and no more."""
-    ours = as_ours(error)
+    ours = to_public_error(error)
     if not isinstance(ours, Internal):
         assert isinstance(ours, RederiveError)
         return problem(ours)

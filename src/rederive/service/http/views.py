@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from rederive.catalog import check_view
 from rederive.database import Database
 from rederive.errors import MalformedInput, UnknownOption, Unsupported
-from rederive.ingest.changes import decoded
-from rederive.ingest.jsonl import Json, parse_line
+from rederive.ingest.change_file import decoded
+from rederive.ingest.strict_json import Json, parse_line
 from rederive.ir.rules import Program, Relation
 from rederive.lang.sql.ddl import definition_of as sql_definition
 from rederive.lang.sql.parser import parse
@@ -88,7 +88,7 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
         return VersionedRows(db.version, relation, found), db.position
 
     answer, position = await service.writer.run(lambda db, _: read(db))
-    headers = {"Rederive-PublishedVersion": str(answer.version), POSITION: position, "Vary": "Accept"}
+    headers = {"Rederive-Version": str(answer.version), POSITION: position, "Vary": "Accept"}
     return Response(FORMATS[media](answer), media_type=media, headers=headers)
 
 

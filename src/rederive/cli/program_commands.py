@@ -1,0 +1,121 @@
+"""The commands on a program without a store: `check`, `explain`, `advise`, `query`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+import rederive
+from rederive.analysis.graph import strata
+from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, MaxRounds, MaxTuples, Program, Programs, Stats
+from rederive.cli.output import rows_text, show_progress, write_file
+from rederive.cli.program_files import InitialRows, Loading, define, initial_rows, read_program, run_files
+from rederive.errors import StrategyError
+from rederive.ir.printing import show_relation
+from rederive.lang.programs import SQL
+from rederive.maintain.explain import FORMATS
+from rederive.maintain.plan import AUTO, STRATEGIES
+from rederive.maintain.program import Strategy
+from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
+from rederive.warehouse.selfmaint.advice import advise as advise_views
+from rederive.warehouse.selfmaint.advice import show
+
+
+def check(program: Programs) -> None:
+    """Check a program. Print its relations, strata and monitored views.
+
+    Example: `rederive check examples/closure.dl`
+    """
+    db = rederive.open()
+    db.checks_actions = False  # the functions and hosts that actions need are those of the process that runs the program
+    define(db, program)
+    print("\n".join(_summary(db)))
+
+
+def _summary(db: rederive.Database) -> list[str]:
+    program = db.program
+    declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
+    shown = set(declared).difference(n for n in program.tables if n in program.views)
+    levels = {name: level for name, level in strata(program.definitions).items() if name in shown}
+    lines = ["relations"]
+    for name, relation in declared.items():
+        lines.append(f"  {'base' if name in program.tables else 'view'}  {show_relation(relation)}")
+    lines.append("strata")
+    for level in sorted(set(levels.values())):
+        lines.append(f"  S{level} = {{{', '.join(sorted(n for n in levels if levels[n] == level))}}}")
+    lines += ["monitored", *(f"  {name}" for name in program.monitored)]
+    lines += ["constraints", *(f"  {one.view} ({one.mode.value})" for one in program.constraints)] if program.constraints else []
+    lines += ["rules, in the order in which they fire", *(f"  {one.name}" for one in db.rules)] if db.rules else []
+    return lines
+
+
+def explain(
+    program: Programs,
+    view: Annotated[str | None, typer.Option("--view", help="Only this view and what it reads.", show_default=False)] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="Only the condition of this active rule.", show_default=False)
+    ] = None,
+    strategy: Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")] = AUTO,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
+    facts: Facts = None,
+    base: Base = None,
+) -> None:
+    """Print how each view is maintained: the maintenance program and the propagation network.
+
+    With base rows, also print the cost of a change that strategy auto expects.
+
+    Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
+    """
+    db = rederive.open(strategy=strategy)
+    db.checks_actions = False
+    with db.setup():
+        define(db, program)
+        db.load_typed(initial_rows(db.definitions.program, InitialRows(facts, tuple(base or ()), inputs=False)))
+    print(db.explain_rule(rule, form) if rule is not None else db.explain(view, form))
+
+
+def advise(
+    program: Program,
+    view: Annotated[str | None, typer.Option("--view", help="Only this stored view.", show_default=False)] = None,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(ADVICE_FORMATS)}.")] = "text",
+) -> None:
+    """Print, for each stored view and kind of update, whether it can be maintained without reading a source.
+
+    Example: `rederive advise examples/warehouse.dl --view placed`
+    """
+    found = advise_views(read_program(program), view) if program.suffix != SQL else ()  # SQL has no remote tables
+    if not found:
+        hint = "in Datalog, declare base relations .remote, and views over them .stored"
+        raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(program))
+    print(show(found, form))
+
+
+def query(
+    program: Program,
+    atom: Annotated[str, typer.Argument(help="A relation with constants, variables or _, for example 'closure(\"a\", y)'.")],
+    facts: Facts = None,
+    base: Base = None,
+    stats: Stats = None,
+    max_rounds: MaxRounds = DEFAULT_LIMITS.rounds,
+    max_tuples: MaxTuples = DEFAULT_LIMITS.tuples,
+) -> None:
+    """Print the rows of a view or base relation that match, one JSON array on each line.
+
+    Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
+    """
+    # On demand, the bindings of the query restrict every rule: nothing else is evaluated.
+    db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=rederive.Limits(max_rounds, max_tuples))
+    db.monitors = False
+    with show_progress(f"reading {program}"):
+        list(run_files(db, [program], Loading(db, InitialRows(facts, tuple(base or ())))))
+    with show_progress("answering"):
+        started = time.perf_counter()
+        found = db.query(atom)
+        seconds = time.perf_counter() - started
+    if stats is not None:
+        write_file(stats, json.dumps({"rows": len(found), "seconds": seconds, "touched": db.engine.touched}, indent=2) + "\n")
+    sys.stdout.buffer.writelines(f"{rows_text([row])[1:-1]}\n".encode() for row in found)
