@@ -24,7 +24,7 @@ from rederive.time_zones import zone_name
 
 # `rederive.ingest` imports PySpark, which takes a second: the other commands must not wait for it.
 if TYPE_CHECKING:
-    from rederive.ingest.ingestion import MicroBatch, Ingestion, StreamProgress
+    from rederive.ingest.ingestion import Ingestion, MicroBatch, StreamProgress
     from rederive.ingest.stream_sources import StreamSource
 
 
@@ -142,7 +142,7 @@ def source_of(places: StreamPlaces) -> StreamSource:
     >>> source_of(StreamPlaces(None, None, None, None, "localhost:9092", ("shop.stock=stock",))).relations
     {'shop.stock': 'stock'}
     """
-    from rederive.ingest.stream_sources import ChangeFeed, ChangeFiles, CsvFiles, ParquetFiles, KafkaTopics
+    from rederive.ingest.stream_sources import ChangeFeed, ChangeFiles, CsvFiles, KafkaTopics, ParquetFiles
 
     sources: dict[str, tuple[str | None, Callable[[str], StreamSource]]] = {
         "--changes": (places.changes, ChangeFiles),
