@@ -6,15 +6,14 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import pyarrow
 
-from rederive.arrow_types import arrow_type
+from rederive.arrow_types import arrow_type, to_arrow_columns
 from rederive.errors import NotAcceptable
 from rederive.ir.rules import Relation
-from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.ir.terms import Row
 from rederive.store.codec import encode_rows
 from rederive.values import to_json
 
@@ -72,20 +71,13 @@ def _field(value: object) -> str:
 def as_arrow(answer: VersionedRows) -> bytes:
     """Encode rows as an Arrow stream. Unsigned numbers are decimal(20,0), as in the lake."""
     relation = answer.relation
-    columns: Sequence[Sequence[Value]] = list(zip(*answer.rows, strict=True)) if answer.rows else [()] * relation.arity
-    arrays = [_array(column, type) for column, type in zip(columns, relation.types, strict=True)]
+    arrays = to_arrow_columns(answer.rows, relation.types)
     schema = pyarrow.schema([pyarrow.field(c.name, arrow_type(c.type)) for c in relation.columns])
     sink = io.BytesIO()
     with pyarrow.ipc.new_stream(sink, schema) as writer:
         if arrays:
             writer.write_table(pyarrow.table(arrays, schema=schema))
     return sink.getvalue()
-
-
-def _array(column: Sequence[Value], type: Type) -> pyarrow.Array[Any]:
-    if type.kind is Kind.UNSIGNED:
-        column = [None if value is None else Decimal(int(value)) for value in column]  # type: ignore[arg-type]
-    return pyarrow.array(column, arrow_type(type))
 
 
 FORMATS: Final[dict[str, Callable[[VersionedRows], bytes]]] = {JSON: as_json, CSV: as_csv, ARROW: as_arrow}
