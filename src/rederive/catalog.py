@@ -148,9 +148,9 @@ class Catalog:
     def create(self, added: SqlDefinition) -> CatalogChange | None:
         """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
         there = any(name.lower() == added.name for name in self.program.relations)
-        if there and added.unless_there:
+        if there and added.if_not_exists:
             return None
-        if there and added.replaces and added.view:
+        if there and added.replaces and added.is_view:
             return self._to(replace_sql_view(self.statements, added, self._empty))
         return CatalogChange(Catalog((*self.parts, (added,)), add_sql_definition(self.program, added)), {}, False)
 

@@ -1,82 +1,83 @@
-"""Everything `rederive` raises, in one tree. Each class has a stable `code`; the command line exits with 2 for all of them,
-but with 70 for `internal`.
+"""Every error that `rederive` raises, in one tree. A class says who is at fault, its `code` never changes.
+
+The command line exits with 70 for `internal` and with 2 for all others.
 
 RederiveError
-├── ProgramError            the program's text is at fault; carries a Span
-│   ├── SyntaxProblem       syntax            it does not parse
-│   ├── Unsupported         unsupported       a construct that is refused, by name
-│   ├── UnknownName         unknown_name      relation, type, functor or option that was never declared
-│   ├── Redefined           redefined         declared twice
-│   ├── WrongArity          wrong_arity       more or fewer arguments than columns
-│   ├── TypeClash           type_clash        two types where one is needed
-│   ├── UnsafeVariable      unsafe            a variable that nothing binds
-│   ├── Unstratified        unstratified      negation or aggregation through recursion
-│   ├── StillNeeded         still_needed      a view that is to be dropped, but something else reads it
-│   ├── TooDeep             too_deep          a text that nests deeper than it may
-│   └── ProgramRefused      (of its first)    several of the above, together
-├── UnknownOption           unknown_option    a strategy, engine or format that there is not
-├── WrongArgument           argument          a call of the API that does not fit its signature; also a TypeError
-├── WrongUse                use               a call at the wrong time: the result of an open transaction; also a RuntimeError
-├── Internal                internal          a bug in rederive; its cause is the original error (see boundary.py)
-├── PlaceError              place             a path or an address that cannot be used for what it is given for
-├── StrategyError           strategy          the view cannot be maintained that way
-├── DataError               the rows or files handed in are at fault
-│   ├── MissingFile         missing_file
-│   ├── MalformedInput      malformed         a line that is not CSV, JSON or tab separated as declared
-│   ├── IllTypedRow         ill_typed         a value that does not fit its column, or too many or few of them
-│   │   └── WrongRows       ill_typed         something that is not rows at all
-│   ├── UnknownRelation     unknown_relation  no such relation or view
-│   ├── UnknownColumn       unknown_column
-│   ├── NotABase            not_a_base        a change to a view
-│   ├── SchemaMismatch      schema_mismatch   a table whose columns are not those of the relation
-│   ├── NullInKey           null_in_key       a row without a value in a column of its key
-│   ├── NotATable           not_a_table       a path that holds no table, or none of the expected format
-│   ├── DuplicateKey        duplicate_key     two rows with one key and different values
-│   └── InconsistentViews   inconsistent_views  stored views that no state of their sources explains
-├── SourceUnavailable       source_unavailable  a remote relation that cannot be read now, or not in the state that is needed
-├── MissingDependency       missing_dependency  Spark, Java or its libraries are not installed
-├── LakeError               lake              the tables of a lake are not in a state to be used
-│   ├── NewerFormat         newer_format      written by a later version of rederive
-│   ├── VersionGone         version_gone      a version whose rows are kept no longer
-│   └── WriteConflict       write_conflict    another writer changed the table again and again
-├── StreamError             stream            a stream was ended by its source or by Spark
-├── RuleError               rule              an active rule stopped a transaction, which is rolled back whole
+├── ProgramError            the author of the program: its text is refused; carries a Span
+│   ├── SyntaxProblem       syntax            the text does not parse
+│   ├── Unsupported         unsupported       the text uses a construct that rederive does not have
+│   ├── UnknownName         unknown_name      a relation, column, type, functor or option is not declared
+│   ├── Redefined           redefined         a name is declared twice
+│   ├── WrongArity          wrong_arity       there are more or fewer arguments than columns
+│   ├── TypeClash           type_clash        a value does not have the type that its place needs
+│   ├── UnsafeVariable      unsafe            nothing binds a variable
+│   ├── Unstratified        unstratified      a recursion goes through a negation or an aggregate
+│   ├── StillNeeded         still_needed      a view cannot be dropped while another statement reads it
+│   ├── TooDeep             too_deep          the text nests deeper than the limit
+│   └── ProgramRefused      (of its first)    several of these errors, together
+├── UnknownOption           unknown_option    the caller: a strategy, engine, format or zone that does not exist
+├── WrongArgument           argument          the caller: a call does not fit the signature; also a TypeError
+├── WrongUse                use               the caller: a call comes at the wrong time; also a RuntimeError
+├── Internal                internal          rederive: a bug; the cause is the original error (see boundary.py)
+├── PlaceError              place             the caller: a path or an address does not suit its purpose
+├── StrategyError           strategy          the caller: a view cannot be maintained by the chosen strategy
+├── DataError               the provider of the data: rows or files are refused; `place` says where
+│   ├── MissingFile         missing_file      a file does not exist
+│   ├── MalformedInput      malformed         a line is not CSV, JSON or tab-separated as declared
+│   ├── IllTypedRow         ill_typed         a value does not fit its column, or a row has too many or too few values
+│   │   └── WrongRows       ill_typed         the argument is not an iterable of rows
+│   ├── UnknownRelation     unknown_relation  a relation or view does not exist
+│   ├── UnknownColumn       unknown_column    a relation does not have the column
+│   ├── NotABase            not_a_base        a transaction changes a view
+│   ├── SchemaMismatch      schema_mismatch   the columns of a table are not those of the relation
+│   ├── NullInKey           null_in_key       a row has no value in a column of its key
+│   ├── NotATable           not_a_table       a path holds no table, or a table of another format
+│   ├── DuplicateKey        duplicate_key     two rows share a key and differ in other columns
+│   └── InconsistentViews   inconsistent_views  no state of the sources gives the rows of the stored views
+├── SourceUnavailable       source_unavailable  a remote source: it cannot be read now, or not in the state that is needed
+├── MissingDependency       missing_dependency  the installation: Spark, Java or one of their libraries is missing
+├── LakeError               lake              the lake: its tables are not in a usable state; `place` is the path
+│   ├── NewerFormat         newer_format      a later version of rederive wrote the table
+│   ├── VersionGone         version_gone      the rows of a version are no longer retained
+│   └── WriteConflict       write_conflict    another writer keeps changing the table
+├── StreamError             stream            the stream: its source or Spark ended it
+├── RuleError               rule              an active rule: it stopped a transaction, which is rolled back
 │   ├── ActionFailed        action_failed     its action raised an error
 │   ├── UnknownFunction     unknown_function  its function is not registered in this process
-│   ├── CascadeLimit        cascade           rules that set each other off without end
-│   └── InAction            in_action         an action that began a transaction or changed a definition
-├── Violated                violated          a transaction that a constraint rejects; carries the violating rows
-├── ProjectError            project           a project's rederive.toml cannot be used as it is written
-├── RequestError            request           a request to the service is refused as such
-│   ├── NotFound            not_found         no such address
-│   ├── WrongMethod         wrong_method      the address does not take this method
-│   ├── NotAcceptable       not_acceptable    none of the formats that were asked for can be given
-│   ├── WrongMedia          wrong_media       a body in a format that is not taken
-│   ├── TooLarge            too_large         a body or headers beyond the limit
-│   ├── TimedOut            timed_out         a request that did not arrive in time
-│   ├── Unauthorized        unauthorized      no token, or one that is not known
-│   ├── Forbidden           forbidden         the token does not reach this view, relation or row
-│   ├── TooMany             too_many          beyond the rate, or the number of subscriptions
-│   └── Busy                busy              too much is waiting already
-├── ClientError             client            what a client of the service meets
-│   ├── Refused             (the service's)   the service refused: its own code, and its problem details
-│   ├── Unreachable         unreachable       it did not answer for as long as the client has patience
-│   └── OutOfStep           out_of_step       a change that does not fit the client's copy
-├── EvaluationError         evaluation        a rule fails on the data: division by zero, overflow, a bad conversion
-│   └── LimitExceeded       limit             more time, rows, memory or text than allowed
-│       └── Endless         limit             recursion that invents values without end
-└── StoreError              store             the store's folder cannot be read or written: permissions, a full disk
-    ├── NotAStore           not_a_store       something else stands at the path
-    ├── CorruptStore        corrupt           a journal whose content is damaged
-    ├── NewerStore          newer_store       written by a later rederive
-    ├── StoreLocked         locked            another process has it open
-    ├── Mismatch            mismatch          another program, other options, or a version that the store does not have
-    ├── Expired             expired           changes that are no longer kept, or never were
-    ├── Conflict            conflict          an idempotency key that was used for something else
-    ├── LateLoad            late_load         initial rows of a table that a script creates after a change of data
-    ├── NoStore             no_store          what only a database with a store can do
-    ├── NoLake              no_lake           what only a store with a lake can do
-    └── Closed              closed            a database that was closed
+│   ├── CascadeLimit        cascade           rules fire each other without end
+│   └── InAction            in_action         its action begins a transaction or changes a definition
+├── Violated                violated          the transaction: it violates a constraint; carries the violating rows
+├── ProjectError            project           the author of rederive.toml: a key is refused
+├── RequestError            request           the HTTP client: a request is refused before the database sees it
+│   ├── NotFound            not_found         the address does not exist
+│   ├── WrongMethod         wrong_method      the address does not accept the method
+│   ├── NotAcceptable       not_acceptable    none of the requested formats is available
+│   ├── WrongMedia          wrong_media       the format of the body is not accepted
+│   ├── TooLarge            too_large         the body or the headers exceed the limit
+│   ├── TimedOut            timed_out         the request did not arrive in time
+│   ├── Unauthorized        unauthorized      the token is missing or unknown
+│   ├── Forbidden           forbidden         the token does not grant this view, relation or row
+│   ├── TooMany             too_many          the client exceeds its rate or its number of subscriptions
+│   └── Busy                busy              too many requests are waiting; retry later
+├── ClientError             client            what a client of the service raises
+│   ├── Refused             (the service's)   the service refused the request: its code and its problem details
+│   ├── Unreachable         unreachable       the service did not answer within the client's patience
+│   └── OutOfStep           out_of_step       a change does not fit the replica: one of the two has a bug
+├── EvaluationError         evaluation        the data: a rule fails on it, by division by zero, overflow or a bad conversion
+│   └── LimitExceeded       limit             an operation needs more time, rows, memory or text than its limit
+│       └── Endless         limit             a recursion makes new values without end
+└── StoreError              store             the store: its folder cannot be read or written
+    ├── NotAStore           not_a_store       the path holds something else
+    ├── CorruptStore        corrupt           the content of the journal is damaged
+    ├── NewerStore          newer_store       a later version of rederive wrote the store
+    ├── StoreLocked         locked            another process has the store open
+    ├── Mismatch            mismatch          the program, the options or the version are not those of the store
+    ├── Expired             expired           the changes of a version are no longer retained, or never were
+    ├── Conflict            conflict          an idempotency key was used for another transaction
+    ├── LateLoad            late_load         a script loads a table that it creates after a change of data
+    ├── NoStore             no_store          the operation needs a store
+    ├── NoLake              no_lake           the operation needs a lake
+    └── Closed              closed            the database is closed
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A program text and the name that errors call it by."""
+    """A program text and the name that errors give it."""
 
     name: str
     text: str = field(repr=False)
@@ -97,7 +98,7 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of program text; lines and columns count from 1, the end is exclusive."""
+    """A part of a program text. Lines and columns count from 1; the end is exclusive."""
 
     source: SourceText
     line: int
@@ -110,21 +111,21 @@ class Span:
 
     @property
     def text(self) -> str:
-        """The first line of what the span covers."""
+        """The first line of the span."""
         line = self._line()
         end = self.end_column - 1 if self.end_line == self.line else len(line)
         return line[self.column - 1 : end]
 
     @property
     def whole(self) -> str:
-        """All that the span covers."""
+        """The whole text of the span."""
         first, *others = self.source.text.split("\n")[self.line - 1 : self.end_line]
         if not others:
             return first[self.column - 1 : self.end_column - 1]
         return "\n".join([first[self.column - 1 :], *others[:-1], others[-1][: self.end_column - 1]])
 
     def excerpt(self) -> str:
-        """The line with a caret under the offending part."""
+        """The first line, with carets under the span."""
         width = max(1, len(self.text))
         return f"{self.line:>5} | {self._line()}\n      | {' ' * (self.column - 1)}{'^' * width}"
 
@@ -134,10 +135,10 @@ class Span:
 
 
 class RederiveError(Exception):
-    """Base of all errors that are the caller's to mend: a stable `code`, a message, and what to do about it.
+    """The base of all errors: a stable `code`, a message that says what is wrong, and a `hint` that says what to do.
 
-    `about`: the relations whose rows, columns or rules the message may show; empty where it shows nothing but what the caller
-    sent, None where that is not known. The service shows an error whole only to those who read all of these.
+    `about` names the relations whose rows, columns or rules the message may show. It is empty if the message shows only what
+    the caller sent, and None if that is not known. The service shows the whole error only to those who may read all of them.
     """
 
     code = "error"
@@ -150,7 +151,7 @@ class RederiveError(Exception):
         self.hint = hint
 
     def at(self, place: str) -> Self:
-        """The same error, with the place that it is about.
+        """Set the place that the error is about, and return the error.
 
         >>> print(MissingFile("no such file").at("edge.facts"))
         edge.facts: error[missing_file]: no such file
@@ -165,7 +166,7 @@ class RederiveError(Exception):
 
 
 class ProgramError(RederiveError):
-    """The program is refused; `span` says where."""
+    """The text of a program is refused; `span` says where."""
 
     code = "program"
 
@@ -181,14 +182,20 @@ class ProgramError(RederiveError):
 
 
 class SyntaxProblem(ProgramError):
+    """The text does not parse."""
+
     code = "syntax"
 
 
 class Unsupported(ProgramError):
+    """The text uses a construct that rederive does not have."""
+
     code = "unsupported"
 
 
 class UnknownName(ProgramError):
+    """A relation, column, type, functor or option is not declared."""
+
     code = "unknown_name"
 
     def __init__(self, kind: str, name: str, known: Iterable[str], span: Span | None = None) -> None:
@@ -196,23 +203,31 @@ class UnknownName(ProgramError):
 
 
 class Redefined(ProgramError):
+    """A name is declared twice."""
+
     code = "redefined"
 
 
 class WrongArity(ProgramError):
+    """There are more or fewer arguments than columns."""
+
     code = "wrong_arity"
 
 
 class TypeClash(ProgramError):
+    """A value does not have the type that its place needs."""
+
     code = "type_clash"
 
 
 class UnsafeVariable(ProgramError):
+    """Nothing binds a variable."""
+
     code = "unsafe"
 
 
 class Unstratified(ProgramError):
-    """Negation or aggregation inside a recursion: no stratum can be computed before the other."""
+    """A recursion goes through a negation or an aggregate: neither stratum can be complete before the other."""
 
     code = "unstratified"
 
@@ -226,22 +241,24 @@ class Unstratified(ProgramError):
 
 
 class StillNeeded(ProgramError):
+    """A view cannot be dropped while another statement reads it."""
+
     code = "still_needed"
 
 
 class TooDeep(ProgramError):
-    """An expression inside an expression inside an expression ..., more often than `most` times."""
+    """The text nests more than `most` levels deep."""
 
     code = "too_deep"
 
     def __init__(self, most: int | None = None, span: Span | None = None) -> None:
         levels = f": more than {most} levels" if most is not None else ""
-        hint = "name parts of it as columns of a subquery or as views of their own; lists (IN, AND, OR, ||) may be long"
+        hint = "name parts of it as columns of a subquery or as views; lists (IN, AND, OR, ||) may be long"
         super().__init__(f"the text nests too deeply{levels}", span, hint=hint)
 
 
 class ProgramRefused(ProgramError):
-    """Several errors of one program, in the order of its text."""
+    """A program has several errors; `errors` lists them in the order of the text."""
 
     def __init__(self, errors: Sequence[ProgramError]) -> None:
         first = errors[0]
@@ -254,7 +271,7 @@ class ProgramRefused(ProgramError):
 
 
 class UnknownOption(RederiveError):
-    """An option's value that is not one of the known ones."""
+    """The value of an option is not one of the known values."""
 
     code = "unknown_option"
     about = ()
@@ -264,18 +281,20 @@ class UnknownOption(RederiveError):
 
 
 class WrongArgument(RederiveError, TypeError):
-    """A call that does not fit the signature, or an argument of the wrong type."""
+    """A call does not fit the signature, or an argument has the wrong type."""
 
     code = "argument"
     about = ()
 
 
 class WrongUse(RederiveError, RuntimeError):
+    """A call comes at the wrong time, such as reading the result of an open transaction."""
+
     code = "use"
 
 
 class Internal(RederiveError):
-    """Something went wrong that is not the caller's to mend. `__cause__` is the original error."""
+    """A bug in rederive: the caller cannot mend it. `__cause__` is the original error."""
 
     code = "internal"
 
@@ -288,44 +307,57 @@ class Internal(RederiveError):
 
 
 class PlaceError(RederiveError):
+    """A path or an address does not suit its purpose."""
+
     code = "place"
 
 
 class StrategyError(RederiveError):
+    """A view cannot be maintained by the chosen strategy."""
+
     code = "strategy"
     about = ()
 
 
 class DataError(RederiveError):
-    """Rows or files are refused; `place` says where: `edge.csv:3`."""
+    """Rows or files are refused; `place` says where, as in `edge.csv:3`."""
 
     code = "data"
 
 
 class MissingFile(DataError):
+    """A file does not exist."""
+
     code = "missing_file"
 
 
 class MalformedInput(DataError):
+    """A line is not CSV, JSON or tab-separated as declared."""
+
     code = "malformed"
     about = ()
 
 
 class IllTypedRow(DataError):
+    """A value does not fit its column, or a row has too many or too few values."""
+
     code = "ill_typed"
     about = ()
 
 
 class WrongRows(IllTypedRow):
-    """What is handed in as rows is not an iterable of rows."""
+    """The argument is not an iterable of rows."""
 
     def __init__(self, rows: object) -> None:
         super().__init__(
-            f"rows are an iterable of tuples or dictionaries, not {shorten(rows)}", hint="as in [(1, 'a'), (2, 'b')]"
+            f"rows must be an iterable of tuples or dictionaries, not {shorten(rows)}",
+            hint="pass a list such as [(1, 'a'), (2, 'b')]",
         )
 
 
 class UnknownRelation(DataError):
+    """A relation or view does not exist."""
+
     code = "unknown_relation"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
@@ -334,12 +366,14 @@ class UnknownRelation(DataError):
         super().__init__(f"unknown relation '{name}'", hint=nearest(name, self.known))
 
     def among(self, known: Collection[str]) -> UnknownRelation:
-        """The same error for somebody who knows of these relations alone."""
+        """The same error for a reader who may know these relations only."""
         error = UnknownRelation(self.name, (name for name in self.known if name in known))
         return error if self.place is None else error.at(self.place)
 
 
 class UnknownColumn(DataError):
+    """A relation does not have the column."""
+
     code = "unknown_column"
     about = ()
 
@@ -348,17 +382,21 @@ class UnknownColumn(DataError):
 
 
 class NotABase(DataError):
+    """A transaction changes a view."""
+
     code = "not_a_base"
     about = ()
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"'{name}' is a view: its rows follow from rules and cannot be changed by a transaction",
-            hint="change the base relations under it",
+            f"'{name}' is a view: its rows follow from rules, so a transaction cannot change them",
+            hint="change the base relations that it reads",
         )
 
 
 class DuplicateKey(DataError):
+    """Two rows share a key and differ in other columns."""
+
     code = "duplicate_key"
 
     def __init__(self, relation: str, key: Sequence[str], one: Sequence[object], two: Sequence[object]) -> None:
@@ -366,25 +404,33 @@ class DuplicateKey(DataError):
         self.about = (relation,)
         rows = " and ".join(f"({', '.join(map(repr, row))})" for row in (one, two))
         super().__init__(
-            f"relation '{relation}' has the key ({', '.join(key)}), and two rows share it: {rows}",
+            f"relation '{relation}' has the key ({', '.join(key)}), but two rows share it: {rows}",
             hint="delete the old row in the same transaction, or use upsert",
         )
 
 
 class SchemaMismatch(DataError):
+    """The columns of a table are not those of the relation."""
+
     code = "schema_mismatch"
 
 
 class NullInKey(DataError):
+    """A row has no value in a column of its key."""
+
     code = "null_in_key"
     about = ()
 
 
 class NotATable(DataError):
+    """A path holds no table, or a table of another format."""
+
     code = "not_a_table"
 
 
 class MissingDependency(RederiveError):
+    """Spark, Java or one of their libraries is missing."""
+
     code = "missing_dependency"
 
 
@@ -395,37 +441,49 @@ class LakeError(RederiveError):
 
 
 class NewerFormat(LakeError):
+    """A later version of rederive wrote the table."""
+
     code = "newer_format"
 
 
 class VersionGone(LakeError):
+    """The rows of a version are no longer retained."""
+
     code = "version_gone"
 
 
 class WriteConflict(LakeError):
+    """Another writer keeps changing the table."""
+
     code = "write_conflict"
 
 
 class StreamError(RederiveError):
+    """The source of a stream, or Spark, ended the stream."""
+
     code = "stream"
 
 
 class InconsistentViews(DataError):
+    """No state of the sources gives the rows of the stored views."""
+
     code = "inconsistent_views"
 
     def __init__(self, views: Iterable[str]) -> None:
         super().__init__(
             f"no state of the sources gives the rows stored for {', '.join(views)}",
-            hint="load the views anew from their sources",
+            hint="load the views from their sources again",
         )
 
 
 class SourceUnavailable(RederiveError):
+    """A remote source cannot be read now, or not in the state that is needed."""
+
     code = "source_unavailable"
 
 
 class RuleError(RederiveError):
-    """A transaction is rolled back because of an active rule; `rule` is its name."""
+    """An active rule stops a transaction, which is rolled back; `rule` is its name."""
 
     code = "rule"
 
@@ -435,27 +493,35 @@ class RuleError(RederiveError):
 
 
 class ActionFailed(RuleError):
+    """The action of a rule raised an error."""
+
     code = "action_failed"
 
 
 class UnknownFunction(RuleError):
+    """The function of a rule is not registered in this process."""
+
     code = "unknown_function"
 
     def __init__(self, rule: str, function: str) -> None:
-        hint = "register it before the transaction: db.register(function), or deactivate the rule"
+        hint = "call db.register(function) before the transaction, or deactivate the rule"
         super().__init__(rule, f"its function '{function}' is not registered", hint=hint)
 
 
 class CascadeLimit(RuleError):
+    """Rules fire each other without end."""
+
     code = "cascade"
 
 
 class InAction(RuleError):
+    """The action of a rule begins a transaction or changes a definition."""
+
     code = "in_action"
 
 
 class Violated(RederiveError):
-    """A transaction is refused; `rows` are those that it would have added to the constraint `view`."""
+    """A transaction is refused: it would add `rows` to the constraint `view`."""
 
     code = "violated"
 
@@ -466,7 +532,7 @@ class Violated(RederiveError):
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
         which = f": {shown}{more}" if rows else ""
-        super().__init__(f"the transaction violates '{view}'{which}", hint="nothing was changed; mend these rows first")
+        super().__init__(f"the transaction violates '{view}'{which}", hint="correct these rows; the transaction changed nothing")
 
 
 class ProjectError(RederiveError):
@@ -476,60 +542,80 @@ class ProjectError(RederiveError):
 
 
 class RequestError(RederiveError):
-    """A request is refused before the database is asked."""
+    """A request is refused before the database sees it."""
 
     code = "request"
     about = ()
 
 
 class NotFound(RequestError):
+    """The address does not exist."""
+
     code = "not_found"
 
 
 class WrongMethod(RequestError):
+    """The address does not accept the method."""
+
     code = "wrong_method"
 
 
 class NotAcceptable(RequestError):
+    """None of the requested formats is available."""
+
     code = "not_acceptable"
 
 
 class WrongMedia(RequestError):
+    """The format of the body is not accepted."""
+
     code = "wrong_media"
 
 
 class TooLarge(RequestError):
+    """The body or the headers exceed the limit."""
+
     code = "too_large"
 
 
 class TimedOut(RequestError):
+    """The request did not arrive in time."""
+
     code = "timed_out"
 
 
 class Unauthorized(RequestError):
+    """The token is missing or unknown."""
+
     code = "unauthorized"
 
 
 class Forbidden(RequestError):
+    """The token does not grant this view, relation or row."""
+
     code = "forbidden"
 
 
 class TooMany(RequestError):
+    """The client exceeds its rate or its number of subscriptions."""
+
     code = "too_many"
 
 
 class Busy(RequestError):
+    """Too many requests are waiting; retry later."""
+
     code = "busy"
 
 
 class ClientError(RederiveError):
-    """What a client of the service meets."""
+    """The base of the errors that a client of the service raises."""
 
     code = "client"
 
 
 class Refused(ClientError):
-    """The service refused. `code` is what it said, `problem` all of it: the violating rows, say, or versions that stand."""
+    """The service refused a request. `code` is its code; `problem` has all details, such as the violating rows."""
 
     code = "refused"
 
@@ -543,43 +629,53 @@ class Refused(ClientError):
 
 
 class Unreachable(ClientError):
+    """The service did not answer within the client's patience."""
+
     code = "unreachable"
 
 
 class OutOfStep(ClientError):
-    """The copy and the service do not agree: one of the two has a bug."""
+    """The replica and the service do not agree: one of the two has a bug."""
 
     code = "out_of_step"
 
 
 class EvaluationError(RederiveError):
+    """A rule fails on the data: division by zero, overflow or a bad conversion."""
+
     code = "evaluation"
 
     def of(self, relations: Collection[str]) -> Self:
-        """The same error, with the relations whose rows it may show."""
+        """Set the relations whose rows the message may show, and return the error."""
         self.about = relations
         return self
 
 
 class LimitExceeded(EvaluationError):
+    """An operation needs more time, rows, memory or text than its limit."""
+
     code = "limit"
 
 
 class Endless(LimitExceeded):
-    """A recursion made new values until it was stopped: over other rows it may end."""
+    """A recursion makes new values until it is stopped. Over other rows it may end."""
 
 
 class StoreError(RederiveError):
-    """A store is refused, or something asked of it; `place` is its folder or file."""
+    """A store, or an operation on it, is refused; `place` is its folder or file."""
 
     code = "store"
 
 
 class NotAStore(StoreError):
+    """The path holds something else."""
+
     code = "not_a_store"
 
 
 class CorruptStore(StoreError):
+    """The content of the journal is damaged."""
+
     code = "corrupt"
 
     def __init__(self, message: str) -> None:
@@ -587,57 +683,75 @@ class CorruptStore(StoreError):
 
 
 class NewerStore(StoreError):
+    """A later version of rederive wrote the store."""
+
     code = "newer_store"
 
 
 class StoreLocked(StoreError):
+    """Another process has the store open."""
+
     code = "locked"
 
 
 class Mismatch(StoreError):
+    """The program, the options or the version are not those of the store."""
+
     code = "mismatch"
 
 
 class Expired(StoreError):
+    """The changes of a version are no longer retained, or never were."""
+
     code = "expired"
     about = ()
 
 
 class Conflict(StoreError):
+    """An idempotency key was used for another transaction."""
+
     code = "conflict"
     about = ()
 
 
 class LateLoad(StoreError):
+    """A script loads a table that it creates after a change of data."""
+
     code = "late_load"
 
 
 class NoStore(StoreError):
+    """The operation needs a store."""
+
     code = "no_store"
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what} needs a store: this database is in memory alone", hint="open it with a folder: rederive.open(path)"
+            f"{what} needs a store, but this database is only in memory", hint="open it with a folder: rederive.open(path)"
         )
 
 
 class NoLake(StoreError):
+    """The operation needs a lake."""
+
     code = "no_lake"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} needs a lake, and this store has none", hint="open it with one: rederive.open(path, lake=...)")
+        super().__init__(f"{what} needs a lake, but this store has none", hint="open it with rederive.open(path, lake=...)")
 
 
 class Closed(StoreError):
+    """The database is closed."""
+
     code = "closed"
     about = ()
 
     def __init__(self) -> None:
-        super().__init__("the database is closed", hint="open it again: rederive.open(path)")
+        super().__init__("the database is closed", hint="open it again with rederive.open(path)")
 
 
 def shorten(value: object, most: int = 200, *, quoted: bool = True) -> str:
-    """A value as an error shows it.
+    """A value as an error message shows it, cut after `most` characters.
 
     >>> shorten("x" * 1000, 10)
     "'xxxxxxxxx..."
@@ -650,7 +764,7 @@ def shorten(value: object, most: int = 200, *, quoted: bool = True) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the closest known name, or with all of them where they are few.
+    """A hint with the closest known name, or with all known names if there are at most 8.
 
     >>> nearest("egde", ["edge", "node"])
     "did you mean 'edge'?"

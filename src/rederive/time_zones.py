@@ -1,9 +1,10 @@
-"""Time zones: instants, which values of kind timestamp are, and what clocks of a zone show. As in Java, which Spark uses.
+"""Time zones: conversion between instants, which values of kind timestamp are, and wall times, as in Java and so in Spark.
 
-An instant is a datetime without a zone that means UTC. A wall time is what the clocks of a zone show at an instant. Where clocks
-are put forward, a wall time in the gap means one as much later; where they are put back, it means the first of the two instants.
+An instant is a datetime without a zone, in UTC. A wall time is what the clocks of a zone show at an instant. When clocks are put
+forward, a wall time in the gap means a time that is later by the gap; when they are put back, it means the first of the two
+instants.
 
-The rules are those of the package tzdata, on every machine: systems differ in what they say of the time before 1970.
+The rules come from the package tzdata on every machine, because systems differ for times before 1970.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zoneinfo import ZoneInfo
 from rederive.errors import UnknownOption
 from rederive.ir.terms import UTC as UTC_NAME
 
-_FIRST, _LAST = datetime(1, 1, 2), datetime(9999, 12, 30)  # so far from the ends that any wall time exists
+_FIRST, _LAST = datetime(1, 1, 2), datetime(9999, 12, 30)  # so far from the ends of the calendar that every wall time exists
 _FARTHEST: Final = timedelta(hours=18)
 _SAME_AS_UTC: Final = frozenset({"UTC", "GMT", "UT", "Z", "UCT", "Zulu", "Universal", "Greenwich", "GMT0"})
 _SHORT: Final = {
@@ -30,7 +31,7 @@ _SHORT: Final = {
     "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
     "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
 }  # fmt: skip
-"""Java's short names."""
+"""The short names of Java."""
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?:(?<=\d\d)(\d\d)(\d\d)?|:(\d\d?)(?:(?<=:\d\d):(\d\d))?)?", re.ASCII)
 _TEXT: Final = re.compile(
     r"\+?(?P<year>\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
@@ -40,7 +41,7 @@ _TEXT: Final = re.compile(
 
 
 def zone_name(given: str) -> str:
-    """A zone as databases store it: a region, an offset as `+05:30`, or `UTC`; refused where there is no such zone.
+    """The name of a zone as databases store it: a region, an offset such as `+05:30`, or `UTC`; unknown zones are refused.
 
     >>> zone_name("Etc/UTC"), zone_name("Asia/Kolkata"), zone_name("UTC+5:30"), zone_name("GMT+0")
     ('UTC', 'Asia/Kolkata', '+05:30', 'UTC')
@@ -61,7 +62,7 @@ def _regions() -> frozenset[str]:
 
 
 def _offset(text: str) -> timedelta | None:
-    """The offset that a text names, as +1, -03:30 or GMT+2."""
+    """The offset that a text such as +1, -03:30 or GMT+2 names; None if it names none."""
     found = _OFFSET.fullmatch(text)
     if found is None:
         return None
@@ -84,14 +85,14 @@ def _region(name: str) -> ZoneInfo:
 
 
 def offset_at(instant: datetime, zone: str) -> timedelta:
-    """How far the clocks of a zone are ahead of UTC."""
+    """How far the clocks of a zone are ahead of UTC at an instant."""
     found = min(max(instant, _FIRST), _LAST).replace(tzinfo=UTC).astimezone(_rules(zone)).utcoffset()
     assert found is not None
     return found
 
 
 def to_wall(instant: datetime, zone: str) -> datetime:
-    """What the clocks show; OverflowError where that is before the year 1 or after 9999.
+    """The wall time of an instant; OverflowError if it is before the year 1 or after 9999.
 
     >>> str(to_wall(datetime(2026, 7, 1, 12), "Europe/Berlin"))
     '2026-07-01 14:00:00'
@@ -100,7 +101,7 @@ def to_wall(instant: datetime, zone: str) -> datetime:
 
 
 def from_wall(wall: datetime, zone: str, offset: timedelta | None = None) -> datetime:
-    """The instant at which the clocks show this; of two, the one with this offset, or else the first.
+    """The instant of a wall time; of two instants, the one with this offset, or else the first.
 
     >>> str(from_wall(datetime(2026, 3, 29, 2, 30), "Europe/Berlin")), str(from_wall(datetime(2026, 7, 1), "Europe/Berlin"))
     ('2026-03-29 01:30:00', '2026-06-30 22:00:00')
@@ -110,7 +111,7 @@ def from_wall(wall: datetime, zone: str, offset: timedelta | None = None) -> dat
 
 
 def _offsets(wall: datetime, zone: str) -> tuple[timedelta, timedelta]:
-    """The offsets before and after a change of clocks that concerns this wall time; twice the same where none does."""
+    """The offsets before and after the change of clocks at this wall time; both are the same if there is no change."""
     there = min(max(wall, _FIRST), _LAST).replace(tzinfo=_rules(zone))
     before, after = there.utcoffset(), there.replace(fold=1).utcoffset()
     assert before is not None
@@ -119,7 +120,7 @@ def _offsets(wall: datetime, zone: str) -> tuple[timedelta, timedelta]:
 
 
 def start_of_day(day: date, zone: str) -> datetime:
-    """The first instant of a day: where its midnight is skipped, the one at which clocks are put forward."""
+    """The first instant of a day. If clocks skip its midnight, it is the instant at which they are put forward."""
     midnight = datetime.combine(day, time())
     before, after = _offsets(midnight, zone)
     if before >= after:
@@ -132,7 +133,7 @@ def start_of_day(day: date, zone: str) -> datetime:
 
 
 def parse_instant(text: str, zone: str) -> datetime:
-    """The instant that a text stands for when Spark casts it to TIMESTAMP; ValueError or OverflowError where there is none.
+    """The instant of a text that Spark casts to TIMESTAMP; ValueError or OverflowError if there is none.
 
     >>> str(parse_instant("2026-7-1", "Europe/Berlin")), str(parse_instant("2026-07-01 00:00:00 Asia/Kolkata", "UTC"))
     ('2026-06-30 22:00:00', '2026-06-30 18:30:00')
@@ -146,7 +147,7 @@ def parse_instant(text: str, zone: str) -> datetime:
 
 
 def names_zone(text: str) -> bool:
-    """Whether a text that stands for a timestamp says in which zone.
+    """Whether the text of a timestamp names a zone.
 
     >>> names_zone("2026-07-01 00:00:00+02:00"), names_zone("2026-07-01 00:00:00")
     (True, False)

@@ -1,6 +1,7 @@
-"""Values at the border: text, JSON and Python objects become values of a column's type, or ValueError says why not.
+"""Conversion of text, JSON and Python objects to values of a column's type; ValueError says why a value does not fit.
 
-A timestamp with an offset is taken to UTC; one without is UTC already. Floats are finite. A decimal keeps its column's scale.
+A timestamp with an offset is converted to UTC; a timestamp without one is in UTC. Floats are finite. A decimal has the scale of
+its column.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EXACT: Final = Context(prec=2 * MAX_PRECISION)
 
 
 def from_text(text: str, type: Type) -> Value:
-    """The value that a field of a facts or CSV file stands for.
+    """The value of a field in a facts or CSV file.
 
     >>> from rederive.ir.terms import NUMBER
     >>> from_text("-7", NUMBER)
@@ -58,7 +59,7 @@ def from_text(text: str, type: Type) -> Value:
 
 
 def from_json(value: object, type: Type) -> Value:
-    """The value that a JSON value stands for; decimals, dates and timestamps come as strings.
+    """The value of a JSON value; decimals, dates and timestamps are strings.
 
     >>> from rederive.ir.terms import FLOAT, NUMBER
     >>> from_json(3, FLOAT)
@@ -90,7 +91,7 @@ def from_json(value: object, type: Type) -> Value:
 
 
 def from_python(value: object, type: Type) -> Value:
-    """The value that a Python object stands for: JSON's types, and Decimal, date and datetime.
+    """The value of a Python object: the types of JSON, and Decimal, date and datetime.
 
     >>> from_python(Decimal("1.5"), Type(Kind.DECIMAL, 10, 2))
     Decimal('1.50')
@@ -107,7 +108,7 @@ def from_python(value: object, type: Type) -> Value:
 
 
 def column_value(value: object, column: Column, convert: Callable[[Any, Type], Value]) -> Value:
-    """What `convert` gives for a value of this column: NULL only where it may be, and integers no wider than it holds.
+    """The value that `convert` gives for a column: NULL only if the column is nullable, and integers only of its width.
 
     >>> from rederive.ir.terms import NUMBER
     >>> column_value(None, Column("n", NUMBER, nullable=True), from_json), column_value(7, Column("n", NUMBER), from_json)
@@ -122,7 +123,7 @@ def column_value(value: object, column: Column, convert: Callable[[Any, Type], V
 
 
 def to_json(value: Value) -> str | int | float | bool | None:
-    """JSON's own types; decimals, dates and timestamps as strings.
+    """The value as JSON; decimals, dates and timestamps are strings.
 
     >>> to_json(datetime.date(2024, 2, 29)), to_json(Decimal("0.000000001")), to_json(None)
     ('2024-02-29', '0.000000001', None)
@@ -137,7 +138,7 @@ def to_json(value: Value) -> str | int | float | bool | None:
 
 
 def sort_key(row: Row) -> tuple[tuple[bool, Value], ...]:
-    """Orders rows by their values, NULL first.
+    """A key that sorts rows by their values, NULL first.
 
     >>> sorted([("b", 1), (None, 2), ("a", 9), ("a", None)], key=sort_key)
     [(None, 2), ('a', None), ('a', 9), ('b', 1)]
@@ -217,4 +218,4 @@ def _decimal(value: Decimal, type: Type) -> Decimal:
         scaled = None
     if scaled is None or scaled != value or len(scaled.as_tuple().digits) > type.precision:
         raise ValueError(f"{value} does not fit {type} exactly")
-    return scaled if scaled else scaled.copy_abs()  # a zero has no sign: equal decimals look equal
+    return scaled if scaled else scaled.copy_abs()  # A zero has no sign, so that equal decimals print alike.

@@ -129,5 +129,5 @@ def test_bad_constraints(text: str, reason: str) -> None:
 
 def test_bad_constraints_in_sql() -> None:
     db = rederive.open()
-    with pytest.raises(ProgramError, match=r"<text>:1:19.*VIEW is expected"):
+    with pytest.raises(ProgramError, match=r"<text>:1:19.*expected VIEW"):
         db.sql("CREATE CONSTRAINT TABLE t (x INT)")

@@ -1,4 +1,4 @@
-"""Languages: text becomes `ir.Program`. Datalog so far."""
+"""The languages, Datalog and SQL: text becomes `ir.rules.Program`."""
 
 from rederive.lang.datalog.compiler import compile_program, compile_query
 

@@ -1,4 +1,4 @@
-"""A program under construction, and the auxiliary relations that lowering adds to it. Their names hold a dot."""
+"""A program under construction, and the auxiliary relations that lowering adds to it. Their names contain a dot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rederive.ir.terms import UTC, Variable
 
 @dataclass(slots=True)
 class ProgramBuilder:
-    """Grows by one statement after the other; `program` is what has been gathered."""
+    """Collects the parts of a program, statement by statement; `program` is the result."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
     definitions: list[Definition] = field(default_factory=list)
@@ -39,6 +39,7 @@ class ProgramBuilder:
 
     @classmethod
     def of(cls, program: Program) -> ProgramBuilder:
+        """A builder that starts with everything of a program."""
         return cls(
             dict(program.relations),
             list(program.definitions),
@@ -52,11 +53,12 @@ class ProgramBuilder:
         )
 
     def program(self) -> Program:
+        """The program as it is now."""
         rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored), tuple(self.constraints), self.zone)
         return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), *rest)
 
     def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:
-        """The view of these columns alone; its name tells all of it, so that equal ones are one."""
+        """The view of these columns of a relation. Its name determines it, so that equal projections are one view."""
         name = ".".join((relation.name, "_".join(("project", *map(str, kept)))))
         if name not in self.relations:
             terms = tuple(Variable(c.name if i in kept else str(i), span) for i, c in enumerate(relation.columns))
@@ -66,7 +68,7 @@ class ProgramBuilder:
         return name
 
     def input_base(self, relation: Relation, span: Span | None) -> str:
-        """The base relation that holds the rows which are read into a view, and the rule that hands them on."""
+        """The base relation for rows that are read into a view, and the rule that copies them into the view."""
         name = f"{relation.name}.input"
         if name not in self.relations:
             terms = tuple(Variable(column.name, span) for column in relation.columns)
@@ -76,7 +78,7 @@ class ProgramBuilder:
         return name
 
     def free_number(self, owner: str) -> int:
-        """The first number that no aggregate of `owner` has: `deg.count1` and its `deg.body1` share theirs."""
+        """The first number that no aggregate of `owner` has; `deg.count1` and its `deg.body1` have the same number."""
         words = ("body", *(function.value for function in Function))
         number = 1
         while any(f"{owner}.{word}{number}" in self.relations for word in words):
@@ -84,5 +86,6 @@ class ProgramBuilder:
         return number
 
     def aggregate(self, definition: Aggregate, columns: Sequence[Column]) -> None:
+        """Add an aggregate and the relation that it defines."""
         self.relations[definition.relation] = Relation(definition.relation, tuple(columns), span=definition.span)
         self.definitions.append(definition)

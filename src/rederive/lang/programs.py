@@ -1,6 +1,6 @@
-"""Programs in both languages: Datalog statements and SQL definitions, each over what stands before it.
+"""Programs in both languages: Datalog statements and SQL definitions, each over the statements before it.
 
-What SQL needs is imported when there is some: its parser is large, and programs in Datalog do without it.
+The SQL compiler is imported only if a program has SQL: its parser is large.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREATE: Final = re.compile(rf"{_BLANK}create\s+[a-z]", re.IGNORECASE | re.DOTAL
 
 
 def defines_in_sql(text: str, name: str = "<text>") -> bool:
-    """Whether a text of definitions is SQL: its file is called so, or it begins with CREATE.
+    """Whether a text of definitions is SQL: the name of its file ends with `.sql`, or it starts with CREATE.
 
     >>> defines_in_sql("-- stock\\nCREATE TABLE t (k INT)"), defines_in_sql("create(1).")
     (True, False)
@@ -32,7 +32,7 @@ def defines_in_sql(text: str, name: str = "<text>") -> bool:
 
 
 def is_query(text: str) -> bool:
-    """Whether a question is one of SQL.
+    """Whether the text of a query is SQL, not an atom of Datalog.
 
     >>> is_query("SELECT 1"), is_query('edge("a", y)')
     (True, False)
@@ -40,7 +40,7 @@ def is_query(text: str) -> bool:
     return _QUERY.match(text) is not None
 
 
-# comments and parentheses, then a word that begins a query; an atom is a name before a parenthesis
+# Comments and parentheses, then a word that starts a query. In an atom, a parenthesis follows the name.
 _SPACE: Final = r"(?>\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)"
 _QUERY: Final = re.compile(
     rf"(?:{_SPACE}|\()*+(?:(?:select|with)(?![\w(])|values(?!\w)|(?:table|from){_SPACE}++[\w`])", re.IGNORECASE | re.DOTALL
@@ -48,7 +48,7 @@ _QUERY: Final = re.compile(
 
 
 def compile_statements(statements: Sequence[Statement | SqlDefinition], known: Program) -> Program:
-    """A known program, which may be empty, with these statements; Datalog that stands together is one text."""
+    """A program extended by statements. Adjacent Datalog statements are compiled together, as their order does not matter."""
     program = known
     for is_sql, run in groupby(statements, lambda statement: isinstance(statement, SqlDefinition)):
         if is_sql:
@@ -61,15 +61,15 @@ def compile_statements(statements: Sequence[Statement | SqlDefinition], known: P
 
 
 def add_sql_definition(known: Program, added: SqlDefinition) -> Program:
-    """A program with one more table or view of SQL."""
-    from rederive.lang.sql import ddl as statements
+    """The program with one more SQL table or view."""
+    from rederive.lang.sql.ddl import add_definition
 
-    return statements.add_definition(known, added)
+    return add_definition(known, added)
 
 
 def replace_sql_view(statements: Statements, added: SqlDefinition, empty: Program) -> Statements:
-    """The statements with another definition of a view: in its place, or at the end where it reads what follows."""
-    at = next((i for i, s in enumerate(statements) if isinstance(s, SqlDefinition) and s.name == added.name and s.view), None)
+    """The statements with a new definition of a view: in its place, or at the end if it reads a later statement."""
+    at = next((i for i, s in enumerate(statements) if isinstance(s, SqlDefinition) and s.name == added.name and s.is_view), None)
     if at is None:
         return (*statements, added)
     in_place = (*statements[:at], added, *statements[at + 1 :])
@@ -81,10 +81,10 @@ def replace_sql_view(statements: Statements, added: SqlDefinition, empty: Progra
 
 
 def without_sql_view(statements: Statements, view: str, empty: Program) -> Statements:
-    """The statements without a view of SQL; refused while another statement reads it."""
-    left = tuple(s for s in statements if not (isinstance(s, SqlDefinition) and s.view and s.name == view))
+    """The statements without a SQL view; refused if another statement reads it."""
+    left = tuple(s for s in statements if not (isinstance(s, SqlDefinition) and s.is_view and s.name == view))
     try:
         compile_statements(left, empty)
     except UnknownName as error:
-        raise StillNeeded(f"'{view}' is still needed here", error.span, hint="drop or replace what reads it first") from None
+        raise StillNeeded(f"'{view}' is still read here", error.span, hint="first drop or replace what reads it") from None
     return left

@@ -1,8 +1,8 @@
-"""Clauses to rules: plain conjunctions over simple atoms, with projections for `_` under negation and views for aggregates.
+"""Clauses to rules: conjunctions of atoms with simple terms, projections for `_` under negation, views for aggregates.
 
     r(x, n) :- node(x), n = count : { edge(x, _) }.
 
-becomes the aggregate `r.count1` over `edge` and, because an empty group counts 0, two rules:
+becomes the aggregate `r.count1` over `edge` and two rules, because an empty group counts 0 but has no row in `r.count1`:
 
     r(x, n) :- node(x), r.count1(x, n).
     r(x, 0) :- node(x), !r.count1.project_0(x).
@@ -45,7 +45,7 @@ Literals: TypeAlias = tuple[Literal, ...]
 
 
 def lower_clause(clause: syntax.Clause, builder: ProgramBuilder) -> None:
-    """Add the clause's rules, and the views they need, to the builder."""
+    """Add the rules of a clause, and the views that they need, to the builder."""
     body: syntax.Formula = syntax.And((), clause.span) if clause.body is None else clause.body
     for head in clause.heads:
         rules = [rule for items in alternatives(body) for rule in _ClauseLowering(builder, head, items).rules(clause.span)]
@@ -53,12 +53,12 @@ def lower_clause(clause: syntax.Clause, builder: ProgramBuilder) -> None:
 
 
 def _possible(rules: Sequence[Rule]) -> list[Rule]:
-    """Without repetitions and without rules that can never fire, but at least one: the head stays a view."""
+    """The distinct rules that can fire, or one rule if none can: without a rule, the head would be a base relation."""
     return [rule for rule in dict.fromkeys(rules) if not is_impossible(rule)] or list(rules[:1])
 
 
 def lower_constant(value: syntax.Value) -> Constant | None:
-    """The constant that a value stands for, sums, differences and products of integers included; None where it is none."""
+    """The constant that a value means, also if it is a sum, difference or product of integers; None if it is not constant."""
     match value:
         case syntax.ParsedConstant():
             return Constant(value.value, value.type, value.span)
@@ -88,7 +88,7 @@ def _folded(functor: str, numbers: Sequence[Constant], span: Span) -> Constant |
 
 @dataclass(slots=True)
 class _Conjunction:
-    """Literals gathered from items, and the aggregates they use, each with the variable that takes its result."""
+    """The literals of items, and the aggregates that they use, each with the variable of its result."""
 
     literals: list[Literal] = field(default_factory=list)
     folds: list[tuple[Variable, syntax.Fold]] = field(default_factory=list)
@@ -96,8 +96,10 @@ class _Conjunction:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """What surrounds an aggregate: the names that mean the same inside and outside, and the literals that bind them,
-    nearest first."""
+    """The surroundings of an aggregate: the names that mean the same inside and outside, and the literals that bind them.
+
+    The literals of the innermost level come first.
+    """
 
     names: frozenset[str]
     literals: Literals
@@ -107,7 +109,7 @@ class _Level:
 
 
 class _ClauseLowering:
-    """One head with one alternative of its body."""
+    """Lowers one head with one alternative of its body."""
 
     def __init__(self, builder: ProgramBuilder, head: syntax.ParsedAtom, items: Sequence[Item]) -> None:
         self._builder = builder
@@ -145,7 +147,7 @@ class _ClauseLowering:
         return Atom(atom.relation, tuple(self._simple(a, into) for a in atom.arguments), span=atom.span)
 
     def _negation(self, atom: syntax.ParsedAtom, into: _Conjunction) -> Negation:
-        """`!edge(x, _)`: no row at all, so the columns under `_` are projected away."""
+        """`!edge(x, _)` means that there is no row for any value of `_`, so these columns are projected away first."""
         plain = self._atom(atom, into)
         kept = [i for i, term in enumerate(plain.terms) if not (isinstance(term, Variable) and term.anonymous)]
         if len(kept) == len(plain.terms):
@@ -197,7 +199,7 @@ class _ClauseLowering:
     # aggregates
 
     def _resolved(self, conjunction: _Conjunction, level: _Level) -> Iterator[Literals]:
-        """The conjunction with its aggregates joined in: one alternative for each choice of empty and other groups."""
+        """The conjunction with its aggregates joined: one alternative for each choice of empty and non-empty groups."""
         literals, folds = tuple(conjunction.literals), conjunction.folds
         if not folds:
             yield literals
@@ -213,7 +215,7 @@ class _ClauseLowering:
             yield from self._resolved(_Conjunction(joined, waiting), level)
 
     def _aggregate(self, fold: syntax.Fold, result: Variable, level: _Level) -> list[Literals]:
-        """The literals that give `result` its value: a join with the aggregate, and for empty groups its absence."""
+        """The literals that bind `result`: the atom of the aggregate; and, for an empty group, its absence and the value 0."""
         group = _group(fold, level.names)
         bodies = list(self._bodies(fold, level))
         view = _AggregateView(self._builder, self._owner, fold, group, bodies, frozenset(self._fresh))
@@ -228,7 +230,7 @@ class _ClauseLowering:
         return [join, (absent, zero)]
 
     def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[_AggregateBody]:
-        """The alternatives of the aggregate's own body, each with the outer literals it needs to be safe."""
+        """The alternatives of the aggregate's body, each with the outer literals that make it safe."""
         names = _names(syntax.children(fold))
         for items in alternatives(fold.body):
             conjunction = _Conjunction()
@@ -238,8 +240,8 @@ class _ClauseLowering:
                 yield _AggregateBody(literals, self._support(fold, literals, level), value)
 
     def _support(self, fold: syntax.Fold, literals: Literals, level: _Level) -> Literals:
-        """The fewest outer literals that bind what the body uses but does not bind: `count : { p(y), y < x }`."""
-        # An atom of the rule's own relation comes last: taking it would put the aggregate into the recursion.
+        """The outer literals that bind what the body uses but does not bind, such as x in `count : { p(y), y < x }`."""
+        # An atom of the rule's own relation comes last: with it, the aggregate would be part of the recursion.
         outer = sorted(level.literals, key=lambda literal: isinstance(literal, Atom) and literal.relation == self._owner)
         binder, bound = binders(outer), binders(literals)
         uses = [*_group(fold, level.names), *(v for literal in literals for v in literal_variables(literal))]
@@ -255,7 +257,7 @@ class _ClauseLowering:
 
 @dataclass(frozen=True, slots=True)
 class _AggregateBody:
-    """One alternative of an aggregate's body: its own literals, those that support it, and the value to fold."""
+    """One alternative of an aggregate's body: its literals, the outer literals that make it safe, and the value to fold."""
 
     literals: Literals
     support: Literals
@@ -264,7 +266,7 @@ class _AggregateBody:
 
 @dataclass(frozen=True, slots=True)
 class _AggregateView:
-    """The view of an aggregate's bindings, unless a relation already is that, and the aggregate over it."""
+    """The view of the bindings of an aggregate's body, unless a relation already holds them, and the aggregate over it."""
 
     builder: ProgramBuilder
     owner: str
@@ -274,7 +276,7 @@ class _AggregateView:
     fresh: frozenset[str]
 
     def defined(self) -> tuple[Relation, tuple[Variable, ...]]:
-        """The aggregate's relation and the group's variables in the order of its columns."""
+        """Define the aggregate; return its relation and the variables of the group, in the order of its columns."""
         columns = self._columns()
         number = self.builder.free_number(self.owner)
         source = self._direct(columns) or self._body_view(f"{self.owner}.body{number}", columns)
@@ -289,7 +291,7 @@ class _AggregateView:
         return self.builder.relations[name], tuple(columns[i] for i in positions)
 
     def _columns(self) -> list[Variable]:
-        """All variables of the body: each distinct binding of them counts once. What is computed from them adds nothing."""
+        """All variables of the body. Each binding of them counts once; variables that are computed from others add nothing."""
         found = [v for body in self.bodies for literal in body.literals for v in literal_variables(literal)]
         values = [body.value for body in self.bodies if isinstance(body.value, Variable)]
         return [v for v in dict.fromkeys((*found, *values, *self.group)) if v.name not in self.fresh]
@@ -328,15 +330,15 @@ class _AggregateView:
         return relation
 
     def _check_alternative(self, body: _AggregateBody, columns: Sequence[Variable]) -> None:
-        """Every alternative has all columns: a binding that lacks one could not be told from another."""
+        """Every alternative must bind all columns, since the bindings of all alternatives are rows of one relation."""
         found = {v for literal in body.literals + body.support for v in literal_variables(literal)}
         for variable in columns:
             if variable not in found:
                 shown = "_" if variable.anonymous else variable.name
                 raise UnsafeVariable(
-                    f"'{shown}' occurs in some alternatives of an aggregate's body only",
+                    f"'{shown}' is used only in some alternatives of an aggregate's body",
                     variable.span,
-                    hint="use the same variables in each, or give the disjunction a relation of its own",
+                    hint="use the same variables in each alternative, or define a relation for the disjunction",
                 )
 
     def _body_rule(self, name: str, columns: Sequence[Variable], body: _AggregateBody) -> Rule:
@@ -345,27 +347,27 @@ class _AggregateView:
         return Rule(head, body.literals + body.support, self.fold.span)
 
     def _result(self, value: Type | None) -> Type:
-        """count gives a number, mean a float, the others what they fold."""
+        """The type of the result: number for count, float for mean, else the type of the value."""
         if value is None:
             return NUMBER
         if self.fold.function in (Function.SUM, Function.MEAN) and value.kind not in NUMERIC:
             span = self.fold.span if self.fold.value is None else self.fold.value.span
-            raise TypeClash(f"{self.fold.function.value} needs numbers, but this is {value}", span)
+            raise TypeClash(f"{self.fold.function.value} needs a number, not a {value}", span)
         return FLOAT if self.fold.function is Function.MEAN else value
 
 
 def _takes(test: syntax.Compare, var: syntax.Var, fold: syntax.Fold) -> bool:
-    """Whether `var = fold` hands the result over; a variable that the aggregate itself uses is compared with it instead."""
+    """Whether `var = fold` binds the variable. A variable that the aggregate itself uses is compared with the result."""
     return test.operator is Operator.EQ and var not in syntax.variables(fold)
 
 
 def _names(nodes: Iterable[syntax.Node]) -> frozenset[str]:
-    """The names used directly, not inside an aggregate."""
+    """The names that are used outside of aggregates."""
     return frozenset(variable.name for node in nodes for variable in syntax.variables(node, into_folds=False))
 
 
 def _group(fold: syntax.Fold, outside: frozenset[str]) -> tuple[Variable, ...]:
-    """The variables that an aggregate shares with what surrounds it."""
+    """The variables that an aggregate shares with its surroundings: it is grouped by them."""
     shared = (Variable(v.name, v.span) for v in syntax.variables(fold) if v.name in outside)
     return tuple(dict.fromkeys(shared))
 
@@ -374,14 +376,14 @@ def _unbound_group(fold: syntax.Fold, outside: frozenset[str], bound: Iterable[s
     known = set(bound)
     variable = next(v for v in _group(fold, outside) if v.name not in known)
     return UnsafeVariable(
-        f"'{variable.name}' occurs inside an aggregate and outside of it, but nothing outside binds it",
+        f"'{variable.name}' is used inside and outside of an aggregate, but nothing outside binds it",
         variable.span,
-        hint=f"use '{variable.name}' in an atom outside of the aggregate, or give the one inside another name",
+        hint=f"use '{variable.name}' in an atom outside of the aggregate, or rename it inside",
     )
 
 
 def _never_empty(bodies: Sequence[_AggregateBody], group: Sequence[Variable], outer: Literals) -> bool:
-    """Whether an outer atom is itself a row of every group: `r(x, n) :- edge(x, _), n = count : { edge(x, _) }`."""
+    """Whether an outer atom is a row of every group, as in `r(x, n) :- edge(x, _), n = count : { edge(x, _) }`."""
     match bodies:
         case [_AggregateBody((Atom() as atom,))]:
             return any(isinstance(other, Atom) and _covers(other, atom, group) for other in outer)

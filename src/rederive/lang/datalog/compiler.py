@@ -1,4 +1,4 @@
-"""Datalog: text to rules."""
+"""The Datalog compiler: text to programs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rederive.lang.datalog.syntax import Statement
 
 
 def compile_program(text: str, name: str = "<text>", known: Program | None = None) -> Program:
-    """The program of `text`, extending `known`; errors call it `name`. Refused as a whole, with every error found.
+    """The program of `text`, which extends `known`; errors call the text `name`. Raises all errors of the text together.
 
     The result starts with everything of `known`, in its order: `program.facts[len(known.facts):]` are the new facts.
-    An earlier base relation takes new facts; an earlier relation takes no new rules.
+    A base relation of `known` accepts new facts. No relation of `known` accepts new rules.
 
     >>> from rederive.ir.printing import show_definition
     >>> program = compile_program('''
@@ -33,7 +33,7 @@ def compile_program(text: str, name: str = "<text>", known: Program | None = Non
 
 
 def extend_program(known: Program, statements: Sequence[Statement]) -> Program:
-    """A program with more statements, as `compile_program` describes it."""
+    """The program extended by statements, as `compile_program` describes it."""
     try:
         program = lower(statements, known)
     except RecursionError:
@@ -53,7 +53,7 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[Statement, ...]:
 
 
 def compile_query(text: str, program: Program) -> Atom:
-    """The atom that a query asks for; its constants have the types of their columns.
+    """The atom of a query; its constants have the types of their columns.
 
     >>> from rederive.ir.printing import show_atom
     >>> show_atom(compile_query('edge("a", y)', compile_program(".decl edge(x: symbol, y: symbol)")))
@@ -67,7 +67,7 @@ def compile_query(text: str, program: Program) -> Atom:
 
 
 def _check_keys(program: Program) -> None:
-    """Refuse facts that share a key."""
+    """Refuse facts that share a key and differ."""
     seen: dict[tuple[str, Row], Row] = {}
     for fact in program.facts:
         relation = program.relations[fact.relation]
@@ -79,4 +79,4 @@ def _check_keys(program: Program) -> None:
 
 
 def _too_deep(source: SourceText) -> Unsupported:
-    return Unsupported("not supported: a text nested this deeply", Span(source, 1, 1, 1, 1))
+    return Unsupported("not supported: a text with such deep nesting", Span(source, 1, 1, 1, 1))

@@ -1,4 +1,4 @@
-"""Bodies in normal form: negation pushed down to atoms and tests, disjunction pulled out into alternatives."""
+"""Disjunctive normal form of bodies: negation is pushed down to atoms and comparisons, disjunction becomes alternatives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rederive.ir.rules import Operator
 from rederive.lang.datalog.syntax import And, Compare, Formula, Not, Or, ParsedAtom, Truth
 
 Item: TypeAlias = ParsedAtom | Not | Compare | Truth
-"""What stands in a conjunction: every `Not` holds an atom."""
+"""A member of a conjunction. In normal form, a `Not` contains an atom."""
 
 MOST_ALTERNATIVES: Final = 1024
 
@@ -25,7 +25,7 @@ INVERSE: Final = {a: b for pair in _OPPOSITES for a, b in (pair, pair[::-1])}
 
 
 def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
-    """The disjunctive normal form: `a, (b ; c)` has the alternatives `a, b` and `a, c`. What is true is left out."""
+    """The alternatives of a formula: `a, (b ; c)` has `a, b` and `a, c`. What is true is left out."""
     match formula:
         case Truth(True):
             return [()]
@@ -59,12 +59,12 @@ def _too_many(formula: And | Or) -> Unsupported:
     return Unsupported(
         f"not supported: a body with more than {MOST_ALTERNATIVES} alternatives",
         formula.span,
-        hint="give the disjunctions relations of their own",
+        hint="define a relation for each disjunction",
     )
 
 
 def _negated(formula: Formula) -> Formula:
-    """The complement, by De Morgan's laws."""
+    """The complement, by De Morgan's laws. Datalog has two truth values, so a negated comparison is the opposite comparison."""
     match formula:
         case ParsedAtom():
             return Not(formula, formula.span)

@@ -1,4 +1,4 @@
-"""Text to parse tree: the Lark grammar `datalog.lark`, what it refuses by name, and what a syntax error says."""
+"""Text to parse trees: the Lark grammar `datalog.lark`, the constructs that it refuses by name, and syntax errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REFUSED: Final = {
 
 
 def parse_tree(source: SourceText, start: str) -> Tree[Token]:
-    """The tree of a text; `start` is the rule that covers all of it. Raises SyntaxProblem or Unsupported."""
+    """The parse tree of a text; `start` is the grammar rule of the whole text. Raises SyntaxProblem or Unsupported."""
     try:
         return _parser().parse(source.text, start=start)
     except _Refusal as refusal:
@@ -38,7 +38,7 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
 
 
 class _Refusal(Exception):
-    """A token that starts a construct outside the language; nothing after it needs to be read."""
+    """A token that starts a construct which is not supported; the rest of the text is not read."""
 
     def __init__(self, token: Token) -> None:
         self.token = token
@@ -62,10 +62,12 @@ def _parser() -> Lark:
 
 
 def refused(construct: str, span: Span, hint: str | None = None) -> Unsupported:
+    """The error that a construct of Soufflé is not supported."""
     return Unsupported(f"not supported: {_REFUSED.get(construct, construct)}", span, hint=hint)
 
 
 def token_span(source: SourceText, token: Token) -> Span:
+    """The place of a token."""
     return Span(source, token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
 
 
@@ -108,14 +110,14 @@ _COMPARISONS: Final = frozenset(operator.value for operator in Operator)
 
 
 def _expectation(terminals: Iterable[str]) -> str:
-    """What could have come, in a few words: a value, a condition, or the signs and words by themselves."""
+    """What the parser accepts instead, in a few words: a value, a condition, or the tokens themselves."""
     names = set(terminals) - _SILENT
     words = set()
     if "FLOAT" in names:
         words.add("a condition" if "BANG" in names else "a value")
         names -= _VALUE_STARTS
     words |= {_word_for(name) for name in names}
-    if "':-'" in words:  # a head: comparing two of them would be subsumption
+    if "':-'" in words:  # After a head, a comparison would be subsumption, which is not supported.
         words.discard("a comparison")
     *others, last = sorted(words, key=lambda word: (word.startswith("'"), word)) or ["nothing more"]
     return f"{', '.join(others)} or {last}" if others else last
@@ -131,7 +133,7 @@ def _word_for(terminal: str) -> str:
 
 
 def _accepted(problem: UnexpectedToken | UnexpectedCharacters) -> Iterable[str]:
-    """The terminals that the parser could go on with; the lexer's own list also holds those that only lead to an error."""
+    """The terminals that the parser accepts; the list of the lexer also has terminals that lead to an error."""
     parser: Any = problem.interactive_parser
     return cast("set[str]", parser.accepts())
 
@@ -139,7 +141,7 @@ def _accepted(problem: UnexpectedToken | UnexpectedCharacters) -> Iterable[str]:
 def _unexpected_token(source: SourceText, problem: UnexpectedToken) -> SyntaxProblem:
     expected = _expectation(_accepted(problem))
     if problem.token.type == "$END":
-        return SyntaxProblem(f"the text ends, but expected {expected}", _end(source))
+        return SyntaxProblem(f"unexpected end of the text, expected {expected}", _end(source))
     span = token_span(source, problem.token)
     return SyntaxProblem(f"unexpected '{span.text}', expected {expected}", span)
 
@@ -149,15 +151,13 @@ def _unexpected_characters(source: SourceText, problem: UnexpectedCharacters) ->
     rest = source.text[problem.pos_in_stream :]
     expected = _expectation(_accepted(problem))
     if rest.startswith('"'):
-        return SyntaxProblem(
-            "a string that does not end on its line", span, hint='close it with " and write \\n for a line break'
-        )
+        return SyntaxProblem("the string does not end on its line", span, hint='close it with " and write \\n for a line break')
     if rest.startswith("/*"):
-        return SyntaxProblem("a comment that does not end", span, hint="close it with */")
+        return SyntaxProblem("the comment does not end", span, hint="close it with */")
     return SyntaxProblem(f"unexpected '{span.text}', expected {expected}", span)
 
 
 def _end(source: SourceText) -> Span:
-    """Just behind the last thing that was written."""
+    """The place after the last character that is not a space."""
     lines = source.text.rstrip().split("\n")
     return Span(source, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)

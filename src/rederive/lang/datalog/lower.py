@@ -1,4 +1,4 @@
-"""Syntax to rules: declarations, facts, directives and clauses of one text become a `Program`, or its errors together."""
+"""Statements to programs: declarations, facts, directives and clauses extend a program, or all their errors are raised."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from rederive.values import MAX_PRECISION
 
 INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
 FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
-# What `.remote` says of each kind of source: the options that it needs, then those that it may have.
+# The options of `.remote` for each kind of source: those that it needs, then those that it may have.
 SOURCES: Final = {
     "none": (frozenset[str](), frozenset[str]()),
     "jdbc": (frozenset({"url", "table"}), frozenset({"driver", "version"})),
@@ -73,7 +73,7 @@ _S = TypeVar(
 
 
 def lower(statements: Sequence[Statement], known: Program) -> Program:
-    """`known` extended by these statements; raises the one error, or ProgramRefused with all of them."""
+    """The program extended by statements; raises the one error, or ProgramRefused with all errors."""
     errors: list[ProgramError] = []
     lowering = _ProgramLowering(statements, known)
 
@@ -102,7 +102,7 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
 
 
 def _with_nullable(program: Program, known: Program) -> Program:
-    """The program with the columns marked that get NULL from tables of SQL; relations that were known stay as they are."""
+    """The program with nullable columns marked: those of new relations that can get NULL from SQL tables."""
     relations = dict(program.relations)
     for name, i in nullable_columns(program, [name for name in relations if name not in known.relations]):
         columns = relations[name].columns
@@ -123,23 +123,23 @@ def _query_term(value: Value, type: Type) -> Simple:
         return Variable(value.name, value.span)
     constant = lower_constant(value)
     if constant is None:
-        raise Unsupported("not supported: an expression in a query", value.span, hint="ask with constants, variables and '_'")
+        raise Unsupported("not supported: an expression in a query", value.span, hint="use constants, variables and '_'")
     return typed_constant(constant, type)
 
 
 def _together(errors: Sequence[ProgramError]) -> ProgramError:
-    """The one error, or all of them in the order of the text."""
+    """The one error, or all errors in the order of the text."""
     if len(errors) == 1:
         return errors[0]
     return ProgramRefused(sorted(errors, key=lambda error: (error.span.line, error.span.column) if error.span else (0, 0)))
 
 
 def _too_deep(span: Span) -> Unsupported:
-    return Unsupported("not supported: a statement nested this deeply", span, hint="give its parts relations of their own")
+    return Unsupported("not supported: a statement with such deep nesting", span, hint="define relations for its parts")
 
 
 class _ProgramLowering:
-    """One step for each kind of statement. Types come before declarations, and these before what uses them."""
+    """One step for each kind of statement. Types come before declarations, and declarations before what uses them."""
 
     def __init__(self, statements: Sequence[Statement], known: Program) -> None:
         self.builder = ProgramBuilder.of(known)
@@ -157,7 +157,7 @@ class _ProgramLowering:
     def declaration(self, declaration: Declaration) -> None:
         for name in declaration.names:
             if name.text in RESERVED:
-                raise SyntaxProblem(f"'{name.text}' is a reserved word, not a name for a relation", name.span)
+                raise SyntaxProblem(f"'{name.text}' is a reserved word and cannot name a relation", name.span)
             if name.text in self._known.relations or name.text in self._declared:
                 raise Redefined(f"'{name.text}' is declared already", name.span, hint=self._earlier(name.text))
             self._declared[name.text] = declaration
@@ -185,7 +185,7 @@ class _ProgramLowering:
             return
         relation = self._relation(directive)
         if name in self._known_views:
-            raise Redefined(f"'{name}' is a view of an earlier text and takes no input", directive.relation.span)
+            raise Redefined(f"'{name}' is a view of an earlier text and accepts no input", directive.relation.span)
         options = _input_options(directive)
         if name in self._ruled:
             name = self.builder.input_base(relation, directive.span)
@@ -204,7 +204,7 @@ class _ProgramLowering:
             return
         relation = self._relation(directive)
         if name in self._known_views or name in self._ruled:
-            hint = "only a base relation lives elsewhere; a view over it is .stored"
+            hint = "declare a base relation .remote, and the view over it .stored"
             raise Unsupported(f"not supported: the view '{name}' as a remote relation", directive.relation.span, hint=hint)
         if any(declared.relation == name for declared in self.builder.remotes):
             raise Redefined(f"'{name}' is declared remote already", directive.relation.span)
@@ -216,7 +216,7 @@ class _ProgramLowering:
             return
         self._relation(directive)
         if name not in self._known_views and name not in self._ruled:
-            hint = "a relation without rules is a base relation; declare it .remote, or leave it as it is"
+            hint = "declare it .remote, or omit .stored: a relation without rules is a base relation"
             raise Unsupported(f"not supported: the base relation '{name}' as a stored view", directive.relation.span, hint=hint)
         for option in directive.options:
             raise UnknownName("option", option.name.text, (), option.name.span)
@@ -229,22 +229,22 @@ class _ProgramLowering:
             return
         self._relation(directive)
         if name not in self._known_views and name not in self._ruled:
-            hint = "a constraint is a view of what must not be"
+            hint = "define a view whose rows are the violations, and declare it .constraint"
             raise Unsupported(f"not supported: the base relation '{name}' as a constraint", directive.relation.span, hint=hint)
         if any(constraint.view == name for constraint in self.builder.constraints):
             raise Redefined(f"'{name}' is a constraint already", directive.relation.span)
         self.builder.constraints.append(Constraint(name, constraint_mode(directive), directive.span))
 
     def rule(self, directive: RuleDirective) -> None:
-        """Only read here: what its action does is checked where functions and addresses are known."""
-        from rederive.lang.rules.lower import add_condition
-
+        """Check the rule against the program. Its action is checked later, when functions and addresses are known."""
         rule = active_rule(directive)
         if isinstance(rule.condition, ViewCondition) and not self._hopeless([rule.condition.relation]):
+            from rederive.lang.rules.lower import add_condition
+
             add_condition(self.builder.program(), rule)
 
     def _hopeless(self, names: Iterable[str]) -> bool:
-        """Whether a declaration that these names need was refused: what follows from it is no error of its own."""
+        """Whether the declaration of one of these names was refused: errors that follow from it are not reported."""
         return any(name in self._declared and name not in self.builder.relations for name in names)
 
     def _relation(self, directive: Directive) -> Relation:
@@ -254,12 +254,12 @@ class _ProgramLowering:
         return known[name]
 
     def _refuse_known(self, head: ParsedAtom, fact: bool) -> None:
-        """Relations of an earlier text take new facts where they are base relations, and no new rules."""
+        """Refuse new rules for relations of an earlier text; its base relations accept new facts."""
         name = head.relation
         if name in self._known.relations and (name in self._known_views or not fact):
             kind = "view" if name in self._known_views else "base relation"
             raise Redefined(
-                f"'{name}' is a {kind} of an earlier text and takes no new rules", head.span, hint="declare a view of its own"
+                f"'{name}' is a {kind} of an earlier text and accepts no new rules", head.span, hint="declare another view"
             )
 
     def _earlier(self, name: str) -> str | None:
@@ -269,7 +269,7 @@ class _ProgramLowering:
 
 
 def _is_fact(clause: Clause) -> bool:
-    """Whether a clause only states a row. A value that has to be computed makes it a rule; a variable, an error of the fact."""
+    """Whether a clause is a fact. A computed value makes it a rule. A variable does not: it is an error in the fact."""
     return (
         clause.body is None
         and len(clause.heads) == 1
@@ -287,8 +287,8 @@ def _fact(clause: Clause, known: Mapping[str, Relation]) -> Fact:
 def _stated(value: Value) -> Constant:
     constant = lower_constant(value)
     if constant is None:
-        hint = 'a fact states values; a symbol is written in quotes: "a"'
-        raise UnsafeVariable(f"a variable, '{value.span.text}', in a fact", value.span, hint=hint)
+        hint = 'write a symbol in quotes, as in "a"'
+        raise UnsafeVariable(f"the fact has a variable, '{value.span.text}'", value.span, hint=hint)
     return constant
 
 
@@ -321,7 +321,7 @@ def _input_options(directive: InputDirective) -> dict[str, str]:
         if option.name.text != "IO":
             options[option.name.text] = option.value
         elif option.value != "file":
-            raise Unsupported(f"not supported: IO={option.value}", option.span, hint="input comes from files")
+            raise Unsupported(f"not supported: IO={option.value}", option.span, hint="omit IO, or write IO=file")
     return options
 
 
@@ -333,16 +333,16 @@ def _distinct_options(directive: InputDirective | OutputDirective) -> tuple[Opti
 
 
 def _check_output_options(directive: OutputDirective) -> None:
-    """The `.output` relations are monitored. Where their changes go is said elsewhere, so all options but one are refused."""
+    """Refuse options of .output other than IO=stdout: `.output` says which relations are monitored, not where changes go."""
     for option in _distinct_options(directive):
         if (option.name.text, option.value) != ("IO", "stdout"):
             what = f"'{option.name.text}={option.value}' of .output"
-            hint = "leave it out: `rederive run` prints changes on standard output; read them there, or subscribe to the view"
+            hint = "omit it; read the changes from the standard output of `rederive run`, or subscribe to the view"
             raise Unsupported(f"not supported: {what}", option.span, hint=hint)
 
 
 def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:
-    """The source and what it takes to read it; `rows` is an estimate of its size."""
+    """The source and the options to read it; `rows` is an estimate of its size."""
     options = {option.name.text: option for option in directive.options}
     kind = options["source"].value if "source" in options else "none"
     if kind not in SOURCES:
@@ -354,12 +354,12 @@ def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:
     if "rows" in options and not options["rows"].value.isdecimal():
         raise TypeClash(f"'{options['rows'].value}' is not a number of rows", options["rows"].span)
     if missing := sorted(needed - options.keys()):
-        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", directive.span, hint=f"it takes {', '.join(sorted(needed))}")
+        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", directive.span, hint=f"give it {', '.join(sorted(needed))}")
     return tuple((name, option.value) for name, option in options.items())
 
 
 class _Types:
-    """The types that a text names: the language's own and those of `.type`, all of which stand for one of the former."""
+    """The types that a text can name: the primitive types and those of `.type`, each of which means a primitive type."""
 
     def __init__(self, definitions: Iterable[TypeDefinition]) -> None:
         self._definitions: dict[str, TypeDefinition] = {}
@@ -375,11 +375,13 @@ class _Types:
         self._defined(definition, ())
 
     def resolve(self, name: TypeName, path: tuple[str, ...] = ()) -> Type:
-        """The language's own type behind a name; `path` are the definitions that led here."""
+        """The primitive type that a name means; `path` are the definitions that led to the name."""
         if name.name == Kind.DECIMAL.value:
             return _decimal(name)
         if name.parameters:
-            raise TypeClash(f"type '{name.name}' takes no precision", name.span, hint="only decimal does: decimal(10,2)")
+            raise TypeClash(
+                f"type '{name.name}' has no precision", name.span, hint="omit it; only decimal has one, as in decimal(10,2)"
+            )
         if name.name in _PRIMITIVES:
             return _PRIMITIVES[name.name]
         if name.name not in self._definitions:

@@ -50,18 +50,18 @@ _BUILT_IN: Final = _OPERATOR_WORDS | set("+-*/%^") | {"min", "max", "match", "co
 RESERVED: Final = _OPERATOR_WORDS | {"count", "sum", "mean", "min", "max", "true", "false", "match", "contains", "nil"}
 
 _REFUSED_HINTS: Final = {
-    "eqrel": "write the rules for reflexivity, symmetry and transitivity",
-    "input": "write a directive of its own: .input",
-    "output": "write a directive of its own: .output",
+    "eqrel": "write rules for reflexivity, symmetry and transitivity",
+    "input": "write the directive .input",
+    "output": "write the directive .output",
     "printsize": "count the rows with an aggregate",
 }
-_ESCAPES: Final = r"the escapes are \" \\ \/ \b \f \n \r \t and \uXXXX"
+_ESCAPES: Final = r"use the escapes \" \\ \/ \b \f \n \r \t and \uXXXX"
 _TESTS: Final = {"match": Operator.MATCH, "contains": Operator.CONTAINS}
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A parenthesised item, not yet known to be a value or a condition."""
+    """An item in parentheses; its place decides whether it is a value or a condition."""
 
     item: _Item
     span: Span
@@ -108,7 +108,7 @@ _DIRECTIVES: Final[dict[str, type[Directive]]] = {
 
 
 class _Builder:
-    """One method for each rule of the grammar, called from the leaves up."""
+    """Builds the syntax tree: one method for each rule of the grammar, called from the leaves up."""
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
@@ -131,7 +131,9 @@ class _Builder:
         names, columns, *qualifiers = children
         keys = [key for key in qualifiers if key is not None]
         if len(keys) > 1:
-            raise SyntaxProblem("a second key", keys[1][0].span, hint="a relation has one key: list all its columns in it")
+            raise SyntaxProblem(
+                "the relation has a second key", keys[1][0].span, hint="list all columns of the key in one key(...)"
+            )
         return Declaration(names, columns or (), keys[0] if keys else (), self._span(meta))
 
     def names(self, meta: Meta, children: list[Name]) -> tuple[Name, ...]:
@@ -291,7 +293,7 @@ class _Builder:
     def false(self, meta: Meta, children: list[Token]) -> ParsedConstant:
         return ParsedConstant(False, BOOLEAN, self._span(meta))
 
-    # items become values or conditions where their place decides it
+    # The place of an item decides whether it is a value or a condition.
 
     def _value(self, item: _Item) -> Value:
         match item:
@@ -300,7 +302,7 @@ class _Builder:
             case _Group():
                 return self._value(item.item)
             case _:
-                raise SyntaxProblem(f"a condition, '{item.span.text}', where a value is expected", item.span)
+                raise SyntaxProblem(f"expected a value, not the condition '{item.span.text}'", item.span)
 
     def _listed(self, group: _Group) -> tuple[Value, ...]:
         """The arguments of `min(a, b)`, which the grammar reads as a group."""
@@ -326,7 +328,7 @@ class _Builder:
 
     def _atom(self, call: Apply) -> ParsedAtom:
         if call.functor in _BUILT_IN:
-            raise SyntaxProblem(f"'{call.functor}' is a reserved word, not a relation", call.span)
+            raise SyntaxProblem(f"'{call.functor}' is a reserved word and cannot name a relation", call.span)
         return ParsedAtom(call.functor, call.arguments, call.span)
 
     def _no_condition(self, item: Value) -> ProgramError:
@@ -334,29 +336,29 @@ class _Builder:
         if isinstance(item, Var) and re.match(r"\.[A-Za-z_?]", rest):
             return refused("qualified names", item.span)
         return SyntaxProblem(
-            f"a value, '{item.span.text}', where a condition is expected",
+            f"expected a condition, not the value '{item.span.text}'",
             item.span,
-            hint="a condition is an atom such as p(x), a comparison such as x < y, or a negation",
+            hint="write an atom such as p(x), a comparison such as x < y, or a negation",
         )
 
     def _word(self, token: Token, span: Span) -> str:
-        """A name in a rule; words that are operators elsewhere may not be used."""
+        """A name in a rule, which must not be the word of an operator."""
         if token in _OPERATOR_WORDS:
             raise SyntaxProblem(f"'{token}' is a reserved word", span)
         return str(token)
 
     def _text(self, token: Token) -> str:
-        """The string that a quoted token stands for; its escapes are JSON's."""
+        """The text of a string token; its escapes are those of JSON."""
         try:
             text = str(json.loads(token, strict=False))
             text.encode()
         except ValueError:
             span = token_span(self._source, token)
-            raise SyntaxProblem("a string with an escape that has no meaning", span, hint=_ESCAPES) from None
+            raise SyntaxProblem("the string has an unknown escape", span, hint=_ESCAPES) from None
         return text
 
 
-# Operators of two sides, tightest first; all associate to the left.
+# The binary operators, those that bind tightest first. All associate to the left.
 _PRECEDENCE: Final = (
     {"*", "/", "%"},
     {"+", "-"},
@@ -371,7 +373,7 @@ _PRECEDENCE: Final = (
 
 
 def _bind(operands: list[Value], operators: list[str], level: set[str]) -> None:
-    """Replace, from left to right, every pair of operands that an operator of this level joins."""
+    """Replace, from left to right, each operator of this level and its two operands by one value."""
     if level.isdisjoint(operators):
         return
     values, kept = [operands[0]], []
@@ -390,5 +392,5 @@ def _between(first: Span, last: Span) -> Span:
 
 
 def _integer(digits: str) -> int:
-    """A number as written; one of absurd length is out of every range, and is not worth converting."""
+    """An integer as written. Only 400 digits are converted: a longer number is out of every range anyway."""
     return int(digits, 0) if digits[:2] in ("0x", "0b") else int(digits[:400])

@@ -1,4 +1,4 @@
-"""Changes of a program, rule by rule: on statements, which then are compiled again as a whole."""
+"""Edits of a program as a list of statements, which is then compiled as a whole."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ Statements = tuple[Statement | SqlDefinition, ...]
 
 
 def parse_rules(text: str) -> tuple[Clause, ...]:
-    """A text that holds rules and nothing else."""
+    """The rules of a text; other statements are refused."""
     rules = []
     for statement in parse_statements(text, "<rule>"):
         if not isinstance(statement, Clause) or statement.body is None:
-            raise SyntaxProblem("expected a rule", statement.span, hint="facts are changed by transactions, the rest by define")
+            raise SyntaxProblem(
+                "expected a rule", statement.span, hint="change facts in a transaction, and other statements with db.define"
+            )
         rules.append(statement)
     return tuple(rules)
 
 
 def with_rules(statements: Sequence[Statement | SqlDefinition], added: Sequence[Clause]) -> Statements:
-    """The program with more rules, each behind the declaration of its head: SQL that follows reads all of them."""
+    """The program with more rules, each before the first SQL definition that may read the relation of its head."""
     found = list(statements)
     for rule in added:
         names = {head.relation for head in rule.heads}
@@ -48,7 +50,7 @@ def with_rules(statements: Sequence[Statement | SqlDefinition], added: Sequence[
 
 
 def without_rules(statements: Sequence[Statement | SqlDefinition], removed: Sequence[Clause]) -> Statements:
-    """The program without these rules; each must be there, written with the same variables."""
+    """The program without these rules; each must be part of it, with the same variable names."""
     left = list(statements)
     for rule in removed:
         same = [i for i, statement in enumerate(left) if _form(statement) == _form(rule)]
@@ -60,12 +62,12 @@ def without_rules(statements: Sequence[Statement | SqlDefinition], removed: Sequ
 
 
 def _form(statement: Statement | SqlDefinition) -> str:
-    """A statement without positions; each `_` is named after its own."""
+    """A statement as text without positions; the name of a `_` is its position."""
     return re.sub(r"Var\(name='\d+'\)", "_", repr(statement))
 
 
 def missing_statements(statements: Statements, others: Statements) -> list[Statement | SqlDefinition]:
-    """The statements that the others do not have, wherever they stand there; one that is there once too often included."""
+    """The statements that the others do not contain, in any order. Equal statements count as often as they occur."""
     there = Counter(map(_form, others))
     left = []
     for statement in statements:
@@ -78,7 +80,7 @@ def missing_statements(statements: Statements, others: Statements) -> list[State
 
 
 def without_definition(statements: Sequence[Statement | SqlDefinition], view: str) -> Statements:
-    """The program without the rules of one view; its declaration stays."""
+    """The program without the rules of one view, but with its declaration."""
     return tuple(s for s in statements if not (isinstance(s, Clause) and any(head.relation == view for head in s.heads)))
 
 
@@ -92,12 +94,12 @@ def without_facts(statements: Sequence[Statement | SqlDefinition], names: Collec
 
 
 def without_view(statements: Sequence[Statement | SqlDefinition], view: str) -> Statements:
-    """The program without a view at all; refused while a rule of another one still reads it."""
+    """The program without a view; refused if a rule of another relation reads it."""
     left: list[Statement | SqlDefinition] = []
     for statement in without_definition(statements, view):
         match statement:
             case Clause(_, body, span) if body is not None and view in relations(body):
-                raise StillNeeded(f"'{view}' is still needed by this rule", span, hint="remove or replace that rule first")
+                raise StillNeeded(f"'{view}' is still read by this rule", span, hint="first remove or replace the rule")
             case OutputDirective(relation) | StoredDirective(relation) | ConstraintDirective(relation) if relation.text == view:
                 continue
             case Declaration(names) if any(name.text == view for name in names):
@@ -112,10 +114,10 @@ def without_view(statements: Sequence[Statement | SqlDefinition], view: str) -> 
 
 
 def rule_directives(statements: Sequence[Statement | SqlDefinition]) -> tuple[RuleDirective, ...]:
-    """The active rules that the program itself states."""
+    """The active rules that the program contains."""
     return tuple(statement for statement in statements if isinstance(statement, RuleDirective))
 
 
 def without_directive(statements: Sequence[Statement | SqlDefinition], rule: str) -> Statements:
-    """The program without an active rule that it states."""
+    """The program without one of its active rules."""
     return tuple(s for s in statements if not (isinstance(s, RuleDirective) and s.relation.text.lower() == rule))

@@ -1,4 +1,4 @@
-"""`.rule` and `.constraint` of Datalog: the same rules and constraints as in SQL, on views that the program has."""
+"""The directives `.rule` and `.constraint`: the active rules and constraints of SQL, over views of the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Reader = Callable[[Option], dict[str, Any]]
 
 
 def constraint_mode(directive: ConstraintDirective) -> Mode:
-    """What a constraint does with a violation; it is refused where nothing else is said."""
+    """What a constraint does with a violation; by default, it rejects the transaction."""
     mode = Mode.REJECT
     for option in directive.options:
         if option.name.text != "mode":
@@ -25,7 +25,7 @@ def constraint_mode(directive: ConstraintDirective) -> Mode:
 
 
 def active_rule(directive: RuleDirective) -> ActiveRule:
-    """The rule that a directive states.
+    """The active rule of a directive.
 
     >>> from rederive.lang.datalog.compiler import parse_statements
     >>> text = '.rule low(when=scarce, do="CALL order(i)", priority=10)'
@@ -39,8 +39,8 @@ def active_rule(directive: RuleDirective) -> ActiveRule:
             raise UnknownName("option", name, ("when", "do", *_OPTIONS), option.name.span)
     for name in ("when", "do"):
         if name not in given:
-            hint = '.rule name(when=view, do="CALL function(columns)")'
-            raise SyntaxProblem(f"the rule '{directive.relation.text}' has no '{name}'", directive.span, hint=hint)
+            hint = 'write .rule name(when=view, do="CALL function(columns)")'
+            raise SyntaxProblem(f"the rule '{directive.relation.text}' has no option '{name}'", directive.span, hint=hint)
     when = ViewCondition(given["when"].value, given["when"].span)
     settings: dict[str, Any] = {}
     for name, read in _OPTIONS.items():
@@ -55,16 +55,16 @@ def _action(option: Option) -> Action:
 
 
 def _event(option: Option) -> RuleEvent:
-    """`INSERT OF quantity`."""
+    """The event of an option such as `event="INSERT OF quantity"`."""
     kind, of, relation, *more = [*option.value.split(), "", "", ""]
     if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
-        hint = "write INSERT OF, DELETE OF or UPDATE OF a relation"
-        raise SyntaxProblem(f"'{option.value}' is no event", option.span, hint=hint)
+        hint = "write INSERT OF, DELETE OF or UPDATE OF, and a relation"
+        raise SyntaxProblem(f"'{option.value}' is not an event", option.span, hint=hint)
     return RuleEvent(EventKind(kind.lower()), relation, option.span)
 
 
 def _content(span: Span) -> int:
-    """Where the text inside an option's quotes begins."""
+    """The position in the text at which the content of an option's quotes starts."""
     line = sum(len(line) + 1 for line in span.source.text.split("\n")[: span.line - 1])
     start = line + span.column - 1
     quote = span.source.text.find('"', start)
@@ -81,7 +81,7 @@ def _number(option: Option) -> int:
     try:
         return int(option.value)
     except ValueError:
-        raise SyntaxProblem(f"'{option.value}' is no number", option.span) from None
+        raise SyntaxProblem(f"'{option.value}' is not a number", option.span) from None
 
 
 _SIGNS: Final = {"plus": frozenset({Sign.PLUS}), "minus": frozenset({Sign.MINUS}), "both": BOTH}

@@ -1,4 +1,4 @@
-"""Literals take the type their place asks for, and trivial equations go away: the last steps of lowering a rule."""
+"""The last steps of lowering a rule: constants take the types of their places, and trivial equations are substituted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOLDS: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
 
 
 def finish_rule(rule: Rule, relations: Mapping[str, Relation]) -> Rule:
-    """The rule checked for safety and types, its literals typed, its trivial equations substituted."""
+    """Check the rule for safety and types; return it with typed constants and without trivial equations."""
     check_safety(rule)
     types = variable_types(rule, relations)
     head = _typed_atom(rule.head, relations)
@@ -34,12 +34,12 @@ def finish_rule(rule: Rule, relations: Mapping[str, Relation]) -> Rule:
 
 
 def is_impossible(rule: Rule) -> bool:
-    """Whether a test between two constants already rules the body out."""
+    """Whether a comparison of two constants is false, so that the rule can never fire."""
     return any(isinstance(literal, Comparison) and _verdict(literal) is False for literal in rule.body)
 
 
 def typed_constant(constant: Constant, type: Type) -> Constant:
-    """The constant as a value of this type; raises TypeClash where it is none."""
+    """The constant as a value of this type; raises TypeClash if it does not fit."""
     check_literal(constant, type)
     try:
         return Constant(_converted(constant, type), type, constant.span)
@@ -75,7 +75,7 @@ def _check_pattern(pattern: Constant) -> None:
     try:
         compile_ecmascript(str(pattern.value))
     except ValueError as error:
-        hint = "write it as ECMAScript does, which Soufflé reads, too; classes such as [[:digit:]] are those of POSIX"
+        hint = "use the syntax of ECMAScript, as in Soufflé, and classes of POSIX such as [[:digit:]]"
         raise SyntaxProblem(f"not a regular expression: {error}", pattern.span, hint=hint) from None
 
 
@@ -98,7 +98,7 @@ def _typed_term(term: Term, type: Type, types: Mapping[str, Type]) -> Term:
 
 
 def _own_type(term: Term, types: Mapping[str, Type]) -> Type:
-    """The type of an argument whose functor does not tie it to the others."""
+    """The type of an argument of a functor whose arguments may have different types."""
     return common_type(term, term, types)
 
 
@@ -113,7 +113,7 @@ def _substituted(rule: Rule) -> Rule:
 
 
 def _replacement(literal: Literal) -> tuple[Literal, Variable, Simple] | None:
-    """The variable that a trivial equation does away with; of two variables the one that the user did not name."""
+    """A trivial equation, the variable that it removes, and the term that replaces it. A name of the user is kept."""
     match literal:
         case Comparison(Operator.EQ, Variable() as left, Variable() as right) if left != right:
             return (literal, right, left) if right.name.startswith("_") else (literal, left, right)
@@ -155,7 +155,7 @@ def _redundant(literal: Literal) -> bool:
 
 
 def _verdict(test: Comparison) -> bool | None:
-    """What a test says before any data is seen; None where the data decide."""
+    """The truth of a comparison that does not depend on data; None if it does."""
     match test.left, test.right:
         case Constant(left), Constant(right) if test.operator in _HOLDS:
             return _HOLDS[test.operator](left, right)

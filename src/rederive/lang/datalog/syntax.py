@@ -1,4 +1,4 @@
-"""What the Datalog parser reads: frozen nodes, each with the span of its text. Spans do not take part in equality."""
+"""The syntax tree of Datalog: frozen nodes, each with the place of its text. Places do not take part in equality."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rederive.ir.terms import Type
 
 @dataclass(frozen=True, slots=True)
 class Name:
+    """A name as written."""
+
     text: str
     span: Span = field(compare=False, repr=False)
 
@@ -23,7 +25,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """A variable; `_` is one whose name is its offset in the text, so that each is a variable of its own."""
+    """A variable. The name of a `_` is its offset in the text, so that each `_` is a different variable."""
 
     name: str
     span: Span = field(compare=False, repr=False)
@@ -31,7 +33,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class ParsedConstant:
-    """A value as written. A float keeps its exact decimal until its place decides between float and decimal."""
+    """A constant as written. A float stays an exact decimal until its place decides between float and decimal."""
 
     value: str | int | bool | Decimal
     type: Type
@@ -40,6 +42,8 @@ class ParsedConstant:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
+    """A functor applied to values; the parser also reads an atom as one, until its place decides."""
+
     functor: str
     arguments: tuple[Value, ...]
     span: Span = field(compare=False, repr=False)
@@ -63,6 +67,8 @@ Value: TypeAlias = Var | ParsedConstant | Apply | Fold
 
 @dataclass(frozen=True, slots=True)
 class ParsedAtom:
+    """A relation applied to values."""
+
     relation: str
     arguments: tuple[Value, ...]
     span: Span = field(compare=False, repr=False)
@@ -70,6 +76,8 @@ class ParsedAtom:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
+    """A comparison of two values."""
+
     operator: Operator
     left: Value
     right: Value
@@ -78,24 +86,32 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
+    """`true` or `false` as a condition."""
+
     value: bool
     span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """A negation."""
+
     part: Formula
     span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class And:
+    """A conjunction."""
+
     parts: tuple[Formula, ...]
     span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
+    """A disjunction."""
+
     parts: tuple[Formula, ...]
     span: Span = field(compare=False, repr=False)
 
@@ -108,6 +124,8 @@ Formula: TypeAlias = ParsedAtom | Compare | Truth | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
+    """The name of a type, with precision and scale if it is a decimal."""
+
     name: str
     parameters: tuple[int, ...]
     span: Span = field(compare=False, repr=False)
@@ -115,6 +133,8 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDeclaration:
+    """`name: type` in a declaration."""
+
     name: Name
     type: TypeName
     span: Span = field(compare=False, repr=False)
@@ -122,6 +142,8 @@ class ColumnDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
+    """`.decl names(columns) key(columns)`."""
+
     names: tuple[Name, ...]
     columns: tuple[ColumnDeclaration, ...]
     key: tuple[Name, ...]
@@ -139,6 +161,8 @@ class TypeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Option:
+    """`name=value` of a directive."""
+
     name: Name
     value: str
     span: Span = field(compare=False, repr=False)
@@ -146,6 +170,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class InputDirective:
+    """`.input relation(options)`: rows of the relation come from a file."""
+
     relation: Name
     options: tuple[Option, ...]
     span: Span = field(compare=False, repr=False)
@@ -153,6 +179,8 @@ class InputDirective:
 
 @dataclass(frozen=True, slots=True)
 class OutputDirective:
+    """`.output relation`: the relation is monitored."""
+
     relation: Name
     options: tuple[Option, ...]
     span: Span = field(compare=False, repr=False)
@@ -160,7 +188,7 @@ class OutputDirective:
 
 @dataclass(frozen=True, slots=True)
 class RemoteDirective:
-    """`.remote relation(source=jdbc, ...)`: a base relation that lives elsewhere."""
+    """`.remote relation(source=jdbc, ...)`: a base relation whose rows are elsewhere."""
 
     relation: Name
     options: tuple[Option, ...]
@@ -169,7 +197,7 @@ class RemoteDirective:
 
 @dataclass(frozen=True, slots=True)
 class StoredDirective:
-    """`.stored view`: a view that a warehouse keeps."""
+    """`.stored view`: a view that a warehouse stores."""
 
     relation: Name
     options: tuple[Option, ...]
@@ -187,7 +215,7 @@ class ConstraintDirective:
 
 @dataclass(frozen=True, slots=True)
 class RuleDirective:
-    """`.rule name(when=view, do="...")`: an active rule; `relation` is its own name."""
+    """`.rule name(when=view, do="...")`: an active rule; `relation` is the name of the rule."""
 
     relation: Name
     options: tuple[Option, ...]
@@ -209,7 +237,7 @@ Node: TypeAlias = Value | Formula
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly under a value or a condition, from left to right."""
+    """The direct children of a node, from left to right."""
     match node:
         case Var() | ParsedConstant() | Truth():
             return ()
@@ -226,7 +254,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def variables(node: Node, *, into_folds: bool = True) -> Iterator[Var]:
-    """The variables of a node from left to right; those inside its aggregates only where asked for."""
+    """The variables of a node, from left to right, with or without those of its aggregates."""
     if isinstance(node, Var):
         yield node
     elif into_folds or not isinstance(node, Fold):

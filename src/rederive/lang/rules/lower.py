@@ -1,6 +1,7 @@
-"""What an active rule adds to a program: its condition as a view, and the table of its rows that a change of data may read.
+"""Active rules to views and changes of data.
 
-The condition of rule r is the view `r.condition`. It is a set: a row of it is true or it is not, however often it is derived.
+The condition of rule r is the view `r.condition`. It is a set: a rule fires for a row when the row enters the condition, however
+often it is derived. An action that changes data reads the rows as the table `firing`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rederive.lang.sql.statement_context import StatementContext
 
 
 def add_condition(program: Program, rule: ActiveRule) -> Program:
-    """The program with one more view, the rule's condition; refused where the rule does not fit the program."""
+    """The program with one more view, the condition of the rule; refused if the rule does not fit the program."""
     builder = ProgramBuilder.of(program)
     name = condition_name(rule.name)
     match rule.condition:
@@ -61,7 +62,7 @@ def _copy(builder: ProgramBuilder, name: str, whole: ViewCondition) -> None:
 
 
 def _distinct(tree: exp.Expr) -> exp.Expr:
-    """The query as a set. The first rows of an order are taken before copies are put together."""
+    """The query as a set. LIMIT applies before duplicates are removed, so such a query goes into FROM."""
     if isinstance(tree, exp.Select) and not (tree.args.get("limit") or tree.args.get("offset") or tree.args.get("with_")):
         found = tree.copy()
         found.set("distinct", exp.Distinct())
@@ -76,8 +77,8 @@ def _check_columns(rule: ActiveRule, condition: Relation) -> None:
         if name.text not in known:
             raise UnknownName("column", name.text, known, name.span)
     if isinstance(rule.action, WriteAction) and len(rule.signs) > 1:
-        hint = "write one rule ON PLUS and another one ON MINUS"
-        raise Unsupported("not supported: a change of data ON BOTH", rule.action.span, hint=hint)
+        hint = "write one rule ON PLUS and another ON MINUS"
+        raise Unsupported("not supported: an action ON BOTH that changes data", rule.action.span, hint=hint)
 
 
 def _check_event(event: RuleEvent | None, program: Program) -> None:
@@ -85,17 +86,17 @@ def _check_event(event: RuleEvent | None, program: Program) -> None:
         return
     table = event_table(event, program)
     if event.kind is EventKind.UPDATE and not program.relations[table].key:
-        hint = "without a key, an update is a row that leaves and another one that enters: use INSERT OF or DELETE OF"
-        raise SyntaxProblem(f"'{event.relation}' has no key, so that no row of it is updated", event.span, hint=hint)
+        hint = "use INSERT OF or DELETE OF: without a key, an update is a row that leaves and a row that enters"
+        raise SyntaxProblem(f"'{event.relation}' has no key, so its rows cannot be updated", event.span, hint=hint)
 
 
 def compile_write(program: Program, rule: ActiveRule) -> DataChange:
-    """What the rule's change of data asks for. `program` has the rule's condition, whose columns are those of `firing`."""
+    """The change of data that an action requests. `program` has the condition of the rule, whose columns `firing` has."""
     assert isinstance(rule.action, WriteAction)
     builder = ProgramBuilder.of(program)
     if any(name.lower() == FIRING for name in builder.relations):
-        hint = "in an action, this name stands for the rows that the rule fires for; rename the relation"
-        raise Redefined(f"there is a relation '{FIRING}'", rule.action.span, hint=hint)
+        hint = "rename the relation: in an action, this name means the rows that the rule fires for"
+        raise Redefined(f"a relation has the reserved name '{FIRING}'", rule.action.span, hint=hint)
     builder.relations[FIRING] = Relation(FIRING, program.relations[condition_name(rule.name)].columns, span=rule.span)
     try:
         return compile_change(rule.action.parsed, builder.program())

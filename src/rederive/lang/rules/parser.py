@@ -1,4 +1,4 @@
-"""CREATE RULE, ALTER RULE and DROP RULE. The clauses are read here; the query and a change of data inside them are SQL's own.
+"""The parser of CREATE RULE, ALTER RULE and DROP RULE. The SQL parser reads the query and the change of data inside them.
 
 CREATE [OR REPLACE] RULE name [ON INSERT|DELETE|UPDATE OF table] WHEN query | TABLE view
 DO CALL function[(columns)] | WEBHOOK 'url' | INSERT ... | UPDATE ... | DELETE ...
@@ -54,7 +54,7 @@ _VALUES: dict[TokenType, Callable[[str], str | int | float | bool | None]] = {
 
 
 def parse_rule_statement(parsed: ParsedStatement) -> RuleStatement:
-    """What a statement about rules says.
+    """The statement that the tokens of a CREATE, ALTER or DROP RULE form.
 
     >>> from rederive.lang.sql.parser import parse
     >>> (parsed,) = parse("CREATE RULE low WHEN SELECT i FROM stock WHERE n < 3 DO CALL order(i) PRIORITY 10")
@@ -77,7 +77,7 @@ def parse_rule_statement(parsed: ParsedStatement) -> RuleStatement:
 
 
 def parse_action(text: str, span: Span, offset: int) -> Action:
-    """An action that stands in a string of another language; `offset` is where its first character is in the source's text."""
+    """The action in a string of a Datalog program; `offset` is the position of its first character in the program's text."""
     source = span.source
     before = "".join(c if c == "\n" else " " for c in source.text[:offset])
     words = _Words(
@@ -91,7 +91,7 @@ def parse_action(text: str, span: Span, offset: int) -> Action:
 
 @dataclass(slots=True)
 class _Words:
-    """The tokens that are left."""
+    """A cursor over the tokens of a statement."""
 
     tokens: Sequence[Token]
     source: SourceText
@@ -102,7 +102,7 @@ class _Words:
         return self.tokens[place].text.upper() if place < len(self.tokens) else ""
 
     def span(self, first: int | None = None, last: int | None = None) -> Span:
-        """From one token to another; by default of the next one, or of the last where none is left."""
+        """The place from one token to another; by default, that of the next token, or of the last if none is left."""
         start = min(self.at if first is None else first, len(self.tokens) - 1)
         stop = start if last is None else last
         return span_between(self.source, self.tokens[start].start, self.tokens[stop].end)
@@ -116,21 +116,21 @@ class _Words:
     def take(self, *words: str) -> str:
         found = self.maybe(*words)
         if found is None:
-            here = f"'{self.tokens[self.at].text}'" if self.at < len(self.tokens) else "the end of the statement"
-            raise SyntaxProblem(f"not SQL: {here} where {' or '.join(words)} is expected", self.span())
+            found_text = f"'{self.tokens[self.at].text}'" if self.at < len(self.tokens) else "the end of the statement"
+            raise SyntaxProblem(f"not SQL: expected {' or '.join(words)}, not {found_text}", self.span())
         return found
 
     def name(self) -> str:
-        """A name as written; it must be a plain one."""
+        """Take a name of letters, digits and _, as written."""
         text = self.tokens[self.at].text if self.at < len(self.tokens) else ""
         if not text.replace("_", "a").isalnum() or not text.isascii() or text[0].isdigit():
-            raise SyntaxProblem("not SQL: a name is expected", self.span(), hint="use letters, digits and _")
+            raise SyntaxProblem("not SQL: expected a name", self.span(), hint="use letters, digits and _")
         self.at += 1
         return text
 
     def end(self) -> None:
         if self.at < len(self.tokens):
-            raise SyntaxProblem(f"not SQL: '{self.tokens[self.at].text}' is not expected here", self.span())
+            raise SyntaxProblem(f"not SQL: unexpected '{self.tokens[self.at].text}'", self.span())
 
     def rest(self) -> Sequence[Token]:
         left, self.at = self.tokens[self.at :], len(self.tokens)
@@ -163,7 +163,7 @@ def _event(words: _Words) -> RuleEvent:
 
 
 def _condition(words: _Words) -> Condition:
-    """Everything up to the DO that an action follows."""
+    """The condition: everything up to the DO before the action."""
     if words.maybe("TABLE") is not None:
         span = words.span()
         return ViewCondition(words.name(), span)
@@ -174,17 +174,17 @@ def _condition(words: _Words) -> Condition:
             break
         words.at += 1
     else:
-        raise SyntaxProblem("not SQL: a rule needs DO and an action", words.span(len(words.tokens) - 1))
+        raise SyntaxProblem("not SQL: expected DO and an action", words.span(len(words.tokens) - 1))
     if words.at == start:
-        raise SyntaxProblem("not SQL: a query is expected after WHEN", words.span(start - 1))
+        raise SyntaxProblem("not SQL: expected a query after WHEN", words.span(start - 1))
     query = parse_tokens(list(words.tokens[start : words.at]), words.source)
     if query.kind != "query":
-        raise SyntaxProblem("not SQL: the condition of a rule is a query", query.span)
+        raise SyntaxProblem("not SQL: the condition of a rule must be a query", query.span)
     return query
 
 
 def _options(words: _Words) -> dict[str, Any]:
-    """The words at the end, read from the last one backwards; what is left of the tokens is the action."""
+    """The options at the end, which are read backwards: an action has no keyword that ends it. The rest is the action."""
     found: dict[str, Any] = {}
     tokens = list(words.tokens)
     while True:
@@ -201,7 +201,7 @@ def _options(words: _Words) -> dict[str, Any]:
             case _:
                 break
         if double := next((key for key in given if key in found), None):
-            raise SyntaxProblem(f"not SQL: {double} is said twice", words.span(len(tokens) - length, len(tokens) - 1))
+            raise SyntaxProblem(f"not SQL: the option {double} is given twice", words.span(len(tokens) - length, len(tokens) - 1))
         found |= given
         del tokens[-length:]
     words.tokens = tokens
@@ -216,13 +216,13 @@ def _action(words: _Words) -> Action:
             words.at += 1
             span = words.span()
             if words.at >= len(words.tokens) or words.tokens[words.at].token_type is not TokenType.STRING:
-                raise SyntaxProblem("not SQL: an address in quotes is expected", span, hint="WEBHOOK 'https://host/path'")
+                raise SyntaxProblem("not SQL: expected an address in quotes", span, hint="write WEBHOOK 'https://host/path'")
             words.at += 1
             return WebhookAction(words.tokens[words.at - 1].text, span)
         case change if change in _CHANGES:
             return WriteAction(parse_tokens(list(words.rest()), words.source))
         case _:
-            raise Unsupported("not supported: this action", words.span(), hint="CALL, WEBHOOK, INSERT, UPDATE or DELETE")
+            raise Unsupported("not supported: this action", words.span(), hint="use CALL, WEBHOOK, INSERT, UPDATE or DELETE")
 
 
 def _call(words: _Words) -> CallAction:
@@ -259,12 +259,12 @@ def _values(words: _Words) -> tuple[str | int | float | bool | None, ...]:
     while not found or words.maybe(",") is not None:
         negative = words.maybe("-") is not None
         if words.at >= len(words.tokens) or words.tokens[words.at].token_type not in _VALUES:
-            raise SyntaxProblem("not SQL: a value is expected", words.span(), hint="strings, numbers, TRUE, FALSE and NULL")
+            raise SyntaxProblem("not SQL: expected a value", words.span(), hint="use strings, numbers, TRUE, FALSE or NULL")
         token = words.tokens[words.at]
         try:
             value = _VALUES[token.token_type](token.text)
         except ValueError:
-            raise SyntaxProblem("not SQL: a number is expected", words.span()) from None
+            raise SyntaxProblem("not SQL: expected a number", words.span()) from None
         found.append(-value if negative and isinstance(value, int | float) else value)
         words.at += 1
     words.take(")")

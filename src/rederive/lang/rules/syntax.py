@@ -1,4 +1,4 @@
-"""Active rules as they are written: a condition, an action, and when one leads to the other. Knows nothing of the parser."""
+"""Active rules as data: a condition, an action, and when a change of one leads to the other. Does not import the parser."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 PLUS = frozenset({Sign.PLUS})
 CONDITION = "condition"
-FIRING = "firing"  # the table of the rows that a rule fires for, in its change of data
+FIRING = "firing"  # in an action that changes data, the table of the rows that the rule fires for
 
 
 def condition_name(rule: str) -> str:
-    """The view that is a rule's condition.
+    """The name of the view that is a rule's condition.
 
     >>> condition_name("monitor_items")
     'monitor_items.condition'
@@ -29,6 +29,8 @@ def condition_name(rule: str) -> str:
 
 
 class EventKind(Enum):
+    """The kinds of changes that an event names."""
+
     INSERT = "insert"
     DELETE = "delete"
     UPDATE = "update"
@@ -36,7 +38,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuleEvent:
-    """`ON INSERT OF relation`: the condition is tested only where this happened."""
+    """`ON INSERT OF relation`: the rule fires only in transactions with such a change."""
 
     kind: EventKind
     relation: str
@@ -54,7 +56,7 @@ def event_table(event: RuleEvent, program: Program) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ViewCondition:
-    """`TABLE view`: the condition is a relation that there is."""
+    """`TABLE view`: the condition is an existing table or view."""
 
     relation: str
     span: Span = field(compare=False, repr=False)
@@ -65,7 +67,7 @@ Condition: TypeAlias = "ParsedStatement | ViewCondition"
 
 @dataclass(frozen=True, slots=True)
 class CallAction:
-    """`CALL function(columns)`: a registered function, called once with all rows; without columns, with whole rows."""
+    """`CALL function(columns)`: calls a registered function once with all rows; without columns, with whole rows."""
 
     function: str
     columns: tuple[Name, ...] | None
@@ -74,7 +76,7 @@ class CallAction:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAction:
-    """`WEBHOOK 'url'`: the rows are posted there after the commit."""
+    """`WEBHOOK 'url'`: posts the rows to the address after the commit."""
 
     url: str
     span: Span = field(compare=False, repr=False)
@@ -82,12 +84,13 @@ class WebhookAction:
 
 @dataclass(frozen=True, slots=True)
 class WriteAction:
-    """`INSERT`, `UPDATE` or `DELETE`: part of the transaction that fired the rule; its rows are the table `firing`."""
+    """`INSERT`, `UPDATE` or `DELETE`: changes data in the transaction that fires the rule; it reads the rows as `firing`."""
 
     parsed: ParsedStatement
 
     @property
     def span(self) -> Span:
+        """The place of the statement in its text."""
         return self.parsed.span
 
 
@@ -96,7 +99,7 @@ Action: TypeAlias = CallAction | WebhookAction | WriteAction
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """`text` is the rule as one statement of SQL, where it is kept apart from a program's text."""
+    """One active rule. `text` is its CREATE RULE statement; it is empty if the rule is part of a Datalog program."""
 
     name: str
     condition: Condition
@@ -113,13 +116,15 @@ class ActiveRule:
 
 @dataclass(frozen=True, slots=True)
 class CreateRule:
+    """CREATE [OR REPLACE] RULE."""
+
     rule: ActiveRule
     replaces: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AlterRule:
-    """`values`: the first columns of the rows that it is about; None for all rows."""
+    """ALTER RULE. `values` are the first columns of the rows that it concerns; None for all rows."""
 
     name: str
     active: bool
@@ -129,6 +134,8 @@ class AlterRule:
 
 @dataclass(frozen=True, slots=True)
 class DropRule:
+    """DROP RULE [IF EXISTS]."""
+
     name: str
     may_miss: bool
     span: Span = field(compare=False, repr=False)

@@ -1,11 +1,11 @@
 """CREATE TABLE and CREATE VIEW: what they add to a program.
 
-A table with a primary key is a base relation. One without is a bag: its base relation numbers the copies of each row, and the
-table's name is the set of its rows.
+A table with a primary key is a base relation. A table without one is a bag: its base relation numbers the copies of each row,
+and the name of the table is the set of its rows.
 
     t.copies(columns, copy)                  t(columns) :- t.copies(columns, _).
 
-A view that is a bag is three relations: its rows with their identities, how many there are of each, and the set of them.
+A view that is a bag is three relations: its rows with their identities, the multiplicity of each row, and the set of rows.
 
     v.all(columns, identity) :- ...          v.bag(columns, count) :- count = count : { v.all(columns, identity) }.
     v(columns) :- v.bag(columns, _).
@@ -34,22 +34,22 @@ from rederive.lang.sql.statement_context import StatementContext, distinct_colum
 
 
 def definition_of(parsed: ParsedStatement) -> SqlDefinition:
-    """A CREATE TABLE or CREATE VIEW; other objects are refused."""
+    """The definition of a CREATE TABLE or CREATE VIEW; other objects are refused."""
     tree = parsed.tree
     assert isinstance(tree, exp.Create)
     kind = str(tree.args.get("kind")).upper()
     if kind not in ("TABLE", "VIEW") or (kind == "TABLE" and tree.expression is not None):
         what = f"CREATE {kind}" if kind != "TABLE" else "CREATE TABLE ... AS"
-        raise parsed.unsupported(what, None, "create the table, then INSERT INTO it" if kind == "TABLE" else None)
+        raise parsed.unsupported(what, None, "create the table, then insert rows" if kind == "TABLE" else None)
     name = _name(tree, parsed)
-    replaces, unless_there = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
+    replaces, if_not_exists = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
     return SqlDefinition(
-        parsed, name, kind == "VIEW", replaces, unless_there, f"{parsed.constraint or ''} {_form(tree)}".lstrip()
+        parsed, name, kind == "VIEW", replaces, if_not_exists, f"{parsed.constraint or ''} {_form(tree)}".lstrip()
     )
 
 
 def parse_definition_at(text: str, name: str, line: int, column: int) -> SqlDefinition:
-    """The definition whose text stood at this place of a file: its errors name that place.
+    """A definition whose text comes from this place of a file; its errors name that place.
 
     >>> str(parse_definition_at("CREATE VIEW v AS SELECT 1 AS x", "views.sql", 7, 3).span)
     'views.sql:7:3'
@@ -59,11 +59,11 @@ def parse_definition_at(text: str, name: str, line: int, column: int) -> SqlDefi
 
 
 def parse_definitions(text: str, name: str = "<text>") -> tuple[SqlDefinition, ...]:
-    """A text that holds definitions and nothing else."""
+    """The definitions of a text; other statements are refused."""
     found = []
     for parsed in parse(text, name):
         if not isinstance(parsed.tree, exp.Create):
-            raise SyntaxProblem("expected CREATE", parsed.span, hint="db.sql runs all kinds of statements")
+            raise SyntaxProblem("not SQL: expected CREATE", parsed.span, hint="run other statements with db.sql")
         found.append(definition_of(parsed))
     return tuple(found)
 
@@ -74,7 +74,7 @@ def _form(tree: exp.Create) -> str:
     bare.set("exists", None)
     try:
         return bare.sql("spark", comments=False, normalize=True)
-    except SqlglotError:  # it cannot write what it has read, such as a QUALIFY over some literals
+    except SqlglotError:  # sqlglot cannot print everything that it parses, such as a QUALIFY over some literals
         return repr(bare)
 
 
@@ -89,10 +89,10 @@ def _name(tree: exp.Expr, parsed: ParsedStatement) -> str:
 
 
 def dropped_view(parsed: ParsedStatement) -> tuple[str, bool]:
-    """The view that a DROP VIEW names, and whether it may be missing."""
+    """The view that a DROP VIEW names, and whether IF EXISTS allows it to be missing."""
     tree = parsed.tree
     if str(tree.args.get("kind")).upper() != "VIEW":
-        raise parsed.unsupported(f"DROP {tree.args.get('kind')}", None, "only views can be dropped")
+        raise parsed.unsupported(f"DROP {tree.args.get('kind')}", None, "drop views only")
     table, *more = tree.args["tables"]
     if more:
         raise parsed.unsupported("DROP VIEW of several views", more[0], "drop them one by one")
@@ -100,13 +100,13 @@ def dropped_view(parsed: ParsedStatement) -> tuple[str, bool]:
 
 
 def add_definition(known: Program, added: SqlDefinition) -> Program:
-    """A program with one more table or view."""
+    """The program with one more table or view."""
     taken = next((name for name in known.relations if name.lower() == added.name), None)
     if taken is not None:
-        hint = "CREATE OR REPLACE VIEW replaces a view" if added.view else None
+        hint = "use CREATE OR REPLACE VIEW to replace a view" if added.is_view else None
         raise Redefined(f"'{added.name}' is defined already", added.parsed.span, hint=hint)
     builder = ProgramBuilder.of(known)
-    if added.view:
+    if added.is_view:
         _create_view(builder, added)
     else:
         _create_table(builder, added)
@@ -126,7 +126,7 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
     if not isinstance(tree.this, exp.Schema):
         raise parsed.unsupported("a table without columns")
     if _is_temporary(tree):
-        raise parsed.unsupported("a temporary table", None, "leave TEMPORARY out")
+        raise parsed.unsupported("a temporary table", None, "omit TEMPORARY")
     columns, key = _columns(tree.this, context)
     relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False)
     builder.relations[added.name] = relation
@@ -147,16 +147,16 @@ def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Colum
             case exp.ColumnDef():
                 name, not_null, is_key = identifier(item), *_constraints(item, context)
                 if name in [column.name for column in columns]:
-                    raise Redefined(f"two columns are called '{name}'", context.span(item))
+                    raise Redefined(f"two columns have the name '{name}'", context.span(item))
                 if not isinstance(item.args.get("kind"), exp.DataType):
-                    raise context.unsupported("a column without a type", item, "as in: name STRING")
+                    raise context.unsupported("a column without a type", item, "write a type after the name, such as name STRING")
                 type = types.type_of(item.args["kind"])
-                columns.append(Column(name, type.type, not not_null, type.bits if type.integer else 64))
+                columns.append(Column(name, type.type, not not_null, type.bits if type.is_integer else 64))
                 keys += [name] if is_key else []
             case exp.PrimaryKey():
                 keys += [identifier(part.this if isinstance(part, exp.Ordered) else part) for part in item.expressions]
             case _:
-                raise context.unsupported(f"this part of a table: {item.sql('spark')}", item)
+                raise context.unsupported(f"{item.sql('spark')} in CREATE TABLE", item)
     known = [column.name for column in columns]
     if missing := [name for name in keys if name not in known]:
         raise UnknownName("column", missing[0], known, context.span(schema))
@@ -193,7 +193,11 @@ def _create_view(builder: ProgramBuilder, added: SqlDefinition) -> None:
     columns = _view_columns(tree.this, context) if isinstance(tree.this, exp.Schema) else []
     called = columns or [field.name for field in rel.fields]
     if double := next((name for i, name in enumerate(called) if name in called[:i]), None):
-        raise Redefined(f"the view '{added.name}' has two columns '{double}'", added.parsed.span, hint="give one an alias")
+        raise Redefined(
+            f"the view '{added.name}' has two columns with the name '{double}'",
+            added.parsed.span,
+            hint="give one of them an alias",
+        )
     define_view(builder, added.name, rel, columns, added.parsed, monitored=not _is_temporary(tree))
 
 
@@ -203,19 +207,19 @@ def _is_temporary(tree: exp.Expr) -> bool:
 
 
 def _view_columns(schema: exp.Schema, context: StatementContext) -> list[str]:
-    """The names that a view gives its columns; comments are allowed."""
+    """The names that a view gives its columns. Comments are allowed; types and constraints are not."""
     for item in schema.expressions:
         if isinstance(item, exp.ColumnDef) and (item.args.get("kind") is not None or any(_constraints(item, context))):
-            raise context.unsupported("a type or a constraint of a view's column", item, "cast it in the query")
+            raise context.unsupported("a type or a constraint of a view's column", item, "cast the column in the query")
     return identifiers(schema.expressions)
 
 
 def define_view(
     builder: ProgramBuilder, name: str, rel: LoweredRelation, given: Sequence[str], parsed: ParsedStatement, *, monitored: bool
 ) -> None:
-    """The view under its name, with the columns' given names; counted where it is a bag."""
+    """Define a view over the relation of its query, with the given column names; a bag is counted."""
     if given and len(given) != len(rel.fields):
-        raise WrongArity(f"{len(given)} names for {len(rel.fields)} columns", parsed.span)
+        raise WrongArity(f"'{name}' names {len(given)} columns, but its query has {len(rel.fields)}", parsed.span)
     fields = [field.column(given[i] if given else None) for i, field in enumerate(rel.fields)]
     fields = list(distinct_columns(fields))
     if rel.hidden:

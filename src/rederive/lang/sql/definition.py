@@ -1,4 +1,4 @@
-"""A definition of SQL as statements of Datalog are: data that a program is compiled from. Knows nothing of the parser."""
+"""A definition in SQL, as data that a program is compiled from. This module does not import the parser, which is large."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SqlDefinition:
-    """A CREATE statement: the name it defines, and whether it replaces what has the name.
+    """A CREATE statement: the name that it defines, and whether it replaces the current definition of that name.
 
-    `form`: the statement without what depends on how it is written or on what stands: equal forms define the same.
+    `form` is the statement in a normal form, without OR REPLACE and IF NOT EXISTS: equal forms define the same relation.
     """
 
     parsed: ParsedStatement = field(repr=False)
     name: str
-    view: bool
+    is_view: bool
     replaces: bool = field(default=False, repr=False)
-    unless_there: bool = field(default=False, repr=False)
+    if_not_exists: bool = field(default=False, repr=False)
     form: str = ""
 
     @property
     def span(self) -> Span:
+        """The place of the statement in its text."""
         return self.parsed.span

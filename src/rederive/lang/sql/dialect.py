@@ -1,6 +1,6 @@
-"""Spark 4 in ANSI mode, where sqlglot's Spark differs from it: literals, and how strongly operators bind.
+"""Spark 4 in ANSI mode, as far as sqlglot's dialect of Spark differs from it: literals and the precedence of operators.
 
-The levels of operators are those of Spark's grammar (SqlBaseParser.g4), `booleanExpression` and `valueExpression`:
+The levels of precedence are those of Spark's grammar (SqlBaseParser.g4), `booleanExpression` and `valueExpression`:
 
     NOT p     p AND q     p OR q             p: EXISTS (query), or a value, or value [NOT] predicate, once
     predicate: BETWEEN value AND value, IN (...), LIKE value, RLIKE value, IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM value
@@ -24,7 +24,7 @@ def _binary(kind: type[exp.Expr]) -> _Build:
     return lambda left, right: kind(this=left, expression=right)
 
 
-# each level's operators, as the tokens that they consist of, the longest first
+# The operators of each level, as the tokens that they consist of. A longer operator comes before its prefix.
 _LEVELS: Final[tuple[dict[tuple[TokenType, ...], _Build], ...]] = (
     {(token,): _binary(kind) for token, kind in {**SparkParser.EQUALITY, **SparkParser.COMPARISON}.items()},
     {(TokenType.PIPE,): _binary(exp.BitwiseOr)},
@@ -57,10 +57,10 @@ def _no_typed_literal(parser: SparkParser, literal: exp.Expr, type: exp.DataType
 
 
 class AnsiParser(SparkParser):
-    """A call stays as it is written, a name and its arguments, but for those with a syntax of their own.
+    """Reads a call as a name and its arguments, except for the calls with a syntax of their own, such as CAST.
 
-    sqlglot's table of functions knows other databases' names too, and it rewrites and drops arguments: of `datediff(a, b, c, d)`
-    it would keep two.
+    sqlglot's own table of functions has the names of other databases, too, and it rewrites and drops arguments: it would
+    read two of the arguments of `datediff(a, b, c, d)`.
     """
 
     STRICT_CAST: ClassVar[bool] = True  # CAST fails on what it cannot cast
@@ -77,7 +77,7 @@ class AnsiParser(SparkParser):
     TYPE_LITERAL_PARSERS: ClassVar[Any] = {type: _no_typed_literal for type in exp.DType if type not in _TYPED_LITERALS}
 
     def _warn_unsupported(self) -> None:
-        """Whatever is not supported is refused, with its place."""
+        """Do nothing: what is not supported is refused later, with its place."""
 
     def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
         """A condition that is neither AND nor OR."""
@@ -106,7 +106,7 @@ class AnsiParser(SparkParser):
         return self._value(_TERMS)
 
     def _value(self, level: int) -> exp.Expr | None:
-        """left op right op ..., of one level: from left to right."""
+        """`left op right op ...` of one level, associated to the left."""
         if level == len(_LEVELS):
             return self._parse_factor()
         left = self._value(level + 1)
@@ -127,14 +127,18 @@ class AnsiParser(SparkParser):
 
 
 class AnsiSpark(Spark):
+    """The dialect of sqlglot that stands for Spark 4 in ANSI mode."""
+
     class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']  # a quote inside of its quotes is doubled
+        """Reads a doubled quote inside quotes as one quote."""
+
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
     Parser = AnsiParser
 
 
 def tokenize(text: str) -> list[Token]:
-    """The words of a text. A raw string is a string: its text is what it says, as for all others."""
+    """The tokens of a text. The tokenizer has already read the text of a raw string, so it is a string like all others."""
     tokens = AnsiSpark().tokenize(text)
     for token in tokens:
         if token.token_type is TokenType.RAW_STRING:

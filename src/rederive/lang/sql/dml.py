@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE: what they do to a table, as terms and queries that are not evaluated here."""
+"""INSERT, UPDATE and DELETE, and queries by themselves: compiled to terms and programs, which the database evaluates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rederive.lang.sql.types import SqlType, column_type
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """A query to evaluate: the program that has it as a view of this name."""
+    """A query to evaluate: a program in which the query is the view of this name."""
 
     program: Program
     view: str
@@ -35,7 +35,7 @@ class CompiledQuery:
 
 @dataclass(frozen=True, slots=True)
 class InsertValues:
-    """Rows of constant terms to add."""
+    """INSERT ... VALUES: rows of terms without variables."""
 
     table: str
     rows: tuple[tuple[Term, ...], ...]
@@ -43,7 +43,7 @@ class InsertValues:
 
 @dataclass(frozen=True, slots=True)
 class InsertQuery:
-    """The answers of a query to add."""
+    """INSERT ... SELECT: the answers of a query are inserted."""
 
     table: str
     question: CompiledQuery
@@ -51,9 +51,10 @@ class InsertQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMatching:
-    """The rows to take out: those that have these values and fulfil the condition; and what to add for each, if anything.
+    """UPDATE or DELETE without subqueries: it deletes the rows that have the bindings and fulfil the condition.
 
-    The terms are over the table's columns, called `c0`, `c1` and so on.
+    An UPDATE inserts `values` for each of them. The terms are over the columns of the table, called `c0`, `c1` and so on. The
+    bindings follow from the condition; they let the database look rows up by a key.
     """
 
     table: str
@@ -64,7 +65,7 @@ class ChangeMatching:
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """The same where queries are inside: the answers are the old row and, for an update, the new one behind it."""
+    """UPDATE or DELETE with subqueries: an answer is the old row and, for an UPDATE, the new row after it."""
 
     table: str
     question: CompiledQuery
@@ -76,12 +77,12 @@ QUERY_VIEW = "?"
 
 
 def compile_change(parsed: ParsedStatement, program: Program) -> DataChange:
-    """What an INSERT, UPDATE or DELETE asks for."""
-    return _DmlLowering(parsed, program).lowered()
+    """The change that an INSERT, UPDATE or DELETE requests."""
+    return _DmlLowering(parsed, program).change()
 
 
 def compile_select(parsed: ParsedStatement, program: Program) -> CompiledQuery:
-    """A query by itself."""
+    """A query by itself, such as that of `db.query`."""
     builder = ProgramBuilder.of(program)
     context = StatementContext(builder, QUERY_VIEW, parsed)
     rel = QueryLowering(context).query(parsed.tree, None, QUERY_VIEW)
@@ -96,6 +97,8 @@ def _question(builder: ProgramBuilder) -> CompiledQuery:
 
 
 class _DmlLowering:
+    """Lowers one INSERT, UPDATE or DELETE."""
+
     def __init__(self, parsed: ParsedStatement, program: Program) -> None:
         self.parsed = parsed
         self.program = program
@@ -103,21 +106,21 @@ class _DmlLowering:
         self.queries = QueryLowering(self.context)
         self.lower = ExpressionLowering(self.context, Scope(self.context.body()), self.queries.subqueries)
 
-    def lowered(self) -> DataChange:
+    def change(self) -> DataChange:
         tree = self.parsed.tree
         match tree:
             case exp.Insert():
                 return self.insert(tree)
             case exp.Update() if tree.expressions:
-                return self.changed(tree, tree.expressions)
+                return self.change_rows(tree, tree.expressions)
             case exp.Delete():
-                return self.changed(tree, ())
+                return self.change_rows(tree, ())
         raise self.parsed.unsupported(f"the statement {construct_name(tree)}", tree)
 
     def table(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             hint = "write INSERT INTO t ..., UPDATE t SET ... or DELETE FROM t ..."
-            raise SyntaxProblem("not SQL: the name of a table is expected", self.parsed.span, hint=hint)
+            raise SyntaxProblem("not SQL: expected the name of a table", self.parsed.span, hint=hint)
         if unread := next((part for part, value in node.args.items() if value and part not in ("this", "alias")), None):
             raise self.parsed.unsupported("a name with a schema" if unread in ("db", "catalog") else unread.upper(), node)
         name = identifier(node)
@@ -138,11 +141,13 @@ class _DmlLowering:
         self.check_once(given)
         source = tree.expression
         if not isinstance(source, exp.Query | exp.Values):
-            raise self.parsed.unsupported("an INSERT without rows or a query", tree)
+            raise self.parsed.unsupported(
+                "INSERT without VALUES or a query", tree, "write INSERT INTO t VALUES (...) or INSERT INTO t SELECT ..."
+            )
         if isinstance(source, exp.Values) and not source.find(exp.Query):
             return InsertValues(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
-        prepared = self.placed(self.queries.prepare(source), table, positions)
-        return InsertQuery(table.name, self.asked(prepared))
+        prepared = self.in_table_order(self.queries.prepare(source), table, positions)
+        return InsertQuery(table.name, self.compiled_query(prepared))
 
     def position(self, table: Relation, name: str) -> int:
         known = [column.name for column in table.columns]
@@ -152,7 +157,7 @@ class _DmlLowering:
 
     def check_once(self, columns: Sequence[str]) -> None:
         if double := next((name for i, name in enumerate(columns) if name in columns[:i]), None):
-            raise Redefined(f"'{double}' is given twice", self.parsed.span)
+            raise Redefined(f"the statement sets column '{double}' twice", self.parsed.span)
 
     def constants(self, row: exp.Expr, table: Relation, positions: Sequence[int]) -> tuple[Term, ...]:
         nodes = row.expressions if isinstance(row, exp.Tuple) else [row]
@@ -160,9 +165,9 @@ class _DmlLowering:
         return tuple(one.term for one in self.row(typed, table, positions))
 
     def row(self, typed: Sequence[TypedTerm], table: Relation, positions: Sequence[int]) -> list[TypedTerm]:
-        """Values in the order and types of the table's columns; NULL where none is given."""
+        """Values in the order and the types of the table's columns; NULL for columns that are not named."""
         if len(typed) != len(positions):
-            raise WrongArity(f"{len(positions)} columns, but {len(typed)} values", self.parsed.span)
+            raise WrongArity(f"expected {len(positions)} values, but there are {len(typed)}", self.parsed.span)
         found = []
         for i, column in enumerate(table.columns):
             type = column_type(column)
@@ -174,11 +179,11 @@ class _DmlLowering:
             found.append(self.lower.cast(value, type, self.parsed.tree) if value.type != type else value)
         return found
 
-    def placed(self, prepared: PreparedQuery, table: Relation, positions: Sequence[int]) -> PreparedQuery:
+    def in_table_order(self, prepared: PreparedQuery, table: Relation, positions: Sequence[int]) -> PreparedQuery:
         row = self.row([typed for _, typed in prepared.outputs], table, positions)
         return replace(prepared, outputs=tuple(zip((column.name for column in table.columns), row, strict=True)))
 
-    def asked(self, prepared: PreparedQuery) -> CompiledQuery:
+    def compiled_query(self, prepared: PreparedQuery) -> CompiledQuery:
         named = tuple((f"c{i}", typed) for i, (_, typed) in enumerate(prepared.outputs))
         rel = self.queries.project(replace(prepared, outputs=named), QUERY_VIEW)
         define_view(self.context.builder, QUERY_VIEW, rel, (), self.parsed, monitored=False)
@@ -186,16 +191,16 @@ class _DmlLowering:
 
     # UPDATE and DELETE
 
-    def changed(self, tree: exp.Expr, updates: Sequence[exp.Expr]) -> ChangeMatching | ChangeQuery:
+    def change_rows(self, tree: exp.Expr, updates: Sequence[exp.Expr]) -> ChangeMatching | ChangeQuery:
         table = self.table(tree.this)
         where = tree.args["where"].this if tree.args.get("where") is not None else None
         parts = [*updates, *([where] if where is not None else [])]
         if any(part.find(exp.Query) for part in parts):
-            return self.changed_by_query(tree, table, where, updates)
+            return self.change_by_query(tree, table, where, updates)
         scope = self.scope(tree.this, table)
         lower = replace(self.lower, scope=scope)
         condition = lower.boolean(where).term if where is not None else None
-        values = tuple(typed.term for typed in self.updated(table, updates, lower)) if updates else None
+        values = tuple(typed.term for typed in self.new_row(table, updates, lower)) if updates else None
         return ChangeMatching(table.name, tuple(self.bindings(where, lower)), condition, values)
 
     def scope(self, node: exp.Expr, table: Relation) -> Scope:
@@ -204,13 +209,13 @@ class _DmlLowering:
         scope.bind(identifier(node.args.get("alias")) or table.name.lower(), columns)
         return scope
 
-    def updated(self, table: Relation, updates: Sequence[exp.Expr], lower: ExpressionLowering) -> list[TypedTerm]:
-        """All columns of the new row."""
+    def new_row(self, table: Relation, updates: Sequence[exp.Expr], lower: ExpressionLowering) -> list[TypedTerm]:
+        """The columns of the row that an UPDATE makes."""
         columns = [column.typed for column in lower.scope.columns]
         alias = lower.scope.columns[0].alias
         for update in updates:
             if not isinstance(update, exp.EQ) or not isinstance(update.this, exp.Column):
-                raise self.parsed.unsupported("this SET", update)
+                raise self.parsed.unsupported("this form of SET", update, "write SET column = value")
             if identifier(update.this.args.get("table")) not in ("", alias):
                 raise UnknownName("table or alias", identifier(update.this.args["table"]), [alias], self.context.span(update))
             i = self.position(table, identifier(update.this))
@@ -231,7 +236,7 @@ class _DmlLowering:
                         found[int(one.term.name[1:])] = other.term.value
         return list(found.items())
 
-    def changed_by_query(
+    def change_by_query(
         self, tree: exp.Expr, table: Relation, where: exp.Expr | None, updates: Sequence[exp.Expr]
     ) -> ChangeQuery:
         source = tree.this.copy()
@@ -240,6 +245,6 @@ class _DmlLowering:
             select = select.where(where, copy=False)
         prepared = self.queries.prepare(select)
         old = [typed for _, typed in prepared.outputs]
-        new = self.updated(table, updates, prepared.lower) if updates else []
+        new = self.new_row(table, updates, prepared.lower) if updates else []
         outputs = tuple((f"c{i}", typed) for i, typed in enumerate((*old, *new)))
-        return ChangeQuery(table.name, self.asked(replace(prepared, outputs=outputs)), bool(updates))
+        return ChangeQuery(table.name, self.compiled_query(replace(prepared, outputs=outputs)), bool(updates))

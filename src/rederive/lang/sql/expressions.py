@@ -1,4 +1,8 @@
-"""SQL expressions to typed terms: literals, columns, operators, CASE, CAST, functions."""
+"""SQL expressions to typed terms: literals, columns, operators, CASE, CAST and functions.
+
+A term that may be NULL says so. SQL has three truth values; `and`, `or`, `not` and the comparisons of the IR follow them, so a
+condition under another operator is an ordinary value. Only `predicates` requires a condition to be true.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +62,7 @@ _ARITHMETIC: Final[dict[type[exp.Expr], str]] = {
     exp.IntDiv: "div",
     exp.Mod: "%",
 }
-LISTED: Final = 8  # constants of an IN from which on they are looked up as a set; fewer are compared one by one
+LISTED: Final = 8  # An IN with at least so many constants is a set lookup; with fewer, an OR of equalities.
 _CONNECTIVES: Final = {exp.And: "and", exp.Or: "or"}
 _TYPES: Final = {
     exp.DType.TINYINT: TINYINT,
@@ -83,14 +87,16 @@ _SECONDS: Final = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 class LowersSubqueries(Protocol):
     """Lowers the queries inside expressions."""
 
-    def value(self, node: exp.Expr, lower: ExpressionLowering) -> TypedTerm: ...
+    def value(self, node: exp.Expr, lower: ExpressionLowering) -> TypedTerm:
+        """The value of a subquery."""
 
-    def require(self, node: exp.Expr, lower: ExpressionLowering, *, positive: bool) -> None: ...
+    def require(self, node: exp.Expr, lower: ExpressionLowering, *, positive: bool) -> None:
+        """Keep the bindings for which EXISTS or IN, or its negation, is true."""
 
 
 @dataclass(slots=True)
 class ExpressionLowering:
-    """Lowers expressions of one scope. `known` are nodes that have a term already, such as the aggregates of a grouping."""
+    """Lowers the expressions of one scope. `known` are nodes that already have a term, such as the aggregates of a grouping."""
 
     context: StatementContext
     scope: Scope
@@ -98,6 +104,7 @@ class ExpressionLowering:
     known: Mapping[str, TypedTerm] = field(default_factory=dict)
 
     def lower(self, node: exp.Expr) -> TypedTerm:
+        """The term of an expression."""
         if self.known and (found := self.known.get(self.canonical(node))) is not None:
             return found
         match node:
@@ -111,12 +118,23 @@ class ExpressionLowering:
                 return self.literal(node)
             case exp.Cast():
                 return self.cast_to(node)
+            case exp.Neg():
+                return self.negative(node)
+            case exp.Case():
+                return self.case(node)
+            case exp.In(args={"query": exp.Expr()}) | exp.Exists() | exp.Subquery() | exp.Any() | exp.All():
+                return self.subqueries.value(node, self)
+            case exp.Interval():
+                raise self.context.unsupported("an interval by itself", node, "add it to a date or subtract it from one")
+        return self.truth(node)
+
+    def truth(self, node: exp.Expr) -> TypedTerm:
+        """The truth value of a predicate: true, false or NULL; other expressions are operators or calls."""
+        match node:
             case exp.And() | exp.Or():
                 return self.connective(node)
             case exp.Not():
                 return self.call("not", [self.boolean(node.this)], BOOL)
-            case exp.Neg():
-                return self.negative(node)
             case exp.NullSafeNEQ():
                 equal = self.comparison("<=>", self.lower(node.this), self.lower(node.expression), node)
                 return self.call("not", [equal], BOOL)
@@ -124,17 +142,12 @@ class ExpressionLowering:
                 return self.is_(node)
             case exp.Between():
                 return self.between(node)
-            case exp.Case():
-                return self.case(node)
-            case exp.In() if node.args.get("query") is None:
+            case exp.In():
                 return self.in_list(node)
-            case exp.In() | exp.Exists() | exp.Subquery() | exp.Any() | exp.All():
-                return self.subqueries.value(node, self)
-            case exp.Interval():
-                raise self.context.unsupported("an interval by itself", node, "add it to a date or subtract it from one")
         return self.operator(node)
 
     def operator(self, node: exp.Expr) -> TypedTerm:
+        """A comparison, an arithmetic operator or a call."""
         kind = type(node)
         if kind in COMPARISONS:
             return self.comparison(COMPARISONS[kind], self.lower(node.this), self.lower(node.expression), node)
@@ -143,7 +156,7 @@ class ExpressionLowering:
         return self.function(node)
 
     def canonical(self, node: exp.Expr) -> str:
-        """A text that is the same for expressions that mean the same: columns by what they resolve to."""
+        """A text that is the same for equal expressions: a column is written as the term that it resolves to."""
         if isinstance(node, exp.Literal | exp.Star) or node.find(exp.Query):
             return f"{type(node).__name__}:{node.sql('spark')}"
 
@@ -153,7 +166,7 @@ class ExpressionLowering:
             try:
                 found = self.scope.find(identifier(part), identifier(part.args.get("table")) or None, self.context.span(part))
             except TypeClash:
-                return part  # ambiguous: whoever lowers it says so
+                return part  # The name is ambiguous; lowering it raises the error.
             return exp.column(repr(found.term)) if found is not None else part
 
         return node.transform(named).sql("spark")
@@ -161,12 +174,14 @@ class ExpressionLowering:
     # Leaves
 
     def column(self, node: exp.Column) -> TypedTerm:
+        """The term of a column."""
         if isinstance(node.this, exp.Star):
-            raise self.context.unsupported("a star here", node, "name the columns")
+            raise self.context.unsupported("* in an expression", node, "name the columns")
         found = self.scope.resolve(identifier(node), identifier(node.args.get("table")) or None, self.context.span(node))
         return replace(found, nullable=not self.scope.body.is_not_null(found))
 
     def literal(self, node: exp.Literal | exp.Boolean | exp.Null) -> TypedTerm:
+        """The constant of a literal."""
         match node:
             case exp.Null():
                 return NULL
@@ -177,6 +192,7 @@ class ExpressionLowering:
         return self.number(node.this, node)
 
     def number(self, text: str, node: exp.Expr) -> TypedTerm:
+        """The constant of a numeric literal."""
         try:
             return numeric_literal(text)
         except ValueError as error:
@@ -185,6 +201,7 @@ class ExpressionLowering:
     # Types
 
     def type_of(self, node: exp.DataType) -> SqlType:
+        """The type that a type name means; types that are not supported are refused."""
         if node.this is exp.DType.DECIMAL:
             return self._decimal(node)
         if node.this is exp.DType.TIMESTAMPNTZ and self.context.builder.zone != UTC:
@@ -194,7 +211,7 @@ class ExpressionLowering:
             return _TYPES[node.this]
         parameters = ", ".join(parameter.name for parameter in node.expressions)
         name = f"{getattr(node.this, 'value', node.this)}{f'({parameters})' if parameters else ''}"
-        hint = f"there are {', '.join(_KNOWN_TYPES)}"
+        hint = f"use one of {', '.join(_KNOWN_TYPES)}"
         if node.this in (exp.DType.CHAR, exp.DType.VARCHAR):
             hint = "use STRING, and CREATE CONSTRAINT VIEW ... WHERE length(column) > n to limit its length"
         raise self.context.unsupported(f"the type {name}", node, hint)
@@ -203,26 +220,27 @@ class ExpressionLowering:
         numbers = [parameter.name for parameter in node.expressions] or ["10"]
         precision, scale = (int(text) if text.isdecimal() else -1 for text in (*numbers, "0")[:2])
         if len(numbers) > 2 or not 0 <= scale <= precision <= MAX_PRECISION or precision == 0:
-            hint = f"DECIMAL(p,s) with s <= p <= {MAX_PRECISION}"
+            hint = f"write DECIMAL(p,s) with s <= p <= {MAX_PRECISION}"
             raise TypeClash(f"{node.sql('spark')} is not a type", self.context.span(node), hint=hint)
         return decimal(precision, scale)
 
     def cast_to(self, node: exp.Cast) -> TypedTerm:
+        """CAST and TRY_CAST."""
         typed, to = self.lower(node.this), self.type_of(node.args["to"])
         if node.args["to"].this is exp.DType.TIMESTAMPNTZ:
             self._check_without_zone(typed, node)
         return self.cast(typed, to, node, attempt=isinstance(node, exp.TryCast))
 
     def _check_without_zone(self, typed: TypedTerm, node: exp.Expr) -> None:
-        """Spark drops the zone of a text that becomes TIMESTAMP_NTZ; a text without one is the same as a TIMESTAMP in UTC."""
+        """Refuse a text that may name a zone: Spark ignores it in a TIMESTAMP_NTZ. A text without one is a TIMESTAMP in UTC."""
         value = typed.term.value if isinstance(typed.term, Constant) else None
         if typed.type == STRING and not (isinstance(value, str) and not names_zone(value.strip())):
             what = "a text with a zone as TIMESTAMP_NTZ" if isinstance(value, str) else "a cast of STRING to TIMESTAMP_NTZ"
             raise self.context.unsupported(what, node, "cast to TIMESTAMP, which applies the zone")
 
     def cast(self, typed: TypedTerm, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> TypedTerm:
-        """The value in another type; literals at once."""
-        if typed.type == to or (typed.type.integer and to.integer and typed.type.bits <= to.bits):
+        """The value cast to another type; a literal is cast now."""
+        if typed.type == to or (typed.type.is_integer and to.is_integer and typed.type.bits <= to.bits):
             return replace(typed, type=to)
         if isinstance(typed.term, Constant) and typed.term.value is None:
             return TypedTerm(Constant(None, to.type), to, True)
@@ -234,13 +252,14 @@ class ExpressionLowering:
         return self.call(name, [typed], to, nullable=typed.nullable or attempt)
 
     def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
-        if STRING in (one, to) or (one.numeric and to.numeric) or {one, to} == {DAY, MOMENT}:
+        if STRING in (one, to) or (one.is_numeric and to.is_numeric) or {one, to} == {DAY, MOMENT}:
             return
-        if (one == BOOL and to.numeric) or (one.numeric and to == BOOL) or (one == MOMENT and to == BIGINT):
+        if (one == BOOL and to.is_numeric) or (one.is_numeric and to == BOOL) or (one == MOMENT and to == BIGINT):
             return
         raise TypeClash(f"{one} cannot be cast to {to}", self.context.span(node))
 
     def shared(self, typed: Sequence[TypedTerm], node: exp.Expr) -> SqlType:
+        """The common type of values."""
         found = typed[0].type
         for other in typed[1:]:
             both = common_type(found, other.type)
@@ -250,19 +269,21 @@ class ExpressionLowering:
         return found
 
     def alike(self, typed: Sequence[TypedTerm], node: exp.Expr) -> list[TypedTerm]:
-        """The values in their common type."""
+        """The values cast to their common type."""
         shared = self.shared(typed, node)
         return [self.cast(one, shared, node) for one in typed]
 
     def boolean(self, node: exp.Expr) -> TypedTerm:
+        """The term of a condition, which must be BOOLEAN."""
         typed = self.lower(node)
         if typed.type not in (BOOL, VOID):
-            raise TypeClash(f"a condition is needed here, not {typed.type}", self.context.span(node))
+            raise TypeClash(f"expected a condition, not {typed.type}", self.context.span(node))
         return self.cast(typed, BOOL, node)
 
     # Operators
 
     def call(self, name: str, arguments: Sequence[TypedTerm], gives: SqlType, *, nullable: bool | None = None) -> TypedTerm:
+        """A call of a scalar function. By default, a strict function is nullable if one of its arguments is."""
         if nullable is None:
             nullable = SCALARS[name].strict and any(argument.nullable for argument in arguments)
         terms = [argument.term for argument in arguments]
@@ -272,13 +293,16 @@ class ExpressionLowering:
         return TypedTerm(Call(name, tuple(terms), gives=gives.type), gives, nullable)
 
     def comparison(self, name: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
+        """A comparison of values in their common type."""
         return self.call(name, self.alike([left, right], node), BOOL)
 
     def connective(self, node: exp.And | exp.Or) -> TypedTerm:
+        """A chain of AND or OR as one call."""
         parts = [self.boolean(part) for part in node.flatten()]
         return self.call(_CONNECTIVES[type(node)], parts, BOOL, nullable=any(part.nullable for part in parts))
 
     def is_(self, node: exp.Is) -> TypedTerm:
+        """IS NULL, IS TRUE and IS FALSE, which never are NULL."""
         typed, other = self.lower(node.this), node.expression
         if isinstance(other, exp.Null):
             return self.call("is null", [typed], BOOL, nullable=False)
@@ -287,13 +311,15 @@ class ExpressionLowering:
         raise self.context.unsupported(f"IS {other.sql('spark')}", node, "use IS NULL, IS TRUE or IS FALSE")
 
     def between(self, node: exp.Between) -> TypedTerm:
+        """BETWEEN, as two comparisons."""
         value, low, high = (self.lower(part) for part in (node.this, node.args["low"], node.args["high"]))
         parts = [self.comparison(">=", value, low, node), self.comparison("<=", value, high, node)]
         return self.call("and", parts, BOOL, nullable=any(part.nullable for part in parts))
 
     def in_list(self, node: exp.In) -> TypedTerm:
+        """IN with a list of values."""
         if not node.expressions:
-            raise self.context.unsupported("IN without values", node, "write the condition FALSE")
+            raise self.context.unsupported("IN without values", node, "write FALSE instead")
         value, *options = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
         if len(options) >= LISTED and all(isinstance(option.term, Constant) for option in options):
             return self.call("in", [value, *options], BOOL, nullable=any(one.nullable for one in (value, *options)))
@@ -301,13 +327,14 @@ class ExpressionLowering:
         return tests[0] if len(tests) == 1 else self.call("or", tests, BOOL, nullable=any(t.nullable for t in tests))
 
     def case(self, node: exp.Case) -> TypedTerm:
+        """CASE; without ELSE, the default is NULL."""
         branches, default = node.args["ifs"], node.args.get("default")
         conditions = [self._condition(branch.this, node.this) for branch in branches]
         results = [self.lower(branch.args["true"]) for branch in branches]
         return self.choice(conditions, [*results, self.lower(default) if default is not None else NULL], node)
 
     def choice(self, conditions: Sequence[TypedTerm], results: Sequence[TypedTerm], node: exp.Expr) -> TypedTerm:
-        """The first result whose condition is true; the last one has none."""
+        """The first result whose condition is true; the last result has no condition."""
         results = self.alike(results, node)
         parts = [part for pair in zip(conditions, results, strict=False) for part in pair] + [results[-1]]
         return self.call("case", parts, results[-1].type, nullable=any(result.nullable for result in results))
@@ -318,31 +345,33 @@ class ExpressionLowering:
         return self.comparison("=", self.lower(operand), self.lower(node), node)
 
     def arithmetic(self, operator: str, node: exp.Expr) -> TypedTerm:
-        if operator in "+-" and (moved := self.moved(node, 1 if operator == "+" else -1)) is not None:
-            return moved
-        return self.combined(operator, self.lower(node.this), self.lower(node.expression), node)
+        """An arithmetic operator, also between a date and an interval."""
+        if operator in "+-" and (moment := self.add_interval(node, 1 if operator == "+" else -1)) is not None:
+            return moment
+        return self.combine(operator, self.lower(node.this), self.lower(node.expression), node)
 
-    def combined(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
+    def combine(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
+        """`left operator right` in the type that Spark gives it."""
         if DAY in (left.type, right.type) and operator in "+-":
-            return self.shifted(operator, left, right, node)
-        left, right = (self.narrowed(one, other) for one, other in ((left, right), (right, left)))
+            return self.add_days(operator, left, right, node)
+        left, right = (self.narrow(one, other) for one, other in ((left, right), (right, left)))
         gives = arithmetic_type(operator, left.type, right.type)
         if gives is None:
-            message = f"'{operator}' does not take {left.type} and {right.type}"
+            message = f"'{operator}' does not accept {left.type} and {right.type}"
             raise TypeClash(message, self.context.span(node), hint="cast one of them")
-        if gives.decimal:
+        if gives.is_decimal:
             sides = [self.cast(side, as_decimal(side.type), node) for side in (left, right)]
         else:
             operands = common_type(left.type, right.type) if operator == "div" else gives
             sides = [self.cast(side, operands or gives, node) for side in (left, right)]
         result = self.call(operator, sides, gives)
-        if gives.integer and gives.bits < 64:
+        if gives.is_integer and gives.bits < 64:
             return TypedTerm(Call(gives.functor, (result.term,), gives=NUMBER), gives, result.nullable)
         return result
 
-    def narrowed(self, typed: TypedTerm, other: TypedTerm) -> TypedTerm:
-        """Beside a decimal, an integer literal has as many digits as it is written with."""
-        if other.type.decimal and typed.type.integer and isinstance(typed.term, Constant):
+    def narrow(self, typed: TypedTerm, other: TypedTerm) -> TypedTerm:
+        """An integer literal next to a DECIMAL is a DECIMAL with as many digits as it is written with."""
+        if other.type.is_decimal and typed.type.is_integer and isinstance(typed.term, Constant):
             value = typed.term.value
             assert isinstance(value, int)
             return TypedTerm(
@@ -351,20 +380,21 @@ class ExpressionLowering:
         return typed
 
     def negative(self, node: exp.Neg) -> TypedTerm:
+        """A minus sign. The literal with its sign may fit a type that the literal alone does not."""
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self.number(f"-{node.this.this}", node)
         typed = self.lower(node.this)
-        if not typed.type.numeric:
-            raise TypeClash(f"'-' does not take {typed.type}", self.context.span(node))
+        if not typed.type.is_numeric:
+            raise TypeClash(f"'-' does not accept {typed.type}", self.context.span(node))
         result = self.call("negative", [typed], typed.type)
-        if typed.type.integer and typed.type.bits < 64:
+        if typed.type.is_integer and typed.type.bits < 64:
             return TypedTerm(Call(typed.type.functor, (result.term,), gives=NUMBER), typed.type, typed.nullable)
         return result
 
     # Dates
 
-    def moved(self, node: exp.Expr, sign: int) -> TypedTerm | None:
-        """A date or timestamp plus or minus an interval; None where there is no interval."""
+    def add_interval(self, node: exp.Expr, sign: int) -> TypedTerm | None:
+        """A date or timestamp plus or minus an interval; None if neither operand is an interval."""
         interval, other = node.expression, node.this
         if isinstance(other, exp.Interval) and sign == 1:
             interval, other = other, interval
@@ -374,12 +404,13 @@ class ExpressionLowering:
         moment = self.lower(other)
         amount = self.cast(self.lower(interval.this), INT, interval)
         if not isinstance(amount.term, Constant) or not isinstance(amount.term.value, int):
-            raise self.context.unsupported("an interval that is not a whole literal", interval)
+            raise self.context.unsupported("an interval that is not an integer literal", interval)
         return self.plus(moment, amount.term.value * sign, unit, node)
 
     def plus(self, moment: TypedTerm, amount: int, unit: str, node: exp.Expr) -> TypedTerm:
+        """A date or timestamp plus an amount of a unit."""
         if moment.type == STRING and (unit in _SECONDS or _WHOLE_UNITS.get(unit, ("",))[0] == "add_days"):
-            # Spark reads a timestamp, and writes it as text again.
+            # Spark casts the text to a timestamp, adds, and casts the result to text.
             return self.cast(self.plus(self.cast(moment, MOMENT, node), amount, unit, node), STRING, node)
         if moment.type not in (DAY, MOMENT):
             hint = "cast it to DATE or TIMESTAMP"
@@ -391,29 +422,32 @@ class ExpressionLowering:
             return self.call(
                 "add_seconds", [self.cast(moment, MOMENT, node), numeric_literal(str(amount * _SECONDS[unit]))], MOMENT
             )
-        raise self.context.unsupported(f"an interval in units of '{unit}'", node, "use DAY, MONTH or YEAR")
+        raise self.context.unsupported(
+            f"an interval in units of '{unit}'", node, "use YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND"
+        )
 
-    def shifted(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
-        """date + n and date - n count days."""
+    def add_days(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
+        """`date + n` and `date - n`: n counts days."""
         if operator == "+" and right.type == DAY:
             left, right = right, left
-        if left.type != DAY or not right.type.integer:
-            raise self.context.unsupported(f"{left.type} {operator} {right.type}", node, "datediff(end, start) counts days")
+        if left.type != DAY or not right.type.is_integer:
+            raise self.context.unsupported(f"{left.type} {operator} {right.type}", node, "use datediff(end, start) to count days")
         days = right if operator == "+" else self.call("negative", [right], right.type)
         return self.call("add_days", [left, days], DAY)
 
     # Functions
 
     def function(self, node: exp.Expr) -> TypedTerm:
+        """A call of a function of `lang.sql.functions`."""
         if not isinstance(node, _CALLS):
-            raise self.context.unsupported(f"{node.sql('spark')} here", node)
+            raise self.context.unsupported(f"{node.sql('spark')} in an expression", node)
         call = invocation_of(node)
         if call.name in AGGREGATES or isinstance(node, exp.Window):
             what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {call.name}"
-            raise self.context.unsupported(f"{what} here", node, "aggregates stand in SELECT, HAVING or ORDER BY")
+            raise self.context.unsupported(f"{what} in this clause", node, "use it in SELECT, HAVING or ORDER BY")
         found = FUNCTIONS.get(call.name)
         if found is None:
-            raise self.context.unsupported(f"'{call.name}'", node, "docs/sql.md lists the functions")
+            raise self.context.unsupported(f"'{call.name}'", node, "see docs/sql.md for the supported functions")
         found.check(call, self)
         typed = found.lower(self, call)
         return self.call("not", [typed], BOOL) if node.args.get("negate") else typed
@@ -423,7 +457,7 @@ _KNOWN_TYPES: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMA
 
 
 def numeric_literal(text: str) -> TypedTerm:
-    """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE where it has an exponent."""
+    """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE if it has an exponent."""
     if "e" in text.lower():
         if not math.isfinite(value := float(text)):
             raise ValueError(f"{text} does not fit DOUBLE")
@@ -443,19 +477,19 @@ def numeric_literal(text: str) -> TypedTerm:
 
 
 def _constant_cast(constant: Constant, one: SqlType, to: SqlType, zone: str) -> Constant | None:
-    """A literal in another type, where that is exact; otherwise the cast is left to run, and to fail, as in Spark."""
+    """A literal cast to another type if that is exact; None if the cast must run, and may fail, as in Spark."""
     value = constant.value
     try:
         if isinstance(value, str) and to == MOMENT:
             return Constant(parse_instant(value.strip(), zone), to.type)
-        if isinstance(value, str) and (to == DAY or to.integer or to.decimal):
+        if isinstance(value, str) and (to == DAY or to.is_integer or to.is_decimal):
             found = from_text(value.strip(), to.type)
             return Constant(found, to.type) if _in_width(found, to) else None
-        if isinstance(value, int) and one.integer and to.decimal:
+        if isinstance(value, int) and one.is_integer and to.is_decimal:
             return Constant(Decimal(value).quantize(Decimal(1).scaleb(-to.type.scale)), to.type)
-        if isinstance(value, int | Decimal) and one.numeric and to == DOUBLE:
+        if isinstance(value, int | Decimal) and one.is_numeric and to == DOUBLE:
             return Constant(float(value), to.type)
-        if isinstance(value, Decimal) and to.decimal and to.type.scale >= one.type.scale:
+        if isinstance(value, Decimal) and to.is_decimal and to.type.scale >= one.type.scale:
             return Constant(from_text(str(value), to.type), to.type)
         if type(value) is datetime.date and to == MOMENT:
             return Constant(start_of_day(value, zone), to.type)
@@ -465,4 +499,4 @@ def _constant_cast(constant: Constant, one: SqlType, to: SqlType, zone: str) -> 
 
 
 def _in_width(value: object, to: SqlType) -> bool:
-    return not to.integer or (isinstance(value, int) and -(2 ** (to.bits - 1)) <= value < 2 ** (to.bits - 1))
+    return not to.is_integer or (isinstance(value, int) and -(2 ** (to.bits - 1)) <= value < 2 ** (to.bits - 1))

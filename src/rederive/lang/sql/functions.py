@@ -1,4 +1,4 @@
-"""The functions of Spark SQL that expressions may call: how many arguments they take, and what they become."""
+"""The functions of Spark SQL that expressions can call: their arguments, and the scalar functions that they become."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rederive.lang.sql.expressions import ExpressionLowering
 
 
-# Functions whose arguments have fixed types: what they take, what they give; and other names of the same.
+# Functions whose arguments have fixed types: the types of the arguments, then that of the result.
 _PLAIN: Final[dict[str, tuple[tuple[SqlType, ...], SqlType]]] = {
     "length": ((STRING,), INT),
     "upper": ((STRING,), STRING),
@@ -66,7 +66,7 @@ _PLAIN: Final[dict[str, tuple[tuple[SqlType, ...], SqlType]]] = {
     "ln": ((DOUBLE,), DOUBLE),
     "sign": ((DOUBLE,), DOUBLE),
 }
-_OPTIONAL: Final = {"substring": 2, "replace": 2}  # the least number of arguments, where it is not all of them
+_OPTIONAL: Final = {"substring": 2, "replace": 2}  # the least number of arguments, if some are optional
 _ALIASES: Final = {
     "len": "length",
     "char_length": "length",
@@ -85,7 +85,7 @@ _ALIASES: Final = {
     "nvl": "ifnull",
 }
 _REFUSED: Final[dict[str, tuple[tuple[int, str, str | None], ...]]] = {
-    "datediff": ((3, "a unit", "datediff(end, start) counts days"),),
+    "datediff": ((3, "a unit", "use datediff(end, start), which counts days"),),
     "like": ((3, "an escape character", "escape with a backslash"),),
     "ltrim": ((2, "the characters to remove", None),),
     "rtrim": ((2, "the characters to remove", None),),
@@ -103,7 +103,7 @@ def _plain(name: str) -> SqlFunction:
 
 
 def _lowered(lower: ExpressionLowering, call: Invocation, *types: SqlType) -> list[TypedTerm]:
-    """The arguments in these types; the last type stands for all that follow."""
+    """The arguments cast to these types; the last type is that of all further arguments."""
     return [lower.cast(lower.lower(part), types[min(i, len(types) - 1)], call.node) for i, part in enumerate(call.arguments)]
 
 
@@ -122,13 +122,13 @@ def _concat_ws(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 def _rlike(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    """A pattern that is written there is checked there."""
+    """RLIKE; a literal pattern is checked when the statement is compiled."""
     text, pattern = _lowered(lower, call, STRING)
     if isinstance(pattern.term, Constant) and isinstance(pattern.term.value, str):
         try:
             java_pattern(pattern.term.value)
         except ValueError as error:
-            hint = "write it without what Java alone reads: docs/sql.md says which patterns are read"
+            hint = "write it without constructs that only Java has; see docs/sql.md for the supported patterns"
             raise lower.context.unsupported(f"this regular expression: {error}", call.node, hint) from None
     return lower.call("rlike", [text, pattern], BOOL)
 
@@ -166,16 +166,16 @@ def _abs(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 def _within(lower: ExpressionLowering, typed: TypedTerm) -> TypedTerm:
-    """The result of integer arithmetic, in its width."""
-    if typed.type.integer and typed.type.bits < 64:
+    """The result of integer arithmetic, checked for the width of its type."""
+    if typed.type.is_integer and typed.type.bits < 64:
         return TypedTerm(lower.call(typed.type.functor, [typed], typed.type).term, typed.type, typed.nullable)
     return typed
 
 
 def _number(lower: ExpressionLowering, node: exp.Expr) -> TypedTerm:
     typed = lower.lower(node)
-    if not typed.type.numeric:
-        raise TypeClash(f"a number is needed here, not {typed.type}", lower.context.span(node))
+    if not typed.type.is_numeric:
+        raise TypeClash(f"expected a number, not {typed.type}", lower.context.span(node))
     return typed
 
 
@@ -186,18 +186,18 @@ def _round(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     if not isinstance(digits, int) or isinstance(digits, bool):
         raise lower.context.unsupported("round to a number of places that is not a literal", call.node)
     gives = typed.type
-    if gives.decimal:
+    if gives.is_decimal:
         scale = max(0, min(gives.type.scale, digits))
         gives = decimal(min(38, gives.type.precision - gives.type.scale + scale + 1), scale)
     return _within(lower, lower.call("round", [typed, *places], gives))
 
 
 def _whole(name: str) -> Handler:
-    """floor and ceil: BIGINT, of a decimal a decimal."""
+    """floor and ceil: a DECIMAL for a DECIMAL, else a BIGINT."""
 
     def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         typed = _number(lower, call.arguments[0])
-        gives = decimal(min(38, typed.type.type.precision - typed.type.type.scale + 1), 0) if typed.type.decimal else BIGINT
+        gives = decimal(min(38, typed.type.type.precision - typed.type.type.scale + 1), 0) if typed.type.is_decimal else BIGINT
         return lower.call(name, [typed], gives)
 
     return handler
@@ -206,7 +206,7 @@ def _whole(name: str) -> Handler:
 def _arithmetic(operator: str) -> Handler:
     def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         left, right = (lower.lower(part) for part in call.arguments)
-        return lower.combined(operator, left, right, call.node)
+        return lower.combine(operator, left, right, call.node)
 
     return handler
 
@@ -250,7 +250,7 @@ def _extract(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     """EXTRACT(unit FROM moment)."""
     node, unit = call.node, call.node.this.name.lower()
     if unit not in _EXTRACTED:
-        raise lower.context.unsupported(f"extract({unit} ...)", node, f"there are {', '.join(_EXTRACTED)}")
+        raise lower.context.unsupported(f"extract({unit} ...)", node, f"use one of {', '.join(_EXTRACTED)}")
     needed = MOMENT if unit in ("hour", "minute") else DAY
     return lower.call(unit, [lower.cast(lower.lower(node.expression), needed, node)], INT)
 
@@ -260,8 +260,8 @@ def _date_add(sign: int) -> Handler:
         moment, days = call.arguments
         shift = lower.lower(days)
         if shift.type not in (TINYINT, SMALLINT, INT, STRING):
-            message = f"'{call.name}' takes days as INT, not {shift.type}"
-            raise TypeClash(message, lower.context.span(days), hint="cast them to INT")
+            message = f"'{call.name}' needs a number of days as INT, not {shift.type}"
+            raise TypeClash(message, lower.context.span(days), hint="cast it to INT")
         shift = lower.cast(shift, INT, call.node)
         shift = lower.call("negative", [shift], INT) if sign < 0 else shift
         return lower.call("add_days", [lower.cast(lower.lower(moment), DAY, call.node), shift], DAY)
@@ -280,11 +280,11 @@ def _date_trunc(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 def _cast(type: SqlType) -> SqlFunction:
-    """A type's name as a function."""
+    """The name of a type as a function: `int(x)` is CAST(x AS INT)."""
     return SqlFunction(1, 1, lambda lower, call: lower.cast(lower.lower(call.arguments[0]), type, call.node))
 
 
-_FORMAT: Final = (2, "a format", "CAST(text AS DATE) takes dates as 2024-02-29; cut others with substring")
+_FORMAT: Final = (2, "a format", "use CAST(text AS DATE) for dates such as 2024-02-29; cut others with substring")
 _INTERVAL: Final = (3, "a unit", "add an INTERVAL")
 _PLACES: Final = (2, "a number of places", None)
 _TYPED: Final = {

@@ -1,11 +1,11 @@
 """GROUP BY and aggregates.
 
-The rows that are aggregated, with their groups, arguments and identities, are one relation; each aggregate folds it by its
-groups, and the query reads what they come to:
+The rows that are aggregated are one relation: their groups, the arguments of all aggregates, and their identities, so that
+equal rows count separately. Each aggregate is a relation by the groups, which the query reads:
 
     q.rows(g, x, identity) :- ...            q.sum1(g, s) :- s = sum x : { q.rows(g, x, identity) }.
 
-Aggregates skip NULLs. Without GROUP BY there is one group even where there is no row: its counts are 0, the rest is NULL.
+Aggregates skip NULL. Without GROUP BY there is one group, even if there is no row: its counts are 0, the rest is NULL.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ _FUNCTIONS = {
 }
 
 
-_MOST = 10  # literals that are joined at once
+_MOST_JOINED = 10  # results of aggregates in one rule body; a body with more literals is slow to plan
 
 
 def is_grouped(node: exp.Select) -> bool:
+    """Whether a query has GROUP BY or an aggregate."""
     return node.args.get("group") is not None or any(True for _ in _aggregates(node))
 
 
 def _aggregates(node: exp.Select) -> Iterator[exp.Expr]:
-    """The aggregate calls of a query itself, not of the queries inside it."""
+    """The aggregate calls of a query, without those of its subqueries."""
     parts = [*node.expressions, node.args.get("having"), node.args.get("order")]
     for part in parts:
         if part is not None:
@@ -67,6 +68,7 @@ def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node calls an aggregate. sqlglot reads `any(condition)` as ANY, which is `some(condition)`."""
     if isinstance(node, exp.Any):
         return not node.find(exp.Query)
     return isinstance(node, exp.Anonymous) and function_name(node) in AGGREGATES
@@ -74,7 +76,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate: its function and argument, None for count(*)."""
+    """One aggregate: its function, its argument (None for count(*)), and the type of its result."""
 
     function: Function
     argument: TypedTerm | None
@@ -83,21 +85,24 @@ class AggregateCall:
 
     @property
     def empty(self) -> Constant:
+        """The result of a group without rows."""
         return Constant(0, NUMBER) if self.function is Function.COUNT else Constant(None, self.gives.type)
 
 
 @dataclass(slots=True)
 class GroupScope(Scope):
-    """The names that may be used above a grouping: the grouped columns. Others are found, but only inside of aggregates."""
+    """The scope of SELECT and HAVING in a grouped query: a name must be a grouped column, or inside an aggregate."""
 
     inner: Scope | None = None
     groups: dict[str, TypedTerm] = field(default_factory=dict)
 
     def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
+        """The column of the sources, grouped or not."""
         assert self.inner is not None
         return self.inner.find(name, table, span)
 
     def resolve(self, name: str, table: str | None, span: Span) -> TypedTerm:
+        """The value of a grouped column; other columns of the sources are refused."""
         assert self.inner is not None
         found = self.inner.find(name, table, span)
         if found is None:
@@ -105,30 +110,34 @@ class GroupScope(Scope):
         grouped = self.groups.get(repr(self.inner.body.term(found.term)))
         if grouped is None:
             raise TypeClash(
-                f"'{name}' is neither grouped nor aggregated", span, hint="add it to GROUP BY, or take min or max of it"
+                f"'{name}' is neither grouped nor aggregated", span, hint="add it to GROUP BY, or use min or max of it"
             )
         return grouped
 
 
 def lower_grouping(node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> ExpressionLowering:
-    """What lowers the SELECT list and HAVING of a query with groups."""
+    """Define the aggregates of a query; return the lowering of its SELECT list and HAVING."""
     return _GroupingLowering(node, lower, context).above()
 
 
 def window_aggregate(
     call: exp.Expr, lower: ExpressionLowering, context: StatementContext
 ) -> tuple[Function, TypedTerm | None, TypedTerm]:
-    """An aggregate over a window: its function, its argument, and a term of its result's type."""
+    """An aggregate over a window: its function, its argument, and a term with the type of its result."""
     if not is_aggregate(call.this if isinstance(call, exp.Filter) else call):
-        raise context.unsupported(f"the window function '{function_name(call)}'", call)
-    found = _GroupingLowering(exp.Select(), lower, context).aggregated(call)
+        raise context.unsupported(
+            f"the window function '{function_name(call)}'", call, "see docs/sql.md for the supported functions"
+        )
+    found = _GroupingLowering(exp.Select(), lower, context).aggregate_call(call)
     if found.distinct:
-        raise context.unsupported("DISTINCT in a window", call)
+        raise context.unsupported("DISTINCT in a window function", call)
     nullable = found.function is not Function.COUNT and (found.argument is not None and found.argument.nullable)
     return found.function, found.argument, TypedTerm(found.empty, found.gives, nullable)
 
 
 class _GroupingLowering:
+    """Lowers the grouping of one query."""
+
     def __init__(self, node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> None:
         self.node = node
         self.lower = lower
@@ -137,7 +146,7 @@ class _GroupingLowering:
         nodes = list(self.group_nodes())
         self.keys = [lower.canonical(group) for group in nodes]
         self.groups = [self.body.assign(lower.lower(group), f"group{i + 1}") for i, group in enumerate(nodes)]
-        self.aggregates = {lower.canonical(call): self.aggregated(call) for call in _aggregates(node)}
+        self.aggregates = {lower.canonical(call): self.aggregate_call(call) for call in _aggregates(node)}
         self.by_group = node.args.get("group") is not None
 
     # What is grouped, and by what
@@ -150,15 +159,15 @@ class _GroupingLowering:
             items = (item.unalias() for item in self.node.expressions)
             yield from (item for item in items if not any(True for _ in _calls(item)))
         for item in group.expressions:
-            yield self.named(item)
+            yield self.group_node(item)
 
-    def named(self, item: exp.Expr) -> exp.Expr:
+    def group_node(self, item: exp.Expr) -> exp.Expr:
         """GROUP BY 1 and GROUP BY alias mean the expression in the SELECT list."""
         items = self.node.expressions
         if isinstance(item, exp.Literal) and not item.is_string:
             position = int(item.this)
             if not 1 <= position <= len(items):
-                raise TypeClash(f"GROUP BY {position}: there are {len(items)} columns", self.context.span(item))
+                raise TypeClash(f"GROUP BY {position}: the query has {len(items)} columns", self.context.span(item))
             chosen: exp.Expr = items[position - 1].unalias()
             return chosen
         if isinstance(item, exp.Column) and not item.args.get("table"):
@@ -168,7 +177,7 @@ class _GroupingLowering:
                 return aliased[0].this if aliased else item
         return item
 
-    def aggregated(self, call: exp.Expr) -> AggregateCall:
+    def aggregate_call(self, call: exp.Expr) -> AggregateCall:
         condition = call.expression.this if isinstance(call, exp.Filter) else None
         call = call.this if isinstance(call, exp.Filter) else call
         name, arguments = ("some", [call.this]) if isinstance(call, exp.Any) else (function_name(call), call.expressions)
@@ -179,8 +188,8 @@ class _GroupingLowering:
         typed = self.argument(name, arguments, condition, distinct, call)
         function = _FUNCTIONS[name]
         if typed is not None and function is not Function.COUNT:
-            typed = self.suited(function, name, typed, call)
-        return AggregateCall(function, typed, distinct, self.result(function, typed))
+            typed = self.cast_argument(function, name, typed, call)
+        return AggregateCall(function, typed, distinct, self.result_type(function, typed))
 
     def argument(
         self, name: str, nodes: Sequence[exp.Expr], condition: exp.Expr | None, distinct: bool, call: exp.Expr
@@ -189,11 +198,13 @@ class _GroupingLowering:
         tests = [lower.boolean(condition)] if condition is not None else []
         if any(isinstance(node, exp.Star) for node in nodes):
             if name != "count" or distinct or len(nodes) > 1:
-                raise self.context.unsupported("a star in this aggregate", call, "name the columns")
+                raise self.context.unsupported("* in this aggregate", call, "name the columns")
             value = numeric_literal("1")
         elif len(nodes) > 1:
             if distinct:
-                raise self.context.unsupported("count of several distinct columns", call, "count the rows of a SELECT DISTINCT")
+                raise self.context.unsupported(
+                    "count(DISTINCT ...) of several columns", call, "count the rows of a SELECT DISTINCT"
+                )
             tests += [lower.call("is not null", [lower.lower(node)], BOOL, nullable=False) for node in nodes]
             value = numeric_literal("1")
         else:
@@ -209,20 +220,20 @@ class _GroupingLowering:
             return None
         if any(variable.name in self.body.outer for variable in variables(self.body.term(value.term))):
             raise self.context.unsupported(
-                "an aggregate of columns of the query around it", call, "join that query's table instead"
+                "an aggregate of columns of an enclosing query", call, "join the table of that query instead"
             )
         return self.body.assign(value, f"{name}_of")
 
-    def suited(self, function: Function, name: str, typed: TypedTerm, call: exp.Expr) -> TypedTerm:
-        """The argument in the type that it is aggregated in."""
+    def cast_argument(self, function: Function, name: str, typed: TypedTerm, call: exp.Expr) -> TypedTerm:
+        """The argument in the type in which it is aggregated."""
         if name in ("bool_and", "bool_or", "every", "some") and typed.type != BOOL:
-            raise TypeClash(f"'{name}' takes conditions, not {typed.type}", self.context.span(call))
-        if function in (Function.SUM, Function.MEAN) and not typed.type.numeric:
-            cast = self.lower.cast(typed, self.result(function, typed), call)
+            raise TypeClash(f"'{name}' needs BOOLEAN, not {typed.type}", self.context.span(call))
+        if function in (Function.SUM, Function.MEAN) and not typed.type.is_numeric:
+            cast = self.lower.cast(typed, self.result_type(function, typed), call)
             return self.body.assign(cast, f"{name}_of")
         return typed
 
-    def result(self, function: Function, typed: TypedTerm | None) -> SqlType:
+    def result_type(self, function: Function, typed: TypedTerm | None) -> SqlType:
         if function is Function.COUNT or typed is None:
             return BIGINT
         gives = (
@@ -233,7 +244,7 @@ class _GroupingLowering:
             else typed.type
         )
         if gives is None:
-            raise TypeClash(f"'{function.value}' does not take {typed.type}", self.context.span(self.node))
+            raise TypeClash(f"'{function.value}' does not accept {typed.type}", self.context.span(self.node))
         return gives
 
     # The relations
@@ -243,7 +254,7 @@ class _GroupingLowering:
         body.domain = self.body.domain
         groups = [self.above_group(i, body) for i in range(len(self.groups))]
         outer = tuple(self.body.outer.values())
-        results = self.defined(groups, outer)
+        results = self.define_aggregates(groups, outer)
         terms = (*(g.term for g in groups), *(r.term for r in results.values()))
         simple = tuple(t for t in terms if isinstance(t, Variable | Constant))
         body.mention(outer)
@@ -262,8 +273,8 @@ class _GroupingLowering:
         self.context.columns[variable.name] = column_of(typed, variable.name)
         return replace(typed, term=variable, nullable=not self.body.is_not_null(typed))
 
-    def defined(self, groups: Sequence[TypedTerm], outer: Sequence[Variable]) -> dict[str, TypedTerm]:
-        """Define the aggregates' relations; the terms of their results."""
+    def define_aggregates(self, groups: Sequence[TypedTerm], outer: Sequence[Variable]) -> dict[str, TypedTerm]:
+        """Define the relations of the aggregates; return the terms of their results."""
         self.outer_columns = [replace(self.context.columns[v.name], nullable=True) for v in outer]
         self.group_columns = [column_of(typed, f"group{i + 1}") for i, typed in enumerate(groups)]
         self.rows = self.context.name("rows")
@@ -282,12 +293,12 @@ class _GroupingLowering:
         results = {}
         for key, aggregate in self.aggregates.items():
             value = position if aggregate.argument is not None else None
-            self.names[key] = self.folded(aggregate, value)
+            self.names[key] = self.define_aggregate(aggregate, value)
             position += aggregate.argument is not None
-            results[key] = self.outcome(aggregate)
+            results[key] = self.result_term(aggregate)
         return results
 
-    def outcome(self, aggregate: AggregateCall) -> TypedTerm:
+    def result_term(self, aggregate: AggregateCall) -> TypedTerm:
         variable = self.context.fresh(aggregate.function.value)
         counts = aggregate.function is Function.COUNT
         nullable = not counts and (not self.by_group or (aggregate.argument is not None and aggregate.argument.nullable))
@@ -295,7 +306,7 @@ class _GroupingLowering:
         self.context.columns[variable.name] = column_of(typed, variable.name)
         return typed
 
-    def folded(self, aggregate: AggregateCall, value: int | None) -> str:
+    def define_aggregate(self, aggregate: AggregateCall, value: int | None) -> str:
         width = len(self.group_columns) + len(self.outer_columns)
         source, group = self.rows, tuple(range(width))
         if aggregate.distinct and value is not None:
@@ -307,7 +318,7 @@ class _GroupingLowering:
         return name
 
     def distinct(self, aggregate: AggregateCall, value: int, width: int) -> str:
-        """The groups with each value once."""
+        """Define the relation of groups and distinct values: without identities, equal values are one row."""
         assert aggregate.argument is not None
         name = self.context.name("distinct")
         self.context.declare(name, [*self.group_columns, *self.outer_columns, column_of(aggregate.argument, "value")])
@@ -326,11 +337,11 @@ class _GroupingLowering:
         return list(self.results(key, results))
 
     def results(self, key: Sequence[Variable], results: dict[str, TypedTerm]) -> list[Atom]:
-        """The results of the aggregates. A rule joins so many literals; more of them are joined in parts first."""
+        """The atoms of the results. If there are many aggregates, their results are joined in parts first."""
         atoms = [Atom(name, (*key, _variable(results[agg]))) for agg, name in self.names.items()]
-        if len(atoms) <= _MOST:
+        if len(atoms) <= _MOST_JOINED:
             return atoms
-        return [self.part(key, atoms[i : i + _MOST]) for i in range(0, len(atoms), _MOST)]
+        return [self.part(key, atoms[i : i + _MOST_JOINED]) for i in range(0, len(atoms), _MOST_JOINED)]
 
     def part(self, key: Sequence[Variable], atoms: Sequence[Atom]) -> Atom:
         name, found = self.context.name("results"), [atom.terms[-1] for atom in atoms]
@@ -340,7 +351,7 @@ class _GroupingLowering:
         return Atom(name, (*key, *found))
 
     def only_groups(self, key: Sequence[Variable]) -> Atom:
-        """GROUP BY without aggregates: the groups themselves."""
+        """GROUP BY without aggregates: define the relation of the groups."""
         name = self.context.name("groups")
         self.context.declare(name, [*self.group_columns, *self.outer_columns])
         terms = tuple(self.context.fresh("c") for _ in range(self.arity))
@@ -348,7 +359,11 @@ class _GroupingLowering:
         return Atom(name, tuple(key))
 
     def with_default(self, outer: Sequence[Variable], results: dict[str, TypedTerm]) -> Atom:
-        """Without GROUP BY: one row, also where nothing is aggregated; for each value of the query around, if that is asked."""
+        """Without GROUP BY: one row, also if nothing is aggregated; in a correlated query, one row for each outer value.
+
+        The aggregates have no row for an empty group. A second rule gives its default for the outer values without rows, which
+        the atoms of the enclosing query enumerate.
+        """
         name, some = self.context.name("total"), self.context.name("some")
         self.context.declare(name, [*self.outer_columns, *(column_of(r, "result") for r in results.values())])
         self.context.declare(some, self.outer_columns)
@@ -361,7 +376,7 @@ class _GroupingLowering:
         return Atom(name, (*outer, *(_variable(r) for r in results.values())))
 
     def domain(self, outer: Sequence[Variable]) -> list[Atom]:
-        """The values of the query around that this one is asked for."""
+        """The atoms of the enclosing query that bind the outer variables."""
         found = [self.body.domain(variable.name) for variable in outer]
         return list(dict.fromkeys(atom for atom in found if atom is not None))
 

@@ -1,4 +1,4 @@
-"""Calls of functions: the name and the arguments as they are written, and how many of them a function takes."""
+"""Invocations of functions: the name and the arguments as written, and how many arguments a function takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGGREGATES: Final = frozenset({"count", "count_if", "sum", "avg", "mean", "min",
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A function that is called: its name in lower case, its arguments, and the place in the statement."""
+    """A call of a function: its name in lower case, its arguments, and its node."""
 
     name: str
     arguments: Sequence[exp.Expr]
@@ -31,7 +31,11 @@ Handler = Callable[["ExpressionLowering", Invocation], TypedTerm]
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """`most` is None where there is no limit. `refused`: numbers of arguments that Spark takes too, what they mean, a way out."""
+    """A function of SQL: how many arguments it takes, and how a call of it is lowered.
+
+    `most` is None if there is no limit. `refused` are the numbers of arguments that Spark accepts and rederive does not: the
+    number, what that argument means, and what to write instead.
+    """
 
     least: int
     most: int | None
@@ -39,6 +43,7 @@ class SqlFunction:
     refused: tuple[tuple[int, str, str | None], ...] = ()
 
     def check(self, call: Invocation, lower: ExpressionLowering) -> None:
+        """Refuse a call with a wrong number of arguments."""
         count = len(call.arguments)
         for refused, what, hint in self.refused:
             if count == refused:
@@ -54,7 +59,7 @@ class SqlFunction:
 
 
 def invocation_of(node: exp.Expr) -> Invocation:
-    """The call that a node stands for, also where it has a syntax of its own.
+    """The call that a node means, also if it has a syntax of its own, as `a || b` has.
 
     >>> from sqlglot import parse_one
     >>> [(call.name, len(call.arguments)) for text in ("a || b", "a RLIKE b") if (call := invocation_of(parse_one(text)))]
@@ -79,7 +84,7 @@ _NAMES: Final[dict[type[exp.Expr], str]] = {exp.DPipe: "concat", exp.RegexpLike:
 
 
 def function_name(node: exp.Expr) -> str:
-    """What the user calls it, about."""
+    """The name of a function as the user knows it."""
     return node.name.lower() if isinstance(node, exp.Anonymous) else _NAMES.get(type(node)) or node.key
 
 

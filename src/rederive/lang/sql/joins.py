@@ -1,6 +1,6 @@
-"""FROM: tables, subqueries, and joins of every kind.
+"""FROM: tables, subqueries and all kinds of joins.
 
-Inner joins grow the body of their query. An outer join becomes relations of its own:
+An inner join adds literals to the body of its query. An outer join defines relations:
 
     j.match(l, r) :- left(l), right(r), condition.       j.hit(l) :- j.match(l, r).
     j(l, r) :- j.match(l, r).                            j(l, NULL) :- left(l), !j.hit(l).
@@ -26,19 +26,22 @@ from rederive.lang.sql.statement_context import StatementContext
 
 
 class LowersQueries(Protocol):
-    """What lowers queries."""
+    """The part of the query lowering that FROM needs."""
 
     @property
-    def subqueries(self) -> LowersSubqueries: ...
+    def subqueries(self) -> LowersSubqueries:
+        """Lowers the subqueries of join conditions."""
 
-    def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> LoweredRelation: ...
+    def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> LoweredRelation:
+        """The relation of a query."""
 
-    def values(self, node: exp.Values, target: str | None = None) -> LoweredRelation: ...
+    def values(self, node: exp.Values, target: str | None = None) -> LoweredRelation:
+        """The relation of a VALUES."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """One side of an outer join as an atom: all its columns, and those that identify a row."""
+    """One side of an outer join as one atom, with the terms that identify a row and its columns."""
 
     atom: Atom
     key: tuple[Simple, ...]
@@ -46,43 +49,49 @@ class JoinSide:
 
 
 class JoinLowering:
+    """Lowers the FROM clauses of one statement."""
+
     def __init__(self, queries: LowersQueries, context: StatementContext) -> None:
         self.queries = queries
         self.context = context
 
     def from_clause(self, first: exp.Expr, joins: Sequence[exp.Join], scope: Scope) -> None:
+        """Bind the sources of a FROM clause in a scope, from left to right."""
         self.operand(first, scope)
         for join in joins:
             self.join(join, scope)
 
     def operand(self, node: exp.Expr, scope: Scope) -> None:
-        """A table, a view, a query in FROM, or sources in parentheses."""
+        """Bind one operand: a table, a view, a query, or sources in parentheses."""
         if _is_parenthesised(node):
             self.parenthesised(node, scope)
             return
         if node.args.get("joins"):
-            raise self.context.unsupported("a join inside a join", node, "put it into parentheses")
+            raise self.context.unsupported("a join inside a join", node, "put the inner join into parentheses")
         rel, alias = self.relation(node)
         columns = [field.name for field in rel.fields]
         self.bind(scope, alias, list(zip(columns, scope.body.read(rel), strict=True)), node)
 
     def bind(self, scope: Scope, alias: str, columns: Sequence[tuple[str, TypedTerm]], node: exp.Expr) -> None:
+        """Add a source to a scope; its alias and its columns must be unique."""
         if alias in scope.aliases:
-            raise Redefined(f"two sources are called '{alias}'", self.context.span(node), hint="give one an alias")
+            raise Redefined(f"two sources have the name '{alias}'", self.context.span(node), hint="give one of them an alias")
         names_ = [name for name, _ in columns]
         if double := next((name for i, name in enumerate(names_) if name in names_[:i]), None):
-            raise Redefined(f"'{alias}' has two columns '{double}'", self.context.span(node), hint="give one an alias")
+            raise Redefined(
+                f"'{alias}' has two columns with the name '{double}'", self.context.span(node), hint="give one of them an alias"
+            )
         scope.bind(alias, columns)
 
     def parenthesised(self, node: exp.Expr, scope: Scope) -> None:
-        """( sources ) [alias]: joined by themselves; under an alias, their own names mean nothing outside."""
+        """Bind `( sources ) [alias]`: they are joined first. An alias hides the names of the sources from the outside."""
         if unread := next((part for part, value in node.args.items() if value and part not in ("this", "alias", "joins")), None):
-            raise self.context.unsupported(f"{unread.rstrip('_').upper()} of sources in parentheses", node)
+            raise self.context.unsupported(f"{unread.rstrip('_').upper()} after sources in parentheses", node)
         alone = not scope.body.literals
         inner = scope if alone else Scope(self.context.body(scope.body), scope.parent)
         self.from_clause(_bare(node.this), node.this.args.get("joins") or (), inner)
         if (alias := node.args.get("alias")) is not None:
-            columns = self.renamed([c.name for c in inner.visible], alias, node)
+            columns = self.column_names([c.name for c in inner.visible], alias, node)
             typed = [c.typed for c in inner.visible]
             inner.columns = []
             self.bind(inner, identifier(alias), list(zip(columns, typed, strict=True)), node)
@@ -92,14 +101,15 @@ class JoinLowering:
             scope.body.sources.append(SourceRows(side.atom.terms, side.key))
             scope.columns += inner.columns
 
-    def renamed(self, columns: list[str], alias: exp.Expr | None, node: exp.Expr) -> list[str]:
+    def column_names(self, columns: list[str], alias: exp.Expr | None, node: exp.Expr) -> list[str]:
+        """The names of a source's columns: those of its alias, or its own."""
         given = identifiers(alias.args.get("columns") or ()) if alias is not None else []
         if given and len(given) != len(columns):
-            raise Redefined(f"{len(given)} names for {len(columns)} columns", self.context.span(node))
+            raise Redefined(f"the alias names {len(given)} columns, but the source has {len(columns)}", self.context.span(node))
         return given or columns
 
     def relation(self, node: exp.Expr) -> tuple[LoweredRelation, str]:
-        """What an operand reads, and the name that it goes by."""
+        """The relation that an operand reads, and its alias."""
         alias = node.args.get("alias")
         name = identifier(alias) if alias is not None and alias.args.get("this") is not None else ""
         match node:
@@ -110,8 +120,8 @@ class JoinLowering:
             case exp.Values():
                 found = self.queries.values(node)
             case _:
-                raise self.context.unsupported("this source", node)
-        columns = self.renamed([field.name for field in found.fields], alias, node)
+                raise self.context.unsupported("this kind of source in FROM", node, "use a table, a view, a query or VALUES")
+        columns = self.column_names([field.name for field in found.fields], alias, node)
         fields = tuple(replace(field, name=given) for field, given in zip(found.fields, columns, strict=True))
         found = replace(found, fields=fields)
         return found, name or f"source {len(self.context.builder.relations)}"
@@ -119,6 +129,7 @@ class JoinLowering:
     # Joins
 
     def join(self, node: exp.Join, scope: Scope) -> None:
+        """Join one more operand, by the kind of join."""
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
         match side, kind:
             case (("" | "LEFT"), ("SEMI" | "ANTI")):
@@ -128,10 +139,11 @@ class JoinLowering:
             case "", ("" | "INNER" | "CROSS"):
                 self.inner(node, scope)
             case _:
-                hint = "swap the sides, and use LEFT" if kind in ("SEMI", "ANTI") else None
+                hint = "swap the sides and use LEFT" if kind in ("SEMI", "ANTI") else None
                 raise self.context.unsupported(f"a {f'{side} {kind}'.strip()} join", node, hint)
 
     def inner(self, node: exp.Join, scope: Scope) -> None:
+        """INNER and CROSS JOIN: both sides are literals of one body."""
         right = Scope(scope.body, scope.parent)
         left = Scope(scope.body, scope.parent, scope.columns)
         self.operand(node.this, right)
@@ -142,8 +154,11 @@ class JoinLowering:
         scope.columns = merge_columns(keys, left, right, "LEFT")
 
     def check_aliases(self, left: Scope, right: Scope, node: exp.Expr) -> None:
+        """Refuse an alias that both sides have."""
         if double := next((alias for alias in right.aliases if alias in left.aliases), None):
-            raise Redefined(f"two sources are called '{double}'", self.context.span(node.this), hint="give one an alias")
+            raise Redefined(
+                f"two sources have the name '{double}'", self.context.span(node.this), hint="give one of them an alias"
+            )
 
     def keys(self, node: exp.Join, left: Scope, right: Scope) -> list[JoinKey]:
         """The pairs of columns that USING or NATURAL equates."""
@@ -163,7 +178,7 @@ class JoinLowering:
         return found
 
     def condition(self, node: exp.Join, keys: Sequence[JoinKey], scope: Scope) -> None:
-        """Keep the rows that a join's condition keeps."""
+        """Keep the rows that fulfil the condition of a join: USING, NATURAL or ON."""
         lower = ExpressionLowering(self.context, scope, self.queries.subqueries)
         for key in keys:
             require_equal(key.left.typed, key.right.typed, lower, node)
@@ -171,9 +186,9 @@ class JoinLowering:
             require(on, lower)
 
     def semi(self, node: exp.Join, scope: Scope, *, positive: bool) -> None:
-        """The rows of the left side that have, or do not have, a partner."""
+        """SEMI and ANTI JOIN: the rows of the left side that have a partner, or that have none."""
         if node.args.get("method"):
-            raise self.context.unsupported(f"a {node.args['method']} {node.kind} join", node, "name the columns by USING")
+            raise self.context.unsupported(f"a {node.args['method']} {node.kind} join", node, "name the columns with USING")
         right = Scope(self.context.body(scope.body), scope.parent)
         self.operand(node.this, right)
         self.check_aliases(scope, right, node)
@@ -193,6 +208,7 @@ class JoinLowering:
     # Outer joins
 
     def outer(self, node: exp.Join, scope: Scope, side: str) -> None:
+        """LEFT, RIGHT and FULL JOIN: the matches, and the rows without a match, padded with NULL."""
         left = self.frozen(scope)
         right_scope = Scope(self.context.body(scope.body), scope.parent)
         self.operand(node.this, right_scope)
@@ -205,19 +221,19 @@ class JoinLowering:
             match.body.sources.append(SourceRows(one.atom.terms, one.key))
         self.condition(node, keys, match)
         if match.body.outer:
-            raise self.context.unsupported("an outer join whose condition refers to the query around it", node)
+            raise self.context.unsupported("an outer join whose condition refers to an enclosing query", node)
         whole, columns = self.padded(match.body, left, right, side)
         self.rebind(scope, (left, right), whole, columns, side)
         for one_scope in (scope, right_scope):
-            one_scope.map_terms(self.now)
-        keys = [key.mapped(self.now) for key in keys]
-        scope.columns = merge_columns([self.whole(key, scope, side) for key in keys], scope, right_scope, side)
+            one_scope.map_terms(self.after_join)
+        keys = [key.map_terms(self.after_join) for key in keys]
+        scope.columns = merge_columns([self.coalesced(key, scope, side) for key in keys], scope, right_scope, side)
 
     def frozen(self, scope: Scope) -> JoinSide:
-        """A side as one atom: the one that it is, or a relation of its own for what has been joined so far."""
+        """A side as one atom. A side of several literals becomes a relation first."""
         body = scope.body
         if body.outer:
-            raise self.context.unsupported("an outer join inside a correlated query", None, "give the join a view of its own")
+            raise self.context.unsupported("an outer join inside a correlated query", None, "define the join as a view")
         if len(body.literals) == 1 and isinstance(body.literals[0], Atom) and not body.equal_to:
             (rows,) = body.sources
             atom = body.literals[0]
@@ -234,10 +250,15 @@ class JoinLowering:
         return JoinSide(Atom(name, tuple(kept)), tuple(keys), self.columns(kept))
 
     def columns(self, terms: Sequence[Simple]) -> tuple[Column, ...]:
+        """The columns that the variables among these terms were made for."""
         return tuple(self.context.columns[term.name] for term in terms if isinstance(term, Variable))
 
     def padded(self, body: RuleBody, left: JoinSide, right: JoinSide, side: str) -> tuple[str, list[Column]]:
-        """The rules of an outer join; the name of what they define."""
+        """Define the rules of an outer join; return the name and the columns of the joined relation.
+
+        The key of an outer join is that of both sides. In a FULL JOIN it may be NULL on either side, so a column `side` tells
+        matches (0), rows of the left side (1) and rows of the right side (2) apart.
+        """
         match, whole = self.context.name("match"), self.context.name("join")
         terms = (*left.atom.terms, *right.atom.terms)
         nullable = [replace(c, nullable=True) for c in left.columns] if side in ("RIGHT", "FULL") else list(left.columns)
@@ -256,14 +277,14 @@ class JoinLowering:
         return whole, [*nullable, *tag]
 
     def alone(self, whole: str, match: str, terms: Sequence[Simple], side: JoinSide, head: Sequence[Simple]) -> None:
-        """The rows of one side without a partner, padded with NULLs."""
+        """Define the rows of one side that have no partner, padded with NULL."""
         name = self.context.name("hit")
         self.context.declare(name, side.columns)
         self.context.define(name, side.atom.terms, [Atom(match, tuple(terms))])
         self.context.define(whole, head, [side.atom, Negation(Atom(name, side.atom.terms))])
 
     def rebind(self, scope: Scope, sides: tuple[JoinSide, JoinSide], whole: str, columns: Sequence[Column], side: str) -> None:
-        """From here on, the query reads the joined relation."""
+        """Let the query read the joined relation instead of its sources."""
         terms = [term for one in sides for term in one.atom.terms if isinstance(term, Variable)]
         tags = [self.context.fresh("side")] if side == "FULL" else []
         self.context.columns.update({v.name: column for v, column in zip((*terms, *tags), columns, strict=True)})
@@ -272,14 +293,14 @@ class JoinLowering:
         body.literals, body.equal_to, body.not_null = [Atom(whole, (*terms, *tags))], {}, set()
         body.sources = [SourceRows((*terms, *tags), key)]
 
-    def now(self, typed: TypedTerm) -> TypedTerm:
-        """The column as it is after the join: it may have become nullable."""
+    def after_join(self, typed: TypedTerm) -> TypedTerm:
+        """The column as it is after the join, which may have made it nullable."""
         if not isinstance(typed.term, Variable):
             return replace(typed, nullable=True)
         return replace(typed, nullable=typed.nullable or self.context.columns[typed.term.name].nullable)
 
-    def whole(self, key: JoinKey, scope: Scope, side: str) -> JoinKey:
-        """With the value that a full join's column has: the one of the side that has a row."""
+    def coalesced(self, key: JoinKey, scope: Scope, side: str) -> JoinKey:
+        """The key with the value of a FULL JOIN's column: that of the side that has a row."""
         if side != "FULL":
             return key
         lower = ExpressionLowering(self.context, scope, self.queries.subqueries)
@@ -291,21 +312,22 @@ class JoinLowering:
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """A column of USING: that of the left side, that of the right side, and what both are in a full join."""
+    """A column of USING: the columns of the left and the right side, and their common value in a FULL JOIN."""
 
     name: str
     left: ScopeColumn
     right: ScopeColumn
     both: ScopeColumn | None = None
 
-    def mapped(self, function: Callable[[TypedTerm], TypedTerm]) -> JoinKey:
+    def map_terms(self, function: Callable[[TypedTerm], TypedTerm]) -> JoinKey:
+        """The key with the terms of both columns replaced."""
         left, right = (replace(column, typed=function(column.typed)) for column in (self.left, self.right))
         return JoinKey(self.name, left, right)
 
 
 @dataclass(slots=True)
 class _SemiJoinScope(Scope):
-    """The right side of a semi join: its condition sees both sides alike."""
+    """The scope of a semi join's condition: its own columns are the right side, the parent is the left side."""
 
     def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
         found = Scope.find(self, name, table, span)
@@ -315,9 +337,9 @@ class _SemiJoinScope(Scope):
 
 
 def merge_columns(keys: Sequence[JoinKey], left: Scope, right: Scope, side: str) -> list[ScopeColumn]:
-    """The columns of a join: those of USING once and first, then the rest of both sides. What is hidden comes last.
+    """The columns of a join in the order of Spark: the columns of USING once, the rest of both sides, then the hidden columns.
 
-    The side that is kept whole gives the value of a column that both sides have.
+    The side whose rows are all in the result gives the value of a column of USING.
     """
     lefts, rights = [key.left.name for key in keys], [key.right.name for key in keys]
     rest = [c for c in left.visible if c.name not in lefts] + [c for c in right.visible if c.name not in rights]
@@ -337,14 +359,14 @@ def _is_parenthesised(node: exp.Expr) -> bool:
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
-    """The first of some sources, without those that are joined to it."""
+    """The first source of a list, without the joins that follow it."""
     bare = node.copy()
     bare.set("joins", None)
     return bare
 
 
 def define_hits(body: RuleBody, context: StatementContext) -> Atom:
-    """The relation of the outer values for which a body has an answer."""
+    """Define the relation of the outer values for which a body has an answer; return its atom."""
     outer = tuple(body.outer.values())
     name = context.name("hit")
     context.declare(name, [replace(context.columns[v.name], nullable=True) for v in outer])
@@ -354,7 +376,7 @@ def define_hits(body: RuleBody, context: StatementContext) -> Atom:
 
 
 def computed_variables(body: RuleBody) -> list[Variable]:
-    """The variables that hold computed values, such as those of subqueries."""
+    """The variables that atoms bind which are not sources, such as the values of subqueries."""
     atoms = [literal for literal in body.literals if isinstance(literal, Atom)]
     known = {t for rows in body.sources for t in rows.terms}
     return [t for atom in atoms for t in atom.terms if isinstance(t, Variable) and t not in known and t.name not in body.equal_to]

@@ -1,7 +1,8 @@
-"""What SQL's parts become on their way to rules: typed terms, and relations with what identifies their rows.
+"""What expressions and queries become before they are rules: typed terms, and relations that know what identifies a row.
 
-A query is lowered to a relation of the IR, which is a set. Where SQL has a bag, the relation carries *hidden* columns behind
-the visible ones, so that the copies of a row differ: the identities of the source rows that a row was made from.
+A query is lowered to a relation of the IR, which is a set. Where SQL has a bag, the relation has *hidden* columns after the
+visible ones: the identities of the source rows that a row is made from. They tell the copies of a row apart, so that a bag is
+a set with identities (docs/decisions/0015).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class TypedTerm:
 
 
 def column_of(typed: TypedTerm, name: str) -> Column:
-    return Column(name, typed.type.type, typed.nullable, typed.type.bits if typed.type.integer else 64)
+    """The column that holds a term's values."""
+    return Column(name, typed.type.type, typed.nullable, typed.type.bits if typed.type.is_integer else 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,17 @@ class Field:
     nullable: bool
 
     def column(self, name: str | None = None) -> Column:
-        bits = self.type.bits if self.type.integer else 64
+        """The column of the IR, under its own or another name."""
+        bits = self.type.bits if self.type.is_integer else 64
         return Column(name or self.name, self.type.type, self.nullable, bits)
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredRelation:
-    """A relation that a query may read: its columns are the visible fields, the hidden ones, and the correlated ones.
+    """A relation that a query can read: its columns are the visible fields, then the hidden and the correlated columns.
 
-    `key`: positions among visible and hidden columns that identify a row. `outer`: the variables of an enclosing query that the
-    last columns stand for.
+    `key` are the positions, among visible and hidden columns, that identify a row. `outer` are the variables of an enclosing
+    query, to which the correlated columns are joined.
     """
 
     name: str
@@ -60,6 +63,7 @@ class LoweredRelation:
 
     @property
     def identity(self) -> tuple[int, ...]:
+        """The positions that identify a row: the key, or all columns."""
         return self.key or tuple(range(len(self.own)))
 
 
@@ -69,7 +73,7 @@ def rows_relation(name: str, relations: dict[str, Relation]) -> str:
 
 
 def table_as_read(name: str, relations: dict[str, Relation]) -> LoweredRelation:
-    """A table or view of the program as a query reads it."""
+    """A table or view of the program, as a query reads it: with its identities if it is a bag."""
     declared, rows = relations[name], relations[rows_relation(name, relations)]
     fields = tuple(Field(column.name, column_type(column), column.nullable) for column in declared.columns)
     return LoweredRelation(rows.name, fields, rows.columns[declared.arity :], rows.key)

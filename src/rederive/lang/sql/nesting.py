@@ -1,4 +1,4 @@
-"""How deep a statement may nest. Long chains of AND, OR and || are balanced, so that their length is no depth."""
+"""How deep a statement may nest. Long chains of AND, OR and || are balanced, so that their length does not count as depth."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlglot import exp
 from rederive.errors import Span, TooDeep
 
 DEPTH: Final = 80
-"""Levels of a parse tree: all that is written for one, in this process and on Spark, fits the stack and Python's own limits."""
+"""Levels of a parse tree. What is generated for a tree of this depth fits the stack of Spark and the limits of Python."""
 _ASSOCIATIVE: Final = (exp.And, exp.Or, exp.DPipe)
 
 
 def balance_chains(tree: exp.Expr) -> exp.Expr:
-    """The same tree with each chain of an associative operator as halves of halves.
+    """The same tree, in which each chain of an associative operator is a balanced binary tree.
 
     >>> from sqlglot import parse_one
     >>> depth(balance_chains(parse_one(" OR ".join("abcdefgh")))) < depth(parse_one(" OR ".join("abcdefgh")))
@@ -31,7 +31,7 @@ def balance_chains(tree: exp.Expr) -> exp.Expr:
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """What the operator is applied to, from left to right."""
+    """The operands of a chain, from left to right. It is found without recursion: the chain may be long."""
     found: list[exp.Expr] = []
     waiting = [node]
     while waiting:
@@ -52,12 +52,13 @@ def _chain(node: exp.Expr, parts: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def check_depth(tree: exp.Expr, span: Span) -> None:
+    """Refuse a tree of more than `DEPTH` levels."""
     if depth(tree) > DEPTH:
         raise TooDeep(DEPTH, span)
 
 
 def depth(tree: exp.Expr) -> int:
-    """The levels of a tree, found without a recursion."""
+    """The number of levels of a tree. It is found without recursion: the tree may be deep."""
     deepest, waiting = 0, [(tree, 1)]
     while waiting:
         node, level = waiting.pop()

@@ -1,4 +1,4 @@
-"""SQL text to sqlglot's trees, statement by statement, with positions for errors."""
+"""SQL text to parse trees of sqlglot, one for each statement, with the positions that errors show."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE,
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """One statement: its tree, where it stands, and how to find the places of its parts."""
+    """One statement: its parse tree, its place in the text, and the places of its parts."""
 
     tree: exp.Expr = field(compare=False)
     span: Span
-    tokens: tuple[Token, ...] = field(default=(), compare=False, repr=False)  # of a statement about rules, which has no tree
+    tokens: tuple[Token, ...] = field(default=(), compare=False, repr=False)  # of CREATE, ALTER and DROP RULE, which have no tree
     constraint: str | None = None  # the mode of a CREATE CONSTRAINT VIEW
 
     def span_of(self, node: exp.Expr | None) -> Span:
-        """Where a part stands: from its first to its last word; the whole statement where no word of it is known."""
+        """The place of a part, from its first to its last token; the whole statement if no token of it is known."""
         metas = [part.meta for part in (node.walk() if node is not None else ()) if "start" in part.meta]
         if not metas:
             return self.span
@@ -37,7 +37,7 @@ class ParsedStatement:
 
     @property
     def kind(self) -> str:
-        """What kind of statement it is: create, drop, rule, change, begin, commit, rollback or query."""
+        """The kind of the statement: create, drop, rule, change, begin, commit, rollback or query."""
         if self.tokens:
             return "rule"
         match self.tree:
@@ -52,6 +52,7 @@ class ParsedStatement:
         raise self.unsupported(f"the statement {construct_name(self.tree)}")
 
     def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
+        """The error that a construct is not supported, at the place of a node."""
         return Unsupported(f"not supported: {what}", self.span_of(node), hint=hint)
 
 
@@ -66,7 +67,7 @@ def parse(text: str, name: str = "<text>") -> tuple[ParsedStatement, ...]:
 
 
 def tokenize_source(source: SourceText) -> list[Token]:
-    """The words of a text, with their places in it."""
+    """The tokens of a text, with their places in it."""
     try:
         return tokenize(source.text)
     except TokenError as error:
@@ -101,7 +102,7 @@ def _about_rules(tokens: Sequence[Token]) -> bool:
 
 
 def _constraint(tokens: list[Token], source: SourceText) -> str | None:
-    """Take `CONSTRAINT [REJECT | MONITOR]` out of a CREATE VIEW; the mode that it says."""
+    """The mode of a CREATE CONSTRAINT VIEW, whose words `CONSTRAINT [REJECT | MONITOR]` are removed from the tokens."""
     words = [token.text.upper() for token in tokens[:6]]
     if words[:1] != ["CREATE"] or "CONSTRAINT" not in words[1:4:2]:
         return None
@@ -110,18 +111,18 @@ def _constraint(tokens: list[Token], source: SourceText) -> str | None:
     after = first + (2 if mode else 1)
     if words[after : after + 1] != ["VIEW"]:
         place = tokens[min(after, len(tokens) - 1)]
-        hint = "CREATE [OR REPLACE] CONSTRAINT [REJECT | MONITOR] VIEW name AS query"
-        raise SyntaxProblem("not SQL: VIEW is expected", span_between(source, place.start, place.end), hint=hint)
+        hint = "write CREATE [OR REPLACE] CONSTRAINT [REJECT | MONITOR] VIEW name AS query"
+        raise SyntaxProblem("not SQL: expected VIEW", span_between(source, place.start, place.end), hint=hint)
     del tokens[first:after]
     return (mode or "REJECT").lower()
 
 
 def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
-    """What these words of a text say by themselves."""
+    """The statement that these tokens of a text form by themselves."""
     span = span_between(source, tokens[0].start, tokens[-1].end)
     _check_punctuation(tokens, source)
     if pipe := next((token for token in tokens if token.token_type is TokenType.PIPE_GT), None):
-        # the parser makes one query of all steps, in which a WHERE after a LIMIT comes before it
+        # sqlglot makes one query of all steps, in which a WHERE after a LIMIT would filter before it.
         place = span_between(source, pipe.start, pipe.end)
         raise Unsupported("not supported: the pipe operator |>", place, hint="write a subquery in FROM for each step")
     try:
@@ -130,10 +131,10 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         raise _refused(error, source, span) from None
     except RecursionError:
         raise TooDeep(DEPTH, span) from None
-    except (ValueError, TypeError, AttributeError, LookupError):  # sqlglot's own, on words that are not SQL
-        raise SyntaxProblem("not SQL: the words do not form a statement", span) from None
+    except (ValueError, TypeError, AttributeError, LookupError):  # what sqlglot raises on some texts that are not SQL
+        raise SyntaxProblem("not SQL: the text is not a statement", span) from None
     if len(trees) != 1:
-        raise SyntaxProblem("not SQL: the words do not form one statement", span)
+        raise SyntaxProblem("not SQL: the text is not one statement", span)
     (tree,) = trees
     if tree is not None:
         tree = balance_chains(tree)
@@ -148,14 +149,14 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
 
 
 def _check_punctuation(tokens: Sequence[Token], source: SourceText) -> None:
-    """The parser lets a missing parenthesis and a comma too many pass."""
+    """Refuse unbalanced parentheses and superfluous commas, which sqlglot accepts."""
     depth = 0
     for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
         kind = token.token_type
         depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
         alone = before is None or after is None or before.token_type in _OPENING or after.token_type in _CLOSING
         if depth < 0 or (depth > 0 and after is None) or (kind is TokenType.COMMA and alone):
-            what = "a parenthesis is missing" if kind is not TokenType.COMMA else "',' is not expected here"
+            what = "a parenthesis is missing" if kind is not TokenType.COMMA else "unexpected ','"
             raise SyntaxProblem(f"not SQL: {what}", span_between(source, token.start, token.end))
 
 
@@ -174,7 +175,7 @@ def _first_line(error: Exception) -> str:
 
 
 def span_between(source: SourceText, start: int, end: int) -> Span:
-    """From offsets, the last included, to lines and columns."""
+    """The lines and columns of a part of a text, given by the offsets of its first and its last character."""
     before, inside = source.text[:start], source.text[: end + 1]
     return Span(
         source,

@@ -1,4 +1,8 @@
-"""Conditions: what must be true of a row, conjunct by conjunct. Equalities of columns become shared variables."""
+"""Conditions of WHERE, ON and HAVING, conjunct by conjunct. An equality of columns becomes a shared variable.
+
+A row is kept if the condition is true. It is dropped if the condition is false, and also if it is NULL: so a comparison needs a
+null test of each nullable side, and NOT cannot be pushed into a comparison without one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _OPERATORS: Final = {
 
 
 def require(node: exp.Expr, lower: ExpressionLowering) -> None:
-    """Keep the bindings that make a condition true. Subqueries come last, when it is known what they are asked about."""
+    """Keep the bindings for which a condition is true. Subqueries come last: by then, the body binds their outer variables."""
     parts = list(conjuncts(node))
     for part in sorted(parts, key=lambda part: part.find(exp.Query) is not None):
         _require(part, lower)
@@ -54,7 +58,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _factored(node: exp.Or) -> Iterator[exp.Expr]:
-    """(a AND b) OR (a AND c) is a AND (b OR c): what is common to all branches can join."""
+    """(a AND b) OR (a AND c) is a AND (b OR c), also in three-valued logic: the common part can become a join."""
     branches = [list(conjuncts(branch)) for branch in node.flatten()]
     texts = [[part.sql() for part in branch] for branch in branches]
     shared = [text for text in dict.fromkeys(texts[0]) if all(text in others for others in texts[1:])]
@@ -89,7 +93,7 @@ def _require(node: exp.Expr, lower: ExpressionLowering) -> None:
 
 
 def require_equal(one: TypedTerm, two: TypedTerm, lower: ExpressionLowering, node: exp.Expr) -> None:
-    """one = two is true: a shared variable that is not NULL."""
+    """Keep the bindings for which `one = two` is true: both become one variable, which is not NULL."""
     body = lower.scope.body
     left, right = (body.assign(side, "value") for side in lower.alike([one, two], node))
     body.equate(left, right)

@@ -1,4 +1,4 @@
-"""Queries to relations: SELECT, set operations, VALUES, WITH."""
+"""Queries to relations: SELECT, set operations, VALUES and WITH."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rederive.lang.sql.windows import keep_first_rows, lower_windows
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A query whose body is known, and the values that it selects; nothing is defined yet."""
+    """A query whose body and outputs are lowered, but which defines no relation yet."""
 
     lower: ExpressionLowering
     outputs: tuple[tuple[str, TypedTerm], ...]
@@ -37,9 +37,11 @@ class PreparedQuery:
 
     @property
     def body(self) -> RuleBody:
+        """The body that binds the outputs."""
         return self.lower.scope.body
 
     def cast(self, types: Sequence[SqlType], node: exp.Expr) -> PreparedQuery:
+        """The same query with its outputs cast to these types."""
         pairs = zip(self.outputs, types, strict=True)
         return replace(self, outputs=tuple((name, self.lower.cast(typed, type, node)) for (name, typed), type in pairs))
 
@@ -53,13 +55,13 @@ class QueryLowering:
         self.joins = JoinLowering(self, context)
 
     def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> LoweredRelation:
-        """The relation of a query; `around` are the queries that it stands in, `target` the view that it defines."""
+        """The relation of a query. `around` is the scope of the enclosing query, `target` the view that the query defines."""
         with self.with_queries(node):
             return self._plain(node, around, target)
 
     @contextmanager
     def with_queries(self, node: exp.Expr) -> Iterator[None]:
-        """While this lasts, the names of a query's WITH are known."""
+        """Within this context, the names of the query's WITH are in scope."""
         before = dict(self.context.ctes)
         if (with_ := node.args.get("with_")) is not None:
             self.with_(with_)
@@ -70,7 +72,7 @@ class QueryLowering:
         match node:
             case exp.Subquery() | exp.Paren():
                 if found := next((part for part in ("joins", "alias") if node.args.get(part)), None):
-                    raise self.context.unsupported(f"{found.upper()} of a query in parentheses", node, "use it in FROM")
+                    raise self.context.unsupported(f"{found.upper()} of a query in parentheses", node, "write the query in FROM")
                 return self._first(node, self.query(node.this, around, target if _whole(node) else None), target)
             case exp.Union(args={"distinct": False}):
                 return self._first(node, self.union_all(node, around, target if _whole(node) else None), target)
@@ -80,10 +82,11 @@ class QueryLowering:
                 return self.values(node, target)
             case exp.Select():
                 return self.project(self._selected(node, around), target)
-        raise self.context.unsupported(f"{construct_name(node)} as a query", node, "write SELECT ... FROM ...")
+        what = "the name of a table" if isinstance(node, exp.Table) else construct_name(node)
+        raise self.context.unsupported(f"{what} as a query", node, "write SELECT ... FROM ...")
 
     def _first(self, node: exp.Expr, rel: LoweredRelation, target: str | None) -> LoweredRelation:
-        """The rows of a relation, or the first of them where the query says so."""
+        """The relation, or its first rows if the query has LIMIT or OFFSET."""
         if _whole(node):
             return rel
         return self.project(self.limited(node, self._from_relation(rel, None)), target)
@@ -91,7 +94,7 @@ class QueryLowering:
     # SELECT
 
     def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery:
-        """The body and the outputs of a query. Anything but a SELECT is read from a relation of its own."""
+        """The body and the outputs of a query. Any query but a SELECT becomes a relation, which the body reads."""
         if not isinstance(node, exp.Select):
             return self._from_relation(self.query(node, around), around)
         with self.with_queries(node):
@@ -116,7 +119,7 @@ class QueryLowering:
         return self.limited(node, prepared) if node.args.get("limit") or node.args.get("offset") else prepared
 
     def limited(self, node: exp.Expr, prepared: PreparedQuery) -> PreparedQuery:
-        """ORDER BY ... LIMIT: the first rows, numbered. What is distinct is made so before."""
+        """Keep the first rows of a query: they are numbered in its order. DISTINCT applies before LIMIT."""
         if prepared.body.outer:
             raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
         if prepared.distinct:
@@ -132,6 +135,7 @@ class QueryLowering:
         return PreparedQuery(ExpressionLowering(self.context, scope, self.subqueries), named, False)
 
     def outputs(self, node: exp.Select, lower: ExpressionLowering) -> list[tuple[str, TypedTerm]]:
+        """The names and terms of the SELECT list."""
         return [(self._output_name(item, i), lower.lower(item)) for i, item in enumerate(node.expressions)]
 
     @staticmethod
@@ -141,7 +145,7 @@ class QueryLowering:
         return f"col{position + 1}"
 
     def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation:
-        """Define the relation of a prepared query; hidden columns keep the copies of a row apart."""
+        """Define the relation of a prepared query; hidden columns tell the copies of a row apart."""
         named = self._named(prepared)
         body = prepared.body
         terms = [body.representative(typed.term) for _, typed in named]
@@ -169,11 +173,13 @@ class QueryLowering:
     # Set operations
 
     def _alike(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> tuple[list[PreparedQuery], tuple[Field, ...]]:
-        """Branches with the same types, and the columns that they make together: the first one names them."""
+        """The branches cast to common types, and the columns of their union, which the first branch names."""
         first = branches[0].outputs
         for branch in branches[1:]:
             if len(branch.outputs) != len(first):
-                raise WrongArity(f"{len(first)} columns here, {len(branch.outputs)} there", self.context.span(node))
+                raise WrongArity(
+                    f"the first query has {len(first)} columns, another has {len(branch.outputs)}", self.context.span(node)
+                )
         types = [self._shared([b.outputs[i][1].type for b in branches], node) for i in range(len(first))]
         cast = [branch.cast(types, node) for branch in branches]
         nullable = [any(b.outputs[i][1].nullable for b in cast) for i in range(len(first))]
@@ -190,7 +196,10 @@ class QueryLowering:
         return STRING if found == VOID else found
 
     def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> LoweredRelation:
-        """Every branch is told apart by its number, and its rows by their identities in it."""
+        """UNION ALL: one relation whose hidden columns are the number of the branch and the identities of all branches.
+
+        The identities of the other branches are NULL in a row, so that rows of different branches never are one row.
+        """
         self._check_first(node)
         branches, fields = self._alike([self.prepare(b, around) for b in _branches(node, all_=True)], node)
         rows = [(branch, *self._branch_rows(branch)) for branch in branches]
@@ -216,8 +225,9 @@ class QueryLowering:
         return terms, branch.body.identity(terms)
 
     def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> LoweredRelation:
+        """UNION, INTERSECT and EXCEPT of sets."""
         if not node.args.get("distinct", True):
-            raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"{node.key.upper()} works on sets")
+            raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"write {node.key.upper()}, which removes duplicates")
         self._check_first(node)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
@@ -232,12 +242,12 @@ class QueryLowering:
         return rel
 
     def define_into(self, name: str, branch: PreparedQuery) -> None:
-        """A rule for a relation that has been declared already; a set."""
+        """Define a rule of a declared relation, which is a set."""
         terms = [branch.body.representative(typed.term) for _, typed in self._named(branch)]
         self.context.define(name, terms, branch.body.finish())
 
     def _combine(self, rel: LoweredRelation, branches: Sequence[PreparedQuery], *, negated: bool) -> None:
-        """In both, or in the first alone; NULL is the same as NULL here."""
+        """The rows of both sides, or of the first only. A shared variable matches NULL with NULL, as set operations of SQL do."""
         sides = [self.project(replace(branch, distinct=True), None).name for branch in branches]
         variables = tuple(self.context.fresh(field.name) for field in rel.fields)
         other = Atom(sides[1], variables)
@@ -245,19 +255,19 @@ class QueryLowering:
         self.context.define(rel.name, variables, literals)
 
     def _check_first(self, node: exp.SetOperation) -> None:
-        """ORDER BY and LIMIT of a branch need parentheses: without them they would be the whole query's."""
+        """Refuse ORDER BY and LIMIT of a branch without parentheses: SQL reads them as those of the whole query."""
         first = node.this
         if not isinstance(first, exp.Subquery) and any(first.args.get(part) for part in ("order", "limit", "offset")):
-            raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", first, "put the query into parentheses")
+            raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", first, "put the branch into parentheses")
 
     def _uncorrelated(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> None:
         if any(branch.body.outer for branch in branches):
-            raise self.context.unsupported("a set operation that refers to the query around it", node, "use EXISTS with OR")
+            raise self.context.unsupported("a set operation that refers to an enclosing query", node, "use EXISTS with OR")
 
     # VALUES and WITH
 
     def values(self, node: exp.Values, target: str | None = None) -> LoweredRelation:
-        """Rows of constants; copies are told apart by their number."""
+        """Rows of constants; the number of the row tells equal rows apart."""
         prepared = [self._constants(row) for row in node.expressions]
         branches, fields = self._alike(prepared, node)
         terms = [[branch.body.representative(typed.term) for _, typed in self._named(branch)] for branch in branches]
@@ -276,6 +286,7 @@ class QueryLowering:
         return PreparedQuery(lower, tuple((f"col{i + 1}", lower.lower(part)) for i, part in enumerate(parts)), False)
 
     def with_(self, node: exp.With) -> None:
+        """Define the queries of a WITH and bring their names into scope."""
         called = [identifier(cte.args["alias"]) for cte in node.expressions]
         if double := next((i for i, name in enumerate(called) if name in called[:i]), None):
             span = self.context.span(node.expressions[double])
@@ -296,17 +307,17 @@ def rename_columns(rel: LoweredRelation, alias: exp.Expr | None, context: Statem
     if not columns:
         return rel
     if len(columns) != len(rel.fields):
-        raise WrongArity(f"{len(columns)} names for {len(rel.fields)} columns", context.span(alias))
+        raise WrongArity(f"the alias names {len(columns)} columns, but the query has {len(rel.fields)}", context.span(alias))
     return replace(rel, fields=tuple(replace(field, name=name) for field, name in zip(rel.fields, columns, strict=True)))
 
 
 def _whole(node: exp.Expr) -> bool:
-    """Whether all rows of a query are wanted."""
+    """Whether a query has neither LIMIT nor OFFSET."""
     return not node.args.get("limit") and not node.args.get("offset")
 
 
 def _branches(node: exp.SetOperation, *, all_: bool) -> list[exp.Expr]:
-    """The branches of a chain of the same UNION."""
+    """The branches of a chain of UNION, or of UNION ALL, from left to right."""
     return [branch for side in (node.this, node.expression) for branch in _chain(side, all_=all_)]
 
 
@@ -317,7 +328,7 @@ def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
 
 
 def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: RuleBody) -> tuple[int, ...]:
-    """The positions of what identifies a row, where all of it is there."""
+    """The positions of the identity of a row; empty if a part of it is not among the columns."""
     columns = [*terms, *hidden]
     identity = body.identity(())
     return tuple(columns.index(v) for v in identity) if identity and all(v in columns for v in identity) else ()

@@ -1,4 +1,9 @@
-"""WITH RECURSIVE: queries that refer to themselves or to each other. They are sets, as in Datalog."""
+"""WITH RECURSIVE: queries that refer to themselves or to each other. They are sets, as in Datalog.
+
+Lowering a branch needs the types of the columns of all queries that it reads, and these come from lowering the branches. So a
+query takes its types from its first branch that reads typed queries only. Whether a column may be NULL is a fixpoint: it starts
+with what the first branches say, and each round can only add nullable columns.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from rederive.lang.sql.scope import identifier, identifiers
 if TYPE_CHECKING:
     from rederive.lang.sql.query import QueryLowering
 
-_MOST_ROUNDS = 4
+_MOST_ROUNDS = 4  # of the fixpoint of nullability
 
 
 def _references(node: exp.Expr, among: Sequence[str]) -> list[str]:
@@ -30,21 +35,21 @@ def _groups(node: exp.With) -> list[frozenset[str]]:
 
 
 def recursive_names(node: exp.With) -> frozenset[str]:
-    """The WITH queries that lead back to themselves."""
+    """The names of the WITH queries that depend on themselves."""
     ctes = {identifier(cte.args["alias"]): cte.this for cte in node.expressions}
     found = [group for group in _groups(node) if len(group) > 1 or any(n in _references(ctes[n], tuple(group)) for n in group)]
     return frozenset[str]().union(*found)
 
 
 def define_recursive_queries(queries: QueryLowering, node: exp.With, name: str) -> None:
-    """Define all queries that are recursive together with this one."""
+    """Define all queries of the recursion that this query is part of."""
     group = next(group for group in _groups(node) if name in group)
     members = [cte for cte in node.expressions if identifier(cte.args["alias"]) in group]
     _RecursionLowering(queries, members).define()
 
 
 class _RecursionLowering:
-    """Types come from the branches that can be typed already; whether columns may be NULL is found by trying."""
+    """Lowers the queries of one recursion."""
 
     def __init__(self, queries: QueryLowering, members: Sequence[exp.CTE]) -> None:
         self.queries = queries
@@ -55,13 +60,15 @@ class _RecursionLowering:
         }
 
     def split(self, node: exp.Expr) -> list[exp.Expr]:
+        """The branches of a UNION."""
         if not isinstance(node, exp.Union):
             return [node]
         if not node.args.get("distinct"):
-            raise self.context.unsupported("UNION ALL in a recursion", node, "write UNION: recursion works on sets")
+            raise self.context.unsupported("UNION ALL in a recursion", node, "write UNION: a recursive query is a set")
         return [*self.split(node.this), *self.split(node.expression)]
 
     def define(self) -> None:
+        """Define the queries and bring their names into scope."""
         rels = {name: LoweredRelation(self.context.name(name), fields) for name, fields in self.typed().items()}
         for _ in range(_MOST_ROUNDS):
             before = ProgramBuilder.of(self.context.builder.program())
@@ -74,21 +81,22 @@ class _RecursionLowering:
         raise AssertionError("nullability only grows")
 
     def restore(self, before: ProgramBuilder) -> None:
+        """Forget the relations and rules of an attempt."""
         self.context.builder.relations, self.context.builder.definitions = before.relations, before.definitions
 
     def typed(self) -> dict[str, tuple[Field, ...]]:
-        """The columns of each query, from the first of its branches that refers to typed ones alone."""
+        """The columns of each query, from its first branch that reads typed queries only."""
         before, ctes = ProgramBuilder.of(self.context.builder.program()), dict(self.context.ctes)
         known: dict[str, tuple[Field, ...]] = {}
         while len(known) < len(self.branches):
             found = next(
-                ((n, b) for n in self.branches if n not in known for b in self.branches[n] if self.ready(b, known)), None
+                ((n, b) for n in self.branches if n not in known for b in self.branches[n] if self.can_type(b, known)), None
             )
             if found is None:
                 name = next(n for n in self.branches if n not in known)
                 node = self.branches[name][0]
-                hint = "start with a branch that does not refer to it: SELECT ... UNION SELECT ... FROM " + name
-                raise TypeClash(f"the recursive query '{name}' has no start", self.context.span(node), hint=hint)
+                hint = "add a branch that does not read it: SELECT ... UNION SELECT ... FROM " + name
+                raise TypeClash(f"the recursive query '{name}' has no branch to start from", self.context.span(node), hint=hint)
             name, branch = found
             known[name] = self.fields(name, branch)
             self.context.ctes[name] = LoweredRelation(self.context.name(name), known[name])
@@ -97,32 +105,37 @@ class _RecursionLowering:
         self.context.ctes = ctes
         return known
 
-    def ready(self, branch: exp.Expr, known: dict[str, tuple[Field, ...]]) -> bool:
+    def can_type(self, branch: exp.Expr, known: dict[str, tuple[Field, ...]]) -> bool:
+        """Whether the branch reads typed queries only."""
         return all(name in known for name in _references(branch, tuple(self.branches)))
 
     def fields(self, name: str, branch: exp.Expr) -> tuple[Field, ...]:
+        """The columns of a query, as one of its branches gives them."""
         outputs = self.queries.prepare(branch).outputs
         columns = self.aliases[name] or [column for column, _ in outputs]
         if len(columns) != len(outputs):
-            raise WrongArity(f"{len(columns)} names for {len(outputs)} columns", self.context.span(branch))
+            message = f"'{name}' names {len(columns)} columns, but the query has {len(outputs)}"
+            raise WrongArity(message, self.context.span(branch))
         return tuple(Field(column, typed.type, typed.nullable) for column, (_, typed) in zip(columns, outputs, strict=True))
 
     def attempt(self, rels: dict[str, LoweredRelation]) -> dict[str, LoweredRelation]:
-        """Define the queries with these columns; the columns that they have then."""
+        """Define the queries, assuming these columns; return the columns that they turn out to have."""
         ctes = dict(self.context.ctes)
         self.context.ctes.update(rels)
         for rel in rels.values():
             self.context.declare(rel.name, [field.column() for field in rel.fields])
-        found = {name: self.defined(name, rel) for name, rel in rels.items()}
+        found = {name: self.define_branches(name, rel) for name, rel in rels.items()}
         self.context.ctes = ctes
         return found
 
-    def defined(self, name: str, rel: LoweredRelation) -> LoweredRelation:
+    def define_branches(self, name: str, rel: LoweredRelation) -> LoweredRelation:
+        """Define a rule for each branch of a query; return the relation with the columns that are nullable now."""
         nullable = [field.nullable for field in rel.fields]
         for branch in self.branches[name]:
             prepared = self.queries.prepare(branch)
             if len(prepared.outputs) != len(rel.fields):
-                raise WrongArity(f"{len(rel.fields)} columns here, {len(prepared.outputs)} there", self.context.span(branch))
+                message = f"the first query has {len(rel.fields)} columns, another has {len(prepared.outputs)}"
+                raise WrongArity(message, self.context.span(branch))
             prepared = prepared.cast([field.type for field in rel.fields], branch)
             nullable = [one or typed.nullable for one, (_, typed) in zip(nullable, prepared.outputs, strict=True)]
             self.queries.define_into(rel.name, prepared)

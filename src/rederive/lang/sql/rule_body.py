@@ -1,4 +1,4 @@
-"""The body of a rule under construction: its literals, which variables are equal, and where its rows come from."""
+"""The body of a rule under construction: its literals, the classes of equal variables, and the sources of its rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRUE = Constant(True, BOOLEAN)
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of one source: `terms` are all its columns, of which `key` identify a row."""
+    """The rows of one source: `terms` are all its columns, and `key` those that identify a row."""
 
     terms: tuple[Simple, ...]
     key: tuple[Simple, ...]
@@ -22,7 +22,12 @@ class SourceRows:
 
 @dataclass(slots=True)
 class RuleBody:
-    """Grows by sources and conditions. `outer`: variables of enclosing queries that it mentions."""
+    """Grows by sources and conditions.
+
+    `outer` are the variables of enclosing queries that the body mentions; `domain` finds the atom that binds one of them there.
+    `equal_to` maps a variable to a term that equals it; `representative` follows these links, as union-find does. `not_null` are
+    the variables that are known not to be NULL.
+    """
 
     fresh: Callable[[str], Variable]
     literals: list[Literal] = field(default_factory=list)
@@ -36,7 +41,7 @@ class RuleBody:
     # Sources
 
     def read(self, rel: LoweredRelation) -> tuple[TypedTerm, ...]:
-        """Join a relation; its visible columns as terms."""
+        """Join a relation, and return its visible columns as terms."""
         columns = [self.fresh(column.name) for column in rel.own]
         self.columns.update({variable.name: column for variable, column in zip(columns, rel.own, strict=True)})
         self.mention(rel.outer)
@@ -45,7 +50,7 @@ class RuleBody:
         return tuple(TypedTerm(v, f.type, f.nullable) for v, f in zip(columns, rel.fields, strict=False))
 
     def mention(self, found: Iterable[Variable]) -> None:
-        """Note the variables that no literal of this body binds by itself."""
+        """Add to `outer` the variables that no source or atom of this body binds."""
         own = {v.name for source in self.sources for v in source.terms if isinstance(v, Variable)} | _bound(self.literals)
         for variable in found:
             if variable.name not in own - self.outer.keys():
@@ -54,35 +59,39 @@ class RuleBody:
     # Conditions
 
     def add(self, *literals: Literal) -> None:
+        """Add literals at the end."""
         self.literals += literals
 
     def fail(self) -> None:
-        """Nothing satisfies this body."""
+        """Make the body unsatisfiable."""
         self.add(Comparison(Operator.EQ, Constant(False, BOOLEAN), TRUE))
 
     def require(self, typed: TypedTerm) -> None:
-        """Keep the bindings that make a condition true: neither false nor NULL."""
+        """Keep the bindings for which a condition is true: neither false nor NULL."""
         self.add(Comparison(Operator.EQ, typed.term, TRUE))
 
     def require_not_null(self, typed: TypedTerm) -> None:
+        """Keep the bindings for which a simple term is not NULL."""
         term = self.representative(typed.term) if not isinstance(typed.term, Call) else typed.term
         if isinstance(term, Constant):
             if term.value is None:
                 self.fail()
         elif typed.nullable and isinstance(term, Variable) and term.name not in self.not_null:
             self.not_null.add(term.name)
-            # in front: whatever compares the variable may then rely on it, as soon as it is bound
+            # The null test comes first, so that every comparison of the variable can rely on it.
             self.literals.insert(0, Comparison(Operator.NE, term, Constant(None, typed.type.type)))
 
     def is_not_null(self, typed: TypedTerm) -> bool:
+        """Whether the term is known not to be NULL."""
         return not typed.nullable or (isinstance(typed.term, Variable) and self.name_of(typed.term) in self.not_null)
 
     def name_of(self, variable: Variable) -> str:
+        """The name of the variable that represents this one; empty if a constant does."""
         found = self.representative(variable)
         return found.name if isinstance(found, Variable) else ""
 
     def equate(self, one: TypedTerm, two: TypedTerm) -> None:
-        """SQL's equality of simple terms: they are one variable, which is not NULL."""
+        """Require `one = two`: both become one variable, which is not NULL, since NULL = NULL is not true."""
         for side in (one, two):
             self.require_not_null(side)
         left, right = (self.representative(side.term) for side in (one, two))
@@ -95,7 +104,7 @@ class RuleBody:
             self._merge(left, right)
 
     def _merge(self, left: Simple, right: Simple) -> None:
-        """A constant stands for a variable, and an outer variable for one of this body's own."""
+        """Link two terms: a constant represents a variable, and an outer variable represents one of this body."""
         if isinstance(left, Constant) or (isinstance(right, Variable) and right.name not in self.outer):
             left, right = right, left
         assert isinstance(left, Variable)
@@ -104,13 +113,14 @@ class RuleBody:
         self.equal_to[left.name] = right
 
     def representative(self, term: Term) -> Simple:
+        """The term that stands for all terms equal to this one."""
         assert not isinstance(term, Call)
         while isinstance(term, Variable) and term.name in self.equal_to:
             term = self.equal_to[term.name]
         return term
 
     def assign(self, typed: TypedTerm, name: str) -> TypedTerm:
-        """The value as a simple term: a variable of its own where it has to be computed."""
+        """The value as a simple term; a computed value is assigned to a new variable."""
         if not isinstance(typed.term, Call):
             return TypedTerm(self.representative(typed.term), typed.type, not self.is_not_null(typed))
         variable = self.fresh(name)
@@ -121,7 +131,11 @@ class RuleBody:
     # The finished rule
 
     def finish(self) -> tuple[Literal, ...]:
-        """The literals with equal variables made one, and bound also where only an enclosing query binds."""
+        """The literals of the finished rule.
+
+        Equal variables are one, and the atoms of enclosing queries are added that bind what this body does not bind: a rule must
+        be safe by itself.
+        """
         literals = list(dict.fromkeys(self.substitute(literal) for literal in self.literals))
         bound = _bound(literals)
         for name in tuple(self.outer):
@@ -132,6 +146,7 @@ class RuleBody:
         return tuple(literals)
 
     def substitute(self, literal: Literal) -> Literal:
+        """The literal with the representative of each term."""
         match literal:
             case Atom():
                 return replace(literal, terms=tuple(self.representative(term) for term in literal.terms))
@@ -141,12 +156,13 @@ class RuleBody:
                 return replace(literal, left=self.term(literal.left), right=self.term(literal.right))
 
     def term(self, term: Term) -> Term:
+        """The term with the representative of each part."""
         if isinstance(term, Call):
             return replace(term, arguments=tuple(map(self.term, term.arguments)))
         return self.representative(term)
 
     def binder(self, name: str) -> Atom | None:
-        """The source that binds a variable here, or else in an enclosing query."""
+        """The atom that binds a variable in this body, or else in an enclosing query."""
         for literal in self.literals:
             if isinstance(literal, Atom):
                 atom = replace(literal, terms=tuple(map(self.representative, literal.terms)))
@@ -155,9 +171,10 @@ class RuleBody:
         return self.domain(name)
 
     def identity(self, outputs: Sequence[Simple]) -> list[Variable]:
-        """The variables that, with the outputs, tell from which source rows a row was made.
+        """The variables that, together with the outputs, identify the source rows that a row is made from.
 
-        Who knows the key of a source knows all its columns.
+        These become the hidden columns of a bag. The key of a source determines all its columns, so that a source whose key is
+        known adds no variable.
         """
         known = {term.name for term in map(self.representative, (*outputs, *self.outer.values())) if isinstance(term, Variable)}
         added: list[Variable] = []

@@ -1,4 +1,4 @@
-"""Which column a name means."""
+"""Scopes: which column a name means."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rederive.lang.sql.rule_body import RuleBody
 
 @dataclass(frozen=True, slots=True)
 class ScopeColumn:
-    """A column of a source: its name, the source's alias, its term.
+    """A column of a source: its name, the alias of the source, and its term.
 
-    A column that USING made one with another is *hidden*: `*` leaves it out, and only `alias.name` means it.
+    A column that USING has merged with another is *hidden*: `*` leaves it out, and only `alias.name` refers to it.
     """
 
     name: str
@@ -26,12 +26,13 @@ class ScopeColumn:
     hidden: bool = False
 
     def matches(self, name: str, table: str | None) -> bool:
+        """Whether `name` or `table.name` refers to this column."""
         return self.name == name and (self.alias == table if table is not None else not self.hidden)
 
 
 @dataclass(slots=True)
 class Scope:
-    """The columns that one query reads, in Spark's order, inside the scopes of the queries around it."""
+    """The columns that one query reads, in the order of Spark, within the scopes of the enclosing queries."""
 
     body: RuleBody
     parent: Scope | None = None
@@ -39,11 +40,12 @@ class Scope:
 
     @property
     def aliases(self) -> list[str]:
+        """The aliases of the sources, in order."""
         return list(dict.fromkeys(column.alias for column in self.columns))
 
     @property
     def visible(self) -> list[ScopeColumn]:
-        """What `*` means."""
+        """The columns that `*` means."""
         return [column for column in self.columns if not column.hidden]
 
     def bind(self, alias: str, columns: Iterable[tuple[str, TypedTerm]]) -> None:
@@ -51,10 +53,11 @@ class Scope:
         self.columns += [ScopeColumn(name, alias, typed) for name, typed in columns]
 
     def map_terms(self, function: Callable[[TypedTerm], TypedTerm]) -> None:
+        """Replace the term of each column."""
         self.columns = [replace(column, typed=function(column.typed)) for column in self.columns]
 
     def resolve(self, name: str, table: str | None, span: Span) -> TypedTerm:
-        """The column, looked for outwards; what an enclosing query binds is noted as outer."""
+        """The term of a column, searched from this scope outwards; a column of an enclosing query becomes an outer variable."""
         found = self.find(name, table, span)
         if found is not None:
             return found
@@ -69,7 +72,7 @@ class Scope:
         return replace(outer, term=term)
 
     def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
-        """The column among this query's own sources."""
+        """The term of a column of this query's own sources; None if there is none."""
         found = [column for column in self.columns if column.matches(name, table)]
         if len(found) > 1:
             raise ambiguous(name, [column.alias for column in found], span)
@@ -82,7 +85,7 @@ class Scope:
         return UnknownName("column", name, known, span)
 
     def star(self, table: str | None, span: Span) -> list[ScopeColumn]:
-        """The columns that `*` or `table.*` means, in order: of one table, those that USING hides come first."""
+        """The columns that `*` or `table.*` means, in order. Of one table, the columns that USING hides come first."""
         if table is None:
             return self.visible
         found = [column for column in self.columns if column.alias == table]
@@ -92,19 +95,21 @@ class Scope:
 
 
 def is_written(alias: str) -> bool:
-    """Whether an alias is one of the query's own, not one that was made up for a source without a name."""
+    """Whether the query contains the alias; a source without a name gets one with a space."""
     return " " not in alias
 
 
 def ambiguous(name: str, aliases: Sequence[str], span: Span) -> TypeClash:
+    """The error that a name refers to columns of several sources."""
     candidates = " or ".join(f"{alias}.{name}" for alias in aliases if is_written(alias))
     return TypeClash(f"'{name}' is ambiguous", span, hint=f"write {candidates}" if candidates else "give the sources aliases")
 
 
 def identifier(node: exp.Expr | None) -> str:
-    """Names are the same in any case, as in Spark."""
+    """The name of a node in lower case: Spark ignores the case of names."""
     return node.name.lower() if node is not None else ""
 
 
 def identifiers(nodes: Sequence[exp.Expr]) -> list[str]:
+    """The names of nodes in lower case."""
     return [identifier(node) for node in nodes]

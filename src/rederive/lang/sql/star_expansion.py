@@ -1,4 +1,4 @@
-"""SELECT *: the columns that it means, as if they were written."""
+"""SELECT *: replaced by the columns that it means."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rederive.lang.sql.statement_context import StatementContext
 
 
 def expand_stars(node: exp.Select, scope: Scope, context: StatementContext) -> exp.Select:
-    """The query with a column for each one that `*` and `table.*` mean."""
+    """The query in which `*` and `table.*` are replaced by their columns."""
     items = [found for item in node.expressions for found in _columns(item, scope, context)]
     if not items:
-        raise SyntaxProblem("not SQL: SELECT without columns", context.span(node), hint="name a column, or write *")
+        raise SyntaxProblem("not SQL: SELECT has no columns", context.span(node), hint="name a column, or write *")
     if items == node.expressions:
         return node
     group = node.args.get("group")
     if group is not None and any(isinstance(part, exp.Literal) for part in group.expressions):
-        raise context.unsupported("GROUP BY a position beside a star", group, "name the columns")
+        raise context.unsupported("GROUP BY a position together with *", group, "group by the names of the columns")
     expanded = node.copy()
     expanded.set("expressions", items)
     return expanded

@@ -1,4 +1,4 @@
-"""What the lowering of one statement shares: the program that it adds to, names, and places for errors."""
+"""What the lowering of one statement shares: the program that it extends, the names it makes, and the places for errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ from rederive.lang.sql.rule_body import RuleBody
 
 @dataclass(slots=True)
 class StatementContext:
-    """`owner` is the view that is being defined; auxiliary relations are named after it. `ctes`: the WITH queries in reach."""
+    """The state of lowering one statement.
+
+    `owner` is the view that the statement defines; auxiliary relations are named after it. `ctes` are the WITH queries in scope,
+    `columns` the column that each variable was made for.
+    """
 
     builder: ProgramBuilder
     owner: str
@@ -40,15 +44,17 @@ class StatementContext:
     _variables: set[str] = field(default_factory=set)
 
     def span(self, node: exp.Expr | None) -> Span:
+        """The place of a node in the text."""
         return self.parsed.span_of(node)
 
     def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
+        """The error that a construct is not supported, at the place of a node."""
         return self.parsed.unsupported(what, node, hint)
 
     # Names
 
     def fresh(self, name: str) -> Variable:
-        """A variable that nothing else in this statement is called."""
+        """A new variable, whose name nothing else in this statement has."""
         stem = re.sub(r"\W", "_", name, flags=re.ASCII) or "v"
         stem = stem if not stem[0].isdigit() else f"_{stem}"
         found, number = stem, 1
@@ -59,18 +65,19 @@ class StatementContext:
         return Variable(found)
 
     def body(self, around: RuleBody | None = None) -> RuleBody:
+        """An empty rule body; for a subquery, `around` is the body that binds its outer variables."""
         domain = around.binder if around is not None else lambda name: None
         return RuleBody(self.fresh, domain=domain, columns=self.columns)
 
     def name(self, word: str) -> str:
-        """A name for an auxiliary relation: `v.group1`."""
+        """A new name for an auxiliary relation, such as `v.rows1`."""
         number = 1
         while f"{self.owner}.{word}{number}" in self.builder.relations:
             number += 1
         return f"{self.owner}.{word}{number}"
 
     def table(self, name: str, node: exp.Expr) -> LoweredRelation:
-        """What a name in FROM means: a WITH query, or a table or view of the program."""
+        """The relation that a name in FROM means: a WITH query, or a table or view of the program."""
         if name in self.ctes:
             return self.ctes[name]
         relations = self.builder.relations
@@ -82,18 +89,21 @@ class StatementContext:
     # Definitions
 
     def declare(self, name: str, columns: Sequence[Column], key: Sequence[int] = ()) -> None:
+        """Add a relation to the program. A key of all columns says no more than that the relation is a set."""
         whole = tuple(key) == tuple(range(len(columns)))
         self.builder.relations[name] = Relation(name, distinct_columns(columns), () if whole else tuple(key), self.parsed.span)
 
     def define(self, name: str, terms: Sequence[Simple], body: Sequence[Literal]) -> None:
-        # a rule that can derive nothing is kept: a relation without any definition would be a base relation
+        """Add a rule to the program."""
+        # A rule that can never fire is added, too: a relation without any rule would be a base relation.
         self.builder.definitions.append(_tidy(Rule(Atom(name, tuple(terms)), tuple(body), self.parsed.span)))
 
     def aggregate(self, name: str, function: Function, source: str, group: Sequence[int], value: int | None) -> None:
+        """Add an aggregate to the program."""
         self.builder.definitions.append(Aggregate(name, function, source, tuple(group), value, self.parsed.span))
 
     def ranking(self, name: str, source: str, group: Sequence[int], order: Sequence[Order], most: int | None = None) -> None:
-        """Declare and define the rows of a relation with their numbers, in its groups' order: groups, the rest, the number."""
+        """Declare and define a relation that numbers the rows of each group: the group, the other columns, the number."""
         columns = self.builder.relations[source].columns
         places = (*group, *(i for i in range(len(columns)) if i not in group))
         self.declare(name, (*(columns[i] for i in places), Column("number", NUMBER)), range(len(columns)))
@@ -102,14 +112,14 @@ class StatementContext:
         self.builder.definitions.append(definition)
 
     def into(self, target: str | None, word: str, hidden: Sequence[Column]) -> str:
-        """The relation that a query goes into: the view itself, its rows with their identities, or an auxiliary one."""
+        """The relation that a query defines: the view itself, its rows with their identities, or an auxiliary relation."""
         if target is None:
             return self.name(word)
         return f"{target}.{ALL}" if hidden else target
 
 
 def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Columns with names of their own, for printing."""
+    """The columns with distinct names, which printing needs."""
     seen: dict[str, int] = {}
     found = []
     for column in columns:
@@ -121,7 +131,7 @@ def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def _tidy(rule: Rule) -> Rule:
-    """Variables that occur once become `_`, as nobody asks for their values."""
+    """The rule with `_` for each variable that occurs once."""
     everywhere = [v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal)]
     alone = {name: Variable(str(i)) for i, name in enumerate(everywhere) if everywhere.count(name) == 1}
 

@@ -1,7 +1,7 @@
-"""Queries inside expressions: EXISTS, IN and scalar subqueries, also correlated ones.
+"""Queries inside expressions: EXISTS, IN and scalar subqueries, correlated or not.
 
-A correlated query becomes a relation over the outer variables that it mentions: the query around joins it, or negates it. Where
-its truth is needed as a value, as under OR, a *mark* relation gives it for each value asked for: true, false or NULL.
+A correlated query becomes a relation over the outer variables that it mentions; the enclosing query joins or negates it. If
+its truth is needed as a value, as under OR, a *mark* relation gives it for each outer value: true, false or NULL.
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ if TYPE_CHECKING:
 
 
 class PreparesQueries(Protocol):
-    def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery: ...
+    """The part of the query lowering that subqueries need."""
 
-    def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation: ...
+    def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery:
+        """The body and the outputs of a query."""
+
+    def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation:
+        """Define the relation of a prepared query."""
 
 
 class SubqueryLowering:
+    """Lowers the subqueries of one statement."""
+
     def __init__(self, queries: PreparesQueries, context: StatementContext) -> None:
         self.queries = queries
         self.context = context
@@ -43,33 +49,39 @@ class SubqueryLowering:
     # Conditions
 
     def require(self, node: exp.Expr, lower: ExpressionLowering, *, positive: bool) -> None:
-        """Keep the bindings for which an EXISTS or IN is true, or, where not positive, false."""
+        """Keep the bindings for which EXISTS or IN is true; or, if not `positive`, for which its negation is true.
+
+        EXISTS is true or false, so its negation is the absence of a hit. IN may be NULL, and NOT NULL is NULL: the negation of
+        IN is true only if there is neither a hit nor a doubt.
+        """
         body = lower.scope.body
         match node:
             case exp.In() if not positive:
-                atom = self.defined("bad", self.doubts(node, lower))
+                atom = self.define("bad", self.doubts(node, lower))
             case exp.In():
-                atom = self.defined("hit", [self.equals(node, lower)])
+                atom = self.define("hit", [self.equals(node, lower)])
             case _:
-                atom = self.defined("hit", [self.exists(node, lower)])
+                atom = self.define("hit", [self.exists(node, lower)])
         body.mention(v for v in atom.terms if isinstance(v, Variable))
         body.add(atom if positive else Negation(atom))
 
     def exists(self, node: exp.Expr, lower: ExpressionLowering) -> RuleBody:
+        """The body of an EXISTS: its outputs do not matter."""
         return self.queries.prepare(_query(node.this), lower.scope).body
 
     def equals(self, node: exp.In, lower: ExpressionLowering) -> RuleBody:
-        """The answers of the query that equal the value."""
+        """The body of an IN: the answers of the query that equal the value."""
         prepared, values = self.pairs(node, lower)
         for (_, typed), value in zip(prepared.outputs, values, strict=True):
             require_equal(typed, value, prepared.lower, node)
         return prepared.body
 
     def pairs(self, node: exp.In, lower: ExpressionLowering) -> tuple[PreparedQuery, list[TypedTerm]]:
+        """The query of an IN and the values that are compared with its outputs."""
         prepared = self.queries.prepare(_query(node.args["query"]), lower.scope)
         nodes = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(nodes) != len(prepared.outputs):
-            message = f"{len(nodes)} values are looked for among {len(prepared.outputs)} columns"
+            message = f"IN compares {len(nodes)} values with {len(prepared.outputs)} columns"
             raise WrongArity(message, self.context.span(node))
         around = lower.scope.body
         values = [replace(typed, term=around.term(typed.term)) for typed in map(lower.lower, nodes)]
@@ -77,11 +89,15 @@ class SubqueryLowering:
         return prepared, values
 
     def doubts(self, node: exp.In, lower: ExpressionLowering) -> list[RuleBody]:
-        """Why NOT IN may not be true: an answer equals the value, an answer is NULL, or the value is, and there is an answer."""
+        """The bodies for which NOT IN is not true.
+
+        `x NOT IN (q)` is `x <> y` for every y of q. It is false if some y equals x, and NULL if some y is NULL, or if x is NULL
+        and q has any answer. If q has no answer, it is true for every x, even for NULL.
+        """
         bodies = [self.equals(node, lower)]
         prepared, values = self.pairs(node, lower)
         if len(values) > 1 and any(typed.nullable for typed in (*values, *(t for _, t in prepared.outputs))):
-            raise self.context.unsupported("NOT IN on several columns that may be NULL", node, "use NOT EXISTS")
+            raise self.context.unsupported("NOT IN with several columns that may be NULL", node, "use NOT EXISTS")
         if prepared.outputs[0][1].nullable:
             bodies.append(self.with_null(prepared, prepared.outputs[0][1]))
         if values[0].nullable:
@@ -91,12 +107,13 @@ class SubqueryLowering:
 
     @staticmethod
     def with_null(prepared: PreparedQuery, typed: TypedTerm) -> RuleBody:
+        """The body of the query, restricted to bindings for which a term is NULL."""
         simple = prepared.body.assign(typed, "value")
         prepared.body.add(Comparison(Operator.EQ, simple.term, Constant(None, typed.type.type)))
         return prepared.body
 
-    def defined(self, word: str, bodies: Sequence[RuleBody]) -> Atom:
-        """The outer values for which one of the bodies has an answer."""
+    def define(self, word: str, bodies: Sequence[RuleBody]) -> Atom:
+        """Define the relation of the outer values for which one of the bodies has an answer; return its atom."""
         outer = {name: variable for body in bodies for name, variable in body.outer.items()}
         name = self.context.name(word)
         self.context.declare(name, [replace(self.context.columns[v], nullable=True) for v in outer])
@@ -109,20 +126,24 @@ class SubqueryLowering:
     # Values
 
     def value(self, node: exp.Expr, lower: ExpressionLowering) -> TypedTerm:
+        """The value of a subquery: the truth of EXISTS and IN, or the result of a scalar subquery."""
         match node:
             case exp.In():
-                found = self.defined("hit", [self.equals(node, lower)])
-                doubtful = self.defined("bad", self.doubts(node, lower))
+                found = self.define("hit", [self.equals(node, lower)])
+                doubtful = self.define("bad", self.doubts(node, lower))
                 return self.mark(lower, found, doubtful)
             case exp.Exists():
-                found = self.defined("hit", [self.exists(node, lower)])
+                found = self.define("hit", [self.exists(node, lower)])
                 return self.mark(lower, found, found)
             case exp.Subquery():
                 return self.scalar(node, lower)
-        raise self.context.unsupported("ANY and ALL", node, "use EXISTS, or OR and AND")
+        raise self.context.unsupported("ANY and ALL", node, "use EXISTS, or combine conditions with OR and AND")
 
     def mark(self, lower: ExpressionLowering, found: Atom, doubtful: Atom) -> TypedTerm:
-        """True where found, false where not even doubtful, and NULL in between."""
+        """Three-valued truth as a relation: true for a hit, false if there is not even a doubt, NULL otherwise.
+
+        The mark has one row for each outer value, so that joining it neither drops nor multiplies rows of the query.
+        """
         body = lower.scope.body
         outer = tuple(dict.fromkeys(v for atom in (found, doubtful) for v in atom.terms if isinstance(v, Variable)))
         body.mention(outer)
@@ -136,29 +157,29 @@ class SubqueryLowering:
             cases.append((None, [doubtful, Negation(found)]))
         for value, literals in cases:
             self.context.define(name, (*outer, Constant(value, BOOLEAN)), [*domain, *literals])
-        return self.joined(lower, name, outer, TypedTerm(self.context.fresh("flag"), BOOL, nullable), first=False)
+        return self.join(lower, name, outer, TypedTerm(self.context.fresh("flag"), BOOL, nullable), first=False)
 
     def scalar(self, node: exp.Subquery, lower: ExpressionLowering) -> TypedTerm:
-        """The one row of an aggregate without GROUP BY."""
+        """A scalar subquery. Only an aggregate without GROUP BY is sure to have one row."""
         query = _query(node)
         if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("having") or not is_grouped(query):
             raise self.context.unsupported(
                 "a scalar subquery that is not an aggregate",
                 node,
-                "take max(...) of it, which is the same where there is one row",
+                "select max(...), which gives the same value if there is one row",
             )
         rel = self.queries.project(self.queries.prepare(query, lower.scope), None)
         if len(rel.fields) != 1:
-            raise WrongArity(f"a scalar subquery has one column, not {len(rel.fields)}", self.context.span(node))
+            raise WrongArity(f"a scalar subquery must have one column, not {len(rel.fields)}", self.context.span(node))
         (field,) = rel.fields
-        return self.joined(
+        return self.join(
             lower, rel.name, rel.outer, TypedTerm(self.context.fresh(field.name), field.type, field.nullable), first=True
         )
 
-    def joined(
+    def join(
         self, lower: ExpressionLowering, name: str, outer: Sequence[Variable], typed: TypedTerm, *, first: bool
     ) -> TypedTerm:
-        """Join a relation that has one value for each of the outer ones."""
+        """Join a relation that has one value for each outer value; return the value."""
         body = lower.scope.body
         assert isinstance(typed.term, Variable)
         self.context.columns[typed.term.name] = Column(typed.term.name, typed.type.type, typed.nullable, typed.type.bits or 64)
@@ -168,7 +189,7 @@ class SubqueryLowering:
 
 
 def _query(node: exp.Expr) -> exp.Expr:
-    """The query without the parentheses that say nothing."""
+    """The query without redundant parentheses."""
     while isinstance(node, exp.Subquery | exp.Paren) and not any(node.args.get(part) for part in ("with_", "limit", "offset")):
         node = node.this
     return node

@@ -1,7 +1,8 @@
-"""Which parts of sqlglot's trees the lowering reads. Whatever else is set in a statement is refused before it is lowered.
+"""The syntax that the lowering supports: the kinds of sqlglot's nodes and the parts of each that it reads.
 
-sqlglot parses the languages of thirty databases. A part that nobody reads would be ignored silently: `LIMIT 50 PERCENT` would be
-`LIMIT 50`. So a kind of node that is not listed, and a part that is not listed with its kind, is an error.
+sqlglot parses the languages of thirty databases. A part that nobody reads would be ignored silently: `LIMIT 50 PERCENT` would
+mean `LIMIT 50`. So a statement is refused, before it is lowered, if it has a kind of node that is not listed, or a part that
+is not listed with its kind.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.PrimaryKeyColumnConstraint: "include",
     exp.CommentColumnConstraint: "this",
     exp.PrimaryKey: "expressions include",
-    exp.IndexParameters: "",  # behind every primary key; what it may hold is refused
+    exp.IndexParameters: "",  # sqlglot puts it after every primary key; whatever it holds is refused
     exp.Properties: "expressions",
     exp.TemporaryProperty: "",
     exp.MaterializedProperty: "",
     exp.SchemaCommentProperty: "this",
-    # queries; a hint says how to run one, not what it means
+    # queries; a hint says how to run a query, not what it means
     exp.Select: "expressions from_ joins where group having distinct order with_ limit offset hint",
     exp.Subquery: "this alias joins with_ order limit offset",
     exp.Union: _QUERY,
@@ -105,7 +106,7 @@ _READ: Final[dict[type[exp.Expr], str]] = {
 }
 PARTS: Final = {kind: frozenset(parts.split()) for kind, parts in _READ.items()}
 
-# Flags that the parser sets by itself to say how Spark behaves, whatever is written.
+# Flags that sqlglot sets for every text of the dialect: they say how Spark behaves.
 _DIALECT: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.Div: frozenset({"typed", "safe"}),
     exp.TryCast: frozenset({"safe"}),
@@ -113,7 +114,7 @@ _DIALECT: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.Concat: frozenset({"safe", "coalesce"}),
     exp.DataType: frozenset({"nested"}),
 }
-# Parts that hold one of several words: the ones that the lowering knows.
+# Parts that hold one of several words, and the words that the lowering supports.
 _KNOWN: Final[dict[tuple[type[exp.Expr], str], tuple[str, ...]]] = {
     (exp.Join, "method"): ("NATURAL",),
     (exp.Window, "over"): ("OVER",),
@@ -128,17 +129,18 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Insert, "using"): ("INSERT ... REPLACE USING", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "conflict"): ("ON CONFLICT", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "default"): ("DEFAULT VALUES", "name the values"),
+    (exp.Transaction, "modes"): ("a transaction mode", "write BEGIN"),
     (exp.Delete, "tables"): ("DELETE without FROM", "write DELETE FROM t"),
     (exp.Table, "pivots"): ("PIVOT or UNPIVOT", "use aggregates with FILTER"),
     (exp.Table, "sample"): ("TABLESAMPLE", None),
     (exp.Table, "version"): ("VERSION AS OF or TIMESTAMP AS OF", "use db.rows(view, as_of=VERSION)"),
-    (exp.Table, "only"): ("ONLY", "leave it out"),
+    (exp.Table, "only"): ("ONLY", "omit it"),
     (exp.Subquery, "pivots"): ("PIVOT or UNPIVOT", "use aggregates with FILTER"),
     (exp.Subquery, "sample"): ("TABLESAMPLE", None),
-    (exp.Select, "cluster"): ("CLUSTER BY", "leave it out"),
-    (exp.Select, "distribute"): ("DISTRIBUTE BY", "leave it out"),
-    (exp.Select, "sort"): ("SORT BY", "leave it out"),
-    (exp.Select, "locks"): ("FOR UPDATE or FOR SHARE", "leave it out"),
+    (exp.Select, "cluster"): ("CLUSTER BY", "omit it"),
+    (exp.Select, "distribute"): ("DISTRIBUTE BY", "omit it"),
+    (exp.Select, "sort"): ("SORT BY", "omit it"),
+    (exp.Select, "locks"): ("FOR UPDATE or FOR SHARE", "omit it"),
     (exp.Insert, "overwrite"): ("INSERT OVERWRITE", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Limit, "limit_options"): ("LIMIT with PERCENT or WITH TIES", "use LIMIT with a number of rows"),
     (exp.Limit, "expressions"): ("LIMIT ... BY", "number the rows with row_number() OVER (PARTITION BY ...)"),
@@ -147,7 +149,7 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Select, "laterals"): ("LATERAL VIEW", "join a table of the values instead"),
     (exp.Select, "windows"): ("WINDOW", "write the window in OVER (...)"),
     (exp.Window, "alias"): ("OVER with the name of a window", "write the window in OVER (...)"),
-    (exp.Window, "spec"): ("a window frame", "leave it out: aggregates range over the whole partition"),
+    (exp.Window, "spec"): ("a window frame", "omit it: aggregates range over the whole partition"),
     (exp.Distinct, "on"): ("DISTINCT ON", "use GROUP BY with min or max"),
     (exp.Group, "rollup"): ("ROLLUP", _SETS),
     (exp.Group, "cube"): ("CUBE", _SETS),
@@ -163,7 +165,7 @@ _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.GroupingSets: ("GROUPING SETS", _SETS),
     exp.Escape: ("LIKE with ESCAPE", "escape with a backslash"),
     exp.IgnoreNulls: ("IGNORE NULLS", None),
-    exp.FileFormatProperty: ("USING in CREATE TABLE", "leave it out"),
+    exp.FileFormatProperty: ("USING in CREATE TABLE", "omit it"),
     exp.BitwiseAnd: ("the operator &", None),
     exp.BitwiseOr: ("the operator |", None),
     exp.BitwiseXor: ("the operator ^", None),
@@ -183,15 +185,15 @@ _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.DefaultColumnConstraint: ("DEFAULT", "name the values in INSERT"),
     exp.ComputedColumnConstraint: ("a generated column", "compute it in a view"),
     exp.GeneratedAsIdentityColumnConstraint: ("an identity column", None),
-    exp.Property: ("TBLPROPERTIES", "leave it out"),
+    exp.Property: ("TBLPROPERTIES", "omit it"),
     exp.LikeProperty: ("CREATE TABLE ... LIKE", "list the columns"),
-    exp.Constraint: ("a named constraint", "leave the name out"),
+    exp.Constraint: ("a named constraint", "omit the name"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedPart:
-    """Something in a statement that the lowering would ignore: what it is called, where, and what to write instead."""
+    """A part of a statement that the lowering would ignore: its name, its place, and what to write instead."""
 
     what: str
     node: exp.Expr
@@ -199,7 +201,7 @@ class UnsupportedPart:
 
 
 def unsupported_parts(tree: exp.Expr) -> Iterator[UnsupportedPart]:
-    """What a statement holds beyond the parts that are read, from the outside inwards.
+    """The parts of a statement that are not supported, from the outside inwards.
 
     >>> import sqlglot
     >>> next(unsupported_parts(sqlglot.parse_one("SELECT a FROM t LIMIT 5 PERCENT"))).what
@@ -217,12 +219,12 @@ def unsupported_parts(tree: exp.Expr) -> Iterator[UnsupportedPart]:
 
 
 def _misplaced(node: exp.Expr) -> str | None:
-    """What the parser lets pass where only something else means anything."""
+    """What sqlglot accepts in a place where it has no meaning."""
     match node:
         case exp.Select(expressions=[]):
             return "SELECT without columns"
         case exp.ColumnDef() if not isinstance(node.parent, exp.Schema):
-            return "a type or a constraint of an alias's column"
+            return "a type or a constraint in a column alias"
     return None
 
 
@@ -251,11 +253,11 @@ def _part(node: exp.Expr, name: str) -> UnsupportedPart:
 def _kind(node: exp.Expr) -> tuple[str, exp.Expr, str | None]:
     what, hint = _KINDS.get(type(node), ("", None))
     if not what and isinstance(node, exp.Func):
-        return f"'{construct_name(node).lower().replace(' ', '_')}'", node, "docs/sql.md lists the functions"
+        return f"'{construct_name(node).lower().replace(' ', '_')}'", node, "see docs/sql.md for the supported functions"
     return what or construct_name(node), node, hint
 
 
 def construct_name(node: exp.Expr) -> str:
-    """PartitionedByProperty: PARTITIONED BY."""
+    """The words of SQL for a node that has no entry: `PartitionedByProperty` is PARTITIONED BY."""
     name = re.sub(r"(?<=[a-z])(?:ColumnConstraint|Property|Properties)$", "", type(node).__name__)
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()

@@ -1,4 +1,4 @@
-"""The types of Spark SQL, and what becomes of them in expressions: Spark's own rules, in ANSI mode."""
+"""The types of Spark SQL and the types of expressions, by the rules of Spark in ANSI mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A type of the IR; integers have a width. The type of a bare NULL has none: it becomes whatever is needed."""
+    """A type of the IR and, for integers, a width in bits. VOID, the type of a bare NULL, has 0 bits: it takes any type."""
 
     type: Type
     bits: int = 64
@@ -32,26 +32,29 @@ class SqlType:
     def __str__(self) -> str:
         if self.bits == 0:
             return "VOID"
-        if self.integer:
+        if self.is_integer:
             return _INTEGER_NAMES[self.bits]
-        return str(self.type).upper() if self.decimal else _NAMES[self.type.kind]
+        return str(self.type).upper() if self.is_decimal else _NAMES[self.type.kind]
 
     @property
-    def integer(self) -> bool:
+    def is_integer(self) -> bool:
+        """Whether it is TINYINT, SMALLINT, INT or BIGINT."""
         return self.type.kind is Kind.NUMBER
 
     @property
-    def decimal(self) -> bool:
+    def is_decimal(self) -> bool:
+        """Whether it is a DECIMAL."""
         return self.type.kind is Kind.DECIMAL
 
     @property
-    def numeric(self) -> bool:
-        return self.integer or self.decimal or self.type.kind is Kind.FLOAT
+    def is_numeric(self) -> bool:
+        """Whether it is a type of numbers."""
+        return self.is_integer or self.is_decimal or self.type.kind is Kind.FLOAT
 
     @property
     def functor(self) -> str:
-        """The scalar that casts to it."""
-        return "decimal" if self.decimal else str(self).lower()
+        """The scalar function that casts to this type."""
+        return "decimal" if self.is_decimal else str(self).lower()
 
 
 TINYINT, SMALLINT, INT, BIGINT = (SqlType(NUMBER, bits) for bits in (8, 16, 32, 64))
@@ -60,27 +63,29 @@ VOID = SqlType(SYMBOL, 0)
 
 
 def decimal(precision: int, scale: int) -> SqlType:
+    """DECIMAL(precision, scale)."""
     return SqlType(Type(Kind.DECIMAL, precision, scale))
 
 
 def column_type(column: Column) -> SqlType:
+    """The type of a column of the IR."""
     return SqlType(column.type, column.bits if column.type.kind is Kind.NUMBER else 64)
 
 
 def as_decimal(type: SqlType) -> SqlType:
     """The decimal that holds every value of an integer type."""
-    return decimal(_INTEGER_DIGITS[type.bits], 0) if type.integer else type
+    return decimal(_INTEGER_DIGITS[type.bits], 0) if type.is_integer else type
 
 
 def _bounded(precision: int, scale: int) -> SqlType:
-    """Spark keeps the digits before the point, and at least six after it where there were so many."""
+    """A DECIMAL of at most 38 digits: Spark keeps the digits before the point, and up to six of those after it."""
     if precision <= MAX_PRECISION:
         return decimal(precision, scale)
     return decimal(MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, _MIN_SCALE)))
 
 
 def common_type(one: SqlType, two: SqlType) -> SqlType | None:
-    """The type that two values are compared in, or None where there is none.
+    """The type in which two values are compared; None if there is none.
 
     >>> str(common_type(INT, decimal(4, 2))), str(common_type(DAY, STRING)), common_type(DAY, INT)
     ('DECIMAL(12,2)', 'DATE', None)
@@ -89,13 +94,13 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
         return one
     if one == VOID:
         return two
-    if one.integer and two.integer:
+    if one.is_integer and two.is_integer:
         return max(one, two, key=lambda type: type.bits)
-    if one.numeric and two.numeric:
+    if one.is_numeric and two.is_numeric:
         return _common_decimal(as_decimal(one), as_decimal(two)) if DOUBLE not in (one, two) else DOUBLE
     if STRING in (one, two):
         other = two if one == STRING else one
-        return BIGINT if other.integer else DOUBLE if other.decimal else other
+        return BIGINT if other.is_integer else DOUBLE if other.is_decimal else other
     return MOMENT if {one, two} == {DAY, MOMENT} else None
 
 
@@ -106,19 +111,19 @@ def _common_decimal(one: SqlType, two: SqlType) -> SqlType:
 
 
 def arithmetic_type(operator: str, one: SqlType, two: SqlType) -> SqlType | None:
-    """The type of `one operator two` for numbers; a string beside a number is read as the number it is compared with.
+    """The type of `one operator two`; a STRING is read as the type of the other operand. None if there is no such type.
 
     >>> str(arithmetic_type("/", INT, INT)), str(arithmetic_type("*", decimal(10, 2), decimal(4, 2)))
     ('DOUBLE', 'DECIMAL(15,4)')
     """
     shared = common_type(one, two)
-    if shared is None or not shared.numeric:
+    if shared is None or not shared.is_numeric:
         return DOUBLE if shared == VOID and operator != "div" else None
     if operator == "div":
         return BIGINT if shared != DOUBLE else None
-    if shared == DOUBLE or (operator == "/" and shared.integer):
+    if shared == DOUBLE or (operator == "/" and shared.is_integer):
         return DOUBLE
-    if shared.integer:
+    if shared.is_integer:
         return shared
     return _decimal_arithmetic(operator, as_decimal(one).type, as_decimal(two).type)
 
@@ -138,16 +143,16 @@ def _decimal_arithmetic(operator: str, a: Type, b: Type) -> SqlType:
 
 
 def sum_type(type: SqlType) -> SqlType | None:
-    """The type of a sum: of integers BIGINT, of decimals ten digits more."""
-    if type.integer:
+    """The type of a sum: BIGINT for integers, ten more digits for DECIMAL; None if there is none."""
+    if type.is_integer:
         return BIGINT
-    if type.decimal:
+    if type.is_decimal:
         return decimal(min(MAX_PRECISION, type.type.precision + 10), type.type.scale)
     return DOUBLE if type in (DOUBLE, STRING, VOID) else None
 
 
 def mean_type(type: SqlType) -> SqlType | None:
-    """The type of a mean: of decimals four digits more on both sides, else DOUBLE."""
-    if type.decimal:
+    """The type of a mean: four more digits on both sides of the point for DECIMAL, else DOUBLE; None if there is none."""
+    if type.is_decimal:
         return _bounded(type.type.precision + 4, type.type.scale + 4)
-    return DOUBLE if type.integer or type in (DOUBLE, STRING, VOID) else None
+    return DOUBLE if type.is_integer or type in (DOUBLE, STRING, VOID) else None

@@ -1,11 +1,11 @@
-"""Window functions and LIMIT: rows numbered in their partitions, which are recomputed when they are touched.
+"""Window functions and LIMIT: the rows of each partition are numbered. A partition is recomputed if one of its rows changes.
 
-What has been joined so far becomes one relation, and each window is a relation that has one answer for each of its rows:
+The body of the query becomes one relation, and each window a relation with one answer for each of its rows:
 
     q.window(columns)        q.rank1(partition, rest, n) :- n = row_number by (order) : { q.window(columns) }.
 
 rank is the least number among equals, dense_rank numbers the distinct values, lag and lead look up the row with another number,
-and an aggregate over a partition is that aggregate by the partition's columns.
+and an aggregate over a partition is the aggregate grouped by the columns of the partition.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import INT
 
 _NUMBERS: Final = ("row_number", "rank", "dense_rank")
-_SHIFTS: Final = {"lag": 1, "lead": -1}  # how many places the row is behind that is looked up
+_SHIFTS: Final = {"lag": 1, "lead": -1}  # number of this row minus number of the row that is looked up, for an offset of 1
 
 
 def lower_windows(node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> ExpressionLowering:
-    """What lowers the SELECT list of a query with window functions: each of them has a term."""
+    """Define the windows of a query; return the lowering of its SELECT list, in which each window has a term."""
     found = [window for item in node.expressions for window in _windows(item)]
     if not found:
         return lower
@@ -57,7 +57,7 @@ def keep_first_rows(
     outputs: Sequence[TypedTerm],
     context: StatementContext,
 ) -> None:
-    """Let the body of a query keep the rows that ORDER BY, LIMIT and OFFSET ask for; a name means an output first."""
+    """Keep the rows of a body that ORDER BY, LIMIT and OFFSET select. A name in ORDER BY means an output if there is one."""
     most = _whole_number(node.args.get("limit"), lower, context)
     skipped = _whole_number(node.args.get("offset"), lower, context) or 0
     order = node.args.get("order")
@@ -79,7 +79,7 @@ def _whole_number(node: exp.Expr | None, lower: ExpressionLowering, context: Sta
         return None
     typed = lower.lower(node.expression)
     if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int) or typed.term.value < 0:
-        raise context.unsupported(f"{node.key.upper()} that is not a whole number", node)
+        raise context.unsupported(f"{node.key.upper()} that is not a literal of at least 0", node)
     return typed.term.value
 
 
@@ -93,7 +93,7 @@ def _ordered_by(node: exp.Expr, lower: ExpressionLowering, outputs: Sequence[Typ
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         position = int(node.this.this)
         if not 1 <= position <= len(outputs):
-            raise TypeClash(f"ORDER BY {position}: there are {len(outputs)} columns", context.span(node))
+            raise TypeClash(f"ORDER BY {position}: the query has {len(outputs)} columns", context.span(node))
         return outputs[position - 1]
     return lower.lower(node.this)
 
@@ -104,7 +104,7 @@ def _order(column: int, node: exp.Expr) -> Order:
 
 @dataclass(slots=True)
 class FrozenBody:
-    """The body of a query as one relation over all its variables; what is joined to it has one answer for each of its rows."""
+    """The body of a query as one relation over all its variables. What is joined to it has one answer for each of its rows."""
 
     name: str
     variables: tuple[Variable, ...]
@@ -112,8 +112,9 @@ class FrozenBody:
 
     @classmethod
     def of(cls, body: RuleBody, context: StatementContext) -> FrozenBody:
+        """Define the relation of a body, and let the body read it."""
         if body.outer:
-            raise context.unsupported("a window function in a correlated query", None, "give the query a view of its own")
+            raise context.unsupported("a window function in a correlated query", None, "define the query as a view")
         literals = body.finish()
         atoms = [literal for literal in literals if isinstance(literal, Atom)]
         tests = [literal for literal in literals if isinstance(literal, Comparison) and literal.operator is Operator.EQ]
@@ -132,18 +133,18 @@ class FrozenBody:
         return cls(name, variables, body)
 
     def position(self, term: object) -> int | None:
-        """Where a variable is among the columns; a constant orders nothing."""
+        """The position of a variable among the columns; None for a constant, which orders nothing."""
         found = self.body.representative(term) if isinstance(term, Variable | Constant) else term
         return self.variables.index(found) if isinstance(found, Variable) else None
 
     def join(self, atom: Atom) -> None:
-        """Read a relation that repeats all columns instead of the frozen one."""
+        """Read another relation, which has all columns of the frozen one, instead of it."""
         self.body.literals = [literal for literal in self.body.literals if literal != Atom(self.name, self.variables)]
         self.body.literals.append(atom)
 
 
 class _WindowLowering:
-    """All windows of one SELECT list."""
+    """Lowers the windows of one SELECT list."""
 
     def __init__(self, nodes: Sequence[exp.Window], lower: ExpressionLowering, context: StatementContext) -> None:
         self.lower = lower
@@ -160,7 +161,7 @@ class _WindowLowering:
         return self.column(self.lower.lower(node), name)
 
     def column(self, value: TypedTerm, name: str) -> TypedTerm:
-        """A value as a variable, and so as a column of what is frozen, also where it is constant."""
+        """A value as a variable, and so as a column of the frozen body, even if it is constant."""
         typed = self.body.assign(value, name)
         if isinstance(typed.term, Variable):
             return typed
@@ -174,7 +175,7 @@ class _WindowLowering:
         return [(self.value(o.this, "key"), o) for o in order.expressions] if order is not None else []
 
     def argument(self, node: exp.Window) -> TypedTerm | None:
-        """What lag and lead look up, and what is aggregated."""
+        """The value that lag and lead look up; None for other functions."""
         name, arguments = function_name(node.this), node.this.expressions
         least, most = (1, 3) if name in _SHIFTS else (0, 0) if name in _NUMBERS else (0, len(arguments))
         if not least <= len(arguments) <= most:
@@ -182,14 +183,12 @@ class _WindowLowering:
             raise WrongArity(f"'{name}' takes {takes} arguments, not {len(arguments)}", self.context.span(node))
         if name in _NUMBERS:
             if node.args.get("order") is None:
-                raise self.context.unsupported(f"{name} without ORDER BY", node)
+                raise self.context.unsupported(f"{name} without ORDER BY", node, "add ORDER BY to OVER (...)")
             return None
         if name in _SHIFTS:
             return self.value(arguments[0], "value")
         if node.args.get("order") is not None:
-            raise self.context.unsupported(
-                "a running aggregate: OVER with ORDER BY", node, "leave ORDER BY out, or use a self-join"
-            )
+            raise self.context.unsupported("a running aggregate: OVER with ORDER BY", node, "omit ORDER BY, or use a self-join")
         return None
 
     def above(self) -> ExpressionLowering:
@@ -251,7 +250,7 @@ class _WindowLowering:
         return self.shifted(node.this, order, argument)
 
     def ranked(self, order: Sequence[Order]) -> tuple[str, tuple[Variable, ...]]:
-        """The relation that numbers the rows, and the variables of its columns."""
+        """Define the relation that numbers the rows; return its name and the variables of its columns."""
         name = self.context.name("rank")
         self.context.ranking(name, self.frozen.name, self.group, order)
         rest = [i for i in range(len(self.frozen.variables)) if i not in self.group]
@@ -265,7 +264,7 @@ class _WindowLowering:
         return result
 
     def rank(self, order: Sequence[Order]) -> TypedTerm:
-        """The least number among the rows that are equal in the order."""
+        """rank: the least number among the rows that are equal in the order."""
         name, columns = self.ranked(order)
         equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
         least = self.context.name("least")
@@ -276,7 +275,7 @@ class _WindowLowering:
         return self.joined(least, equal, "rank")
 
     def dense_rank(self, order: Sequence[Order]) -> TypedTerm:
-        """The number among the distinct values of the order."""
+        """dense_rank: the number among the distinct values of the order."""
         equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
         distinct, name = self.context.name("distinct"), self.context.name("dense")
         self.context.declare(distinct, [self.context.columns[v.name] for v in self.variables(equal)])
@@ -292,7 +291,7 @@ class _WindowLowering:
         return result
 
     def shifted(self, call: exp.Expr, order: Sequence[Order], argument: TypedTerm) -> TypedTerm:
-        """The value of the row that many places before or behind, or the default where there is none."""
+        """lag and lead: the value of the row that many places before or after, or the default if there is none."""
         _, offset, other, *_ = (*call.expressions, None, None)
         steps = self.constant(offset, 1, call) * _SHIFTS[function_name(call)]
         default = self.default(other, argument, call)
@@ -324,7 +323,7 @@ class _WindowLowering:
             return otherwise
         typed = self.lower.lower(node)
         if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int):
-            raise self.context.unsupported("an offset that is not a whole literal", call)
+            raise self.context.unsupported("an offset that is not an integer literal", call)
         return typed.term.value
 
     def default(self, node: exp.Expr | None, argument: TypedTerm, call: exp.Expr) -> Simple:

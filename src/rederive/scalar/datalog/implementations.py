@@ -17,7 +17,7 @@ RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
 
 
 def functor_function(name: str, first: Type, arity: int) -> Callable[..., Any]:
-    """The function that evaluates a functor on values whose first argument has this type."""
+    """The function that computes a functor on values; its first argument has this type."""
     if first.kind is Kind.UNSIGNED and name == "bnot":
         return lambda a: a ^ RANGES[Kind.UNSIGNED][1]
     if first.kind in RANGES and name in _INTEGER:
@@ -43,7 +43,7 @@ def _within(function: Callable[..., int], low: int, high: int, name: str) -> Cal
 
 
 def _divide(a: int, b: int) -> int:
-    """Toward zero, as Soufflé and SQL do."""
+    """Divide and round toward zero, as Soufflé and SQL do."""
     if b == 0:
         raise ScalarError(f"division by zero: {a} / 0")
     quotient = abs(a) // abs(b)
@@ -93,7 +93,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
 
 
 def _finite(function: Callable[[float, float], float], symbol: str) -> Callable[[float, float], float]:
-    """Floats stay finite: JSON has no other, and no view should turn on what infinity minus infinity is."""
+    """The function, which fails if its result is not finite: JSON has no infinity, and NaN would not equal itself."""
 
     def checked(a: float, b: float) -> float:
         try:
@@ -101,7 +101,7 @@ def _finite(function: Callable[[float, float], float], symbol: str) -> Callable[
         except (ZeroDivisionError, OverflowError) as error:
             raise ScalarError(f"{error}: {a} {symbol} {b}") from None
         if isinstance(result, complex) or not math.isfinite(result):
-            raise ScalarError(f"no finite number: {a} {symbol} {b}")
+            raise ScalarError(f"the result is not a finite number: {a} {symbol} {b}")
         return result
 
     return checked
@@ -120,7 +120,7 @@ _FLOAT = {
 
 
 def _decimal(name: str, type_: Type) -> Callable[[Decimal, Decimal], Decimal]:
-    """The result in the type of the arguments, rounded half up to its scale; too many digits are an error."""
+    """The function with a result in the type of its arguments: rounded half up to the scale; too many digits fail."""
     unit, limit = Decimal(1).scaleb(-type_.scale), Decimal(10) ** (type_.precision - type_.scale)
     function = _DECIMAL[name]
 
@@ -135,7 +135,7 @@ def _decimal(name: str, type_: Type) -> Callable[[Decimal, Decimal], Decimal]:
     return checked
 
 
-_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)  # twice the digits of any decimal, and some
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)  # more than twice the 38 digits of a decimal: products are exact
 _DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
     "+": _EXACT.add,
     "-": _EXACT.subtract,
@@ -145,14 +145,14 @@ _DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
 
 
 def _substr(text: str, start: int, length: int) -> str:
-    """Empty where it starts outside of the text, shorter where it ends outside; a negative length means to the end."""
+    """A part of a text, empty if it starts outside and shorter if it ends outside; a negative length means to the end."""
     if start < 0:
         return ""
     return text[start : start + length] if length >= 0 else text[start:]
 
 
 def _converted(type_: Type) -> Callable[[Any], Value]:
-    """A conversion: text as in a facts file, numbers cut to whole ones where that is asked for, dates and timestamps."""
+    """A conversion to a type: text is read as in a facts file, and numbers are truncated to integers."""
 
     def convert(value: Any) -> Value:
         try:
@@ -172,7 +172,7 @@ def _converted(type_: Type) -> Callable[[Any], Value]:
 
 
 def to_string(value: Any) -> str:
-    """As the value is written in a program."""
+    """The text of a value, as a program writes it."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
@@ -189,4 +189,5 @@ _GENERAL: dict[str, Callable[..., Any]] = {
 
 
 def contains(part: str, text: str) -> bool:
+    """Whether a text contains another."""
     return part in text

@@ -1,4 +1,4 @@
-"""The functors that terms may call: their names, argument types and results. Engines bring the implementations."""
+"""The functors that terms of Datalog can call: their names, arguments and results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ ANY = frozenset(Kind)
 
 @dataclass(frozen=True, slots=True)
 class Functor:
-    """`same`: all arguments share one type out of these kinds, which is the result's too.
+    """The signature of a functor.
 
-    `takes`: otherwise the fixed argument types, or the kinds of a single argument, and `gives` the result.
-    `fallible`: it may fail on some arguments, so it is evaluated after everything that can rule the binding out.
-    `overflows`: it fails for few arguments; it is evaluated early, and where it fails once more at the end.
+    `same`: all arguments have one type of these kinds, which is also the type of the result. Otherwise, `takes` are the kinds of
+    each argument, the last one for all further arguments, and `gives` is the type of the result.
+    `fallible`: it may fail on some arguments. It is evaluated after every literal that can discard the binding, because a
+    failure matters only for bindings that the rest of the body accepts.
+    `overflows`: it fails on few arguments. It is evaluated early; if it fails, it is evaluated again at the end.
     """
 
     name: str
@@ -30,11 +32,11 @@ class Functor:
     overflows: bool = False
 
     def accepts(self, position: int) -> frozenset[Kind]:
-        """The kinds that the argument at `position` may have."""
+        """The kinds that the argument at `position` can have."""
         return self.same or self.takes[min(position, len(self.takes) - 1)]
 
     def result(self, arguments: Sequence[Type | None]) -> Type | None:
-        """The type of the result, or None while the arguments do not tell yet."""
+        """The type of the result; None if the types of the arguments are not known yet."""
         return self.gives if self.gives is not None else next((t for t in arguments if t is not None), None)
 
 

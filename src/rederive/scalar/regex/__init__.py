@@ -1,1 +1,1 @@
-"""Regular expressions of Soufflé and of Java, matched in bounded time."""
+"""Regular expressions of Soufflé (ECMAScript) and of Spark (Java), translated for Python and matched in bounded time."""

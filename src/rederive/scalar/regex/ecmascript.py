@@ -1,6 +1,6 @@
-"""Regular expressions of `match`: ECMAScript with POSIX classes, as `std::regex` and so Soufflé read them, for Python's `re`.
+"""Regular expressions of `match`: ECMAScript with POSIX classes, as `std::regex` and so Soufflé read them, for Python.
 
-What the two read alike is handed on, what they write differently is translated, and what only one of them knows is refused.
+What both read alike is passed on, what they write differently is translated, and what only one of them has is refused.
 Classes such as \\d and [:alpha:] are those of ASCII; a character is a code point.
 """
 
@@ -40,7 +40,7 @@ _QUANTIFIERS: Final = ("*", "+", "?", "{")
 
 @lru_cache(maxsize=1024)
 def compile_ecmascript(pattern: str) -> regex.Pattern[str]:
-    """The pattern for Python; ValueError where it has no meaning, or one that Python cannot give it.
+    """The pattern compiled for Python; ValueError if it is not a pattern, or not supported.
 
     >>> bool(compile_ecmascript("[[:digit:]]+(a|b)?").fullmatch("123b")), bool(compile_ecmascript(r"\\\\w$").fullmatch("é"))
     (True, False)
@@ -53,7 +53,7 @@ def compile_ecmascript(pattern: str) -> regex.Pattern[str]:
 
 
 def compile_checked(translated: str, *, ignores_case: bool = False) -> regex.Pattern[str]:
-    """A pattern that both `re` and `regex` read, for `regex`: its searches can be given a time, and let other threads run."""
+    """A pattern that both `re` and `regex` read, compiled for `regex`, whose searches have a time limit and release the lock."""
     try:
         re.compile(translated, re.ASCII | (re.IGNORECASE if ignores_case else 0))
         return regex.compile(translated, regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignores_case else 0))
@@ -62,7 +62,7 @@ def compile_checked(translated: str, *, ignores_case: bool = False) -> regex.Pat
 
 
 class Translation:
-    """Of one pattern, from left to right. A dialect says which signs and groups it has."""
+    """Translates one pattern, from left to right. A subclass says which signs and groups its dialect has."""
 
     signs: ClassVar = {".": "[^\\n\\r]", "^": "\\A", "$": "\\Z"}
     groups: ClassVar[tuple[str, ...]] = ("(?:", "(?=", "(?!")
@@ -74,6 +74,7 @@ class Translation:
         self.open: list[str] = []
 
     def text(self) -> str:
+        """The pattern as Python writes it."""
         parts: list[str] = []
         while self.place < len(self.pattern):
             parts.append(self._part())
@@ -126,16 +127,16 @@ class Translation:
         return self._asserted(found) if self.open.pop() in self.assertions else found
 
     def _asserted(self, found: str) -> str:
-        """What takes up no text cannot be repeated."""
+        """Refuse a quantifier after an assertion, which matches no text."""
         if self._ahead() in _QUANTIFIERS:
-            raise self._refused("what takes up no text is repeated")
+            raise self._refused("an assertion is repeated")
         return found
 
     def _quantifier(self) -> str:
         if self._ahead() == "{":
             counted = _COUNT.match(self.pattern, self.place)
             if counted is None:
-                raise self._refused("'{' starts no count such as {2,3}")
+                raise self._refused("'{' does not start a count such as {2,3}")
             found = self._take(len(counted[0]))
         else:
             found = self._take()
@@ -145,11 +146,11 @@ class Translation:
         return found
 
     def _suffix(self) -> str:
-        """What makes a quantifier lazy."""
+        """The sign that makes a quantifier lazy, if there is one."""
         return self._take() if self._ahead() == "?" else ""
 
     def _escape(self) -> str:
-        """An escape outside of a set."""
+        """Translate an escape outside of a set."""
         if number := _REFERENCE.match(self.pattern, self.place + 1):
             self._take(1 + len(number[0]))
             return f"(?:\\{number[0]})"
@@ -159,7 +160,7 @@ class Translation:
         return found if len(found) == 2 and found[1] in _CLASSES else re.escape(found)
 
     def _escaped(self) -> str:
-        """The character that an escape stands for, or the escape itself where that is a class."""
+        """The character that an escape means, or the escape itself if it is a class."""
         self._take()
         letter = self._ahead()
         if hexadecimal := _HEXADECIMAL.match(self.pattern, self.place):
@@ -174,7 +175,7 @@ class Translation:
         return self._take()
 
     def _set(self) -> str:
-        """`[...]`: members one by one, so that nothing in it has a meaning for Python alone."""
+        """Translate `[...]` member by member, so that nothing in it has a meaning that only Python knows."""
         start = self._take()
         if self._ahead() == "^":
             start += self._take()
@@ -187,18 +188,18 @@ class Translation:
         return f"{start}{''.join(parts)}]"
 
     def _member(self) -> str:
-        """A class, a character or a range of characters."""
+        """Translate a class, a character or a range of characters."""
         first = self._one()
         if self._ahead() != "-" or self._ahead(2)[1:] in ("]", ""):
             return first if len(first) > 1 else _literal(first)
         self._take()
         last = self._one()
         if len(first) > 1 or len(last) > 1:
-            raise self._refused("a class does not bound a range")
+            raise self._refused("a class cannot be the end of a range")
         return f"{_literal(first)}-{_literal(last)}"
 
     def _one(self) -> str:
-        """A character by itself, or a class as Python writes it in a set."""
+        """One character, or a class as Python writes it in a set."""
         match self._ahead(2):
             case "":
                 raise self._refused("a set is not closed")
@@ -217,7 +218,7 @@ class Translation:
     def _posix(self) -> str:
         name, closed, _ = self.pattern[self.place + 2 :].partition(":]")
         if not closed or name not in POSIX:
-            raise self._refused(f"'[:{name if closed else ''}' is no class; known are {', '.join(sorted(POSIX))}")
+            raise self._refused(f"'[:{name if closed else ''}' is not a class; the classes are {', '.join(sorted(POSIX))}")
         self._take(len(name) + 4)
         return POSIX[name]
 

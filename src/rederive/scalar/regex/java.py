@@ -1,6 +1,6 @@
-"""Regular expressions of RLIKE: those of `java.util.regex`, which Spark calls, as patterns of Python.
+"""Regular expressions of RLIKE: those of `java.util.regex`, which Spark calls, for Python.
 
-What Java and Python read alike is handed on, what they write differently is translated, and everything else is refused. Classes
+What Java and Python read alike is passed on, what they write differently is translated, and everything else is refused. Classes
 such as \\d and \\p{Alpha} are those of ASCII; a character is a code point.
 """
 
@@ -29,7 +29,7 @@ _CLASSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JavaPattern:
-    """`has_boundary`: \\b is in it, which Java 17 and Java 21 read differently beside letters beyond ASCII."""
+    """A compiled pattern. `has_boundary`: it contains \\b, which Java 17 and 21 read differently next to letters beyond ASCII."""
 
     compiled: regex.Pattern[str]
     has_boundary: bool
@@ -37,7 +37,7 @@ class JavaPattern:
 
 @lru_cache(maxsize=1024)
 def java_pattern(pattern: str) -> JavaPattern:
-    """The pattern for Python; ValueError where it has no meaning, or one that is not supported.
+    """The pattern compiled for Python; ValueError if it is not a pattern, or not supported.
 
     >>> [bool(java_pattern(p).compiled.search(t)) for p, t in ((r"\\d$", "x7\\r\\n"), (r"^\\w", "é"), ("(?i)B", "abc"))]
     [True, False, True]

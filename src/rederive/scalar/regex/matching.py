@@ -1,4 +1,4 @@
-"""Matching texts with patterns in bounded time: a search that backtracks for too long is stopped. Other threads run meanwhile."""
+"""Matching of texts with patterns in bounded time: a search that takes too long is stopped. Other threads run meanwhile."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rederive.scalar.failures import ScalarError, TooLong
 from rederive.scalar.regex.ecmascript import compile_ecmascript
 from rederive.scalar.regex.java import java_pattern
 
-MOST_SECONDS: Final = 30.0  # of the processor, for one search: more than a usual budget, so that a store opens again
+MOST_SECONDS: Final = 30.0  # seconds for one search: more than a usual budget, so that a store with such a row opens again
 
 
 class TooSlow(TooLong):
-    """A search took longer than it may."""
+    """A search takes longer than its limit."""
 
 
 def is_match(pattern: str, text: str) -> bool:
-    """Whether the whole text matches the pattern, as Soufflé's `match` says."""
+    """Whether the whole text matches the pattern: `match` of Soufflé."""
     try:
         found = compile_ecmascript(pattern)
     except ValueError as error:
@@ -29,13 +29,13 @@ def is_match(pattern: str, text: str) -> bool:
 
 
 def has_match(text: str, pattern: str) -> bool:
-    """Whether some part of the text matches the pattern, as Spark's RLIKE says."""
+    """Whether a part of the text matches the pattern: RLIKE of Spark."""
     try:
         found = java_pattern(pattern)
     except ValueError as error:
-        raise ScalarError(f"not a regular expression that is supported: {pattern!r}: {error}") from None
+        raise ScalarError(f"not a supported regular expression: {pattern!r}: {error}") from None
     if found.has_boundary and not text.isascii():
-        raise ScalarError(f"Java 17 and 21 read \\b differently in texts beyond ASCII: {pattern!r}")
+        raise ScalarError(f"Java 17 and Java 21 disagree on \\b in a text that is not ASCII: {pattern!r}")
     return _bounded(found.compiled.search, pattern, text)
 
 
@@ -49,7 +49,7 @@ def _bounded(search: Callable[..., Any], pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def like_pattern(pattern: str) -> re.Pattern[str]:
-    """The pattern of LIKE. Each part between two % is taken where it first occurs, so nothing backtracks."""
+    """A pattern of LIKE. Each part between two % matches where it first occurs, so that the search never backtracks."""
     parts = [""]
     characters = iter(pattern)
     for character in characters:
@@ -61,7 +61,7 @@ def like_pattern(pattern: str) -> re.Pattern[str]:
             case "\\":
                 escaped = next(characters, "the end")
                 if escaped not in ("%", "_", "\\"):
-                    raise ScalarError(f"not a pattern of LIKE: {pattern!r}: the escape character stands before {escaped!r}")
+                    raise ScalarError(f"not a pattern of LIKE: {pattern!r}: an escape character comes before {escaped!r}")
                 parts[-1] += re.escape(escaped)
             case _:
                 parts[-1] += re.escape(character)

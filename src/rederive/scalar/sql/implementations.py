@@ -23,7 +23,7 @@ from rederive.values import from_text
 Implementation = Callable[..., Any]
 WIDTHS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
-_WIDE = Context(prec=1000, rounding=ROUND_HALF_UP)  # all digits of any float
+_WIDE = Context(prec=1000, rounding=ROUND_HALF_UP)  # enough for all digits of any float
 _EPOCH = datetime.date(1970, 1, 1)
 _SOME_DAY = datetime.datetime(2000, 1, 1)
 _DAY = 86_400  # seconds
@@ -33,7 +33,7 @@ _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?",
 
 
 def scalar_function(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
-    """The function that evaluates a scalar on values of these types.
+    """The function that computes a scalar function on values of these types.
 
     >>> from rederive.ir.terms import NUMBER
     >>> scalar_function("+", (NUMBER, NUMBER), NUMBER)(1, None) is None
@@ -46,7 +46,9 @@ def scalar_function(name: str, arguments: Sequence[Type], gives: Type) -> Implem
 
 
 def membership_test(options: Sequence[Value]) -> Implementation:
-    """Whether a value is one of these constants; NULL where it is none of them and one of them is NULL. NaN equals itself.
+    """The test whether a value is one of these constants. It gives NULL if it is none of them and one is NULL.
+
+    NaN equals itself, as in Spark.
 
     >>> [membership_test([1, 2, None])(value) for value in (1, 3, None)]
     [True, None, None]
@@ -263,7 +265,7 @@ def _to_boolean(gives: Type, value: Any) -> bool:
 
 
 def _to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
-    """Of a text, its year, and its month and day if it has them; a time behind them does not matter."""
+    """CAST(value AS DATE). A text has a year, and may have a month, a day, and a time, which is ignored."""
     if isinstance(value, datetime.datetime):
         return _wall(value, zone).date()
     found = _DATE.fullmatch(value.strip())
@@ -292,7 +294,7 @@ def _from_text(type_: Type, text: str) -> Value:
 
 
 def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
-    """As Spark casts to STRING."""
+    """CAST(value AS STRING), as Spark writes values."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -308,7 +310,7 @@ def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
 
 
 def _float_text(value: float) -> str:
-    """As Java writes a double: plain between 10^-3 and 10^7, else with an exponent."""
+    """A double as Java writes it: plain between 10^-3 and 10^7, else with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         text = format(Decimal(repr(value)), "f")
         return text if "." in text else f"{text}.0"
@@ -336,7 +338,7 @@ _CASTS: dict[str, Implementation] = {
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str:
-    """Counts from 1; from the end where the start is negative. Without a length, it is the greatest that there is."""
+    """substring, which counts from 1, or from the end if the start is negative. Without a length, it goes to the end."""
     size = len(text)
     begin = start - 1 if start > 0 else size + start if start < 0 else 0
     end = begin + (2**31 - 1 if length is None else length)
@@ -363,7 +365,7 @@ def _wall(instant: datetime.datetime, zone: str) -> datetime.datetime:
 
 
 def _instant(wall: datetime.datetime, zone: str, like: datetime.datetime) -> datetime.datetime:
-    """Where clocks show a time twice, the one whose offset is that of another instant."""
+    """The instant of a wall time. If clocks show the time twice, it is the instant with the offset of `like`."""
     try:
         return from_wall(wall, zone, offset_at(like, zone))
     except OverflowError:
@@ -371,7 +373,7 @@ def _instant(wall: datetime.datetime, zone: str, like: datetime.datetime) -> dat
 
 
 def _on_wall(move: Implementation) -> Implementation:
-    """A calendar's step: of a timestamp outside UTC, it is a step of what the clocks show."""
+    """The step of a calendar. For a timestamp in a zone, it is a step of the wall time."""
 
     def moved(moment: Any, amount: int, zone: str = UTC) -> Any:
         return move(moment, amount) if zone == UTC else _instant(move(_wall(moment, zone), amount), zone, moment)
@@ -380,7 +382,7 @@ def _on_wall(move: Implementation) -> Implementation:
 
 
 def _add_seconds(moment: datetime.datetime, amount: int, zone: str = UTC) -> Any:
-    """Whole days first, as the calendar counts them; the rest is time that passes."""
+    """Add seconds. In a zone, whole days are days of the calendar, and the rest is elapsed time."""
     days = _truncated(amount, _DAY) if zone != UTC else 0
     return _add("seconds", _on_wall(partial(_add, "days"))(moment, days, zone) if days else moment, amount - days * _DAY)
 
@@ -390,7 +392,7 @@ def _on_some_day(moment: datetime.datetime) -> datetime.datetime:
 
 
 def _clock(part: Callable[[datetime.datetime], int]) -> Implementation:
-    """A part of what the clocks show. It is the same on any day, so that no day is beyond the calendar."""
+    """A part of the wall time. It is computed on a fixed day, so that no zone moves it out of the calendar."""
 
     def shown(moment: datetime.datetime, zone: str = UTC) -> int:
         return part(moment) if zone == UTC else part(_on_some_day(moment) + offset_at(moment, zone))
@@ -408,7 +410,7 @@ def _date_trunc(unit: str, moment: datetime.datetime, zone: str = UTC) -> dateti
 
 
 def _add_months(date: Any, months: int) -> Any:
-    """The last day of the month where that is shorter."""
+    """Add months; the day is at most the last day of the resulting month."""
     year, month = divmod(date.year * 12 + date.month - 1 + months, 12)
     try:
         return date.replace(year=year, month=month + 1, day=min(date.day, calendar.monthrange(year, month + 1)[1]))
@@ -424,7 +426,7 @@ def _add(unit: str, moment: Any, amount: int) -> Any:
 
 
 def _trunc(date: Any, unit: str) -> Any:
-    """The first day of a unit of days; NULL for other units."""
+    """The first day of a year, quarter, month or week; NULL for other units."""
     match unit.lower():
         case "year" | "yyyy" | "yy":
             return _midnight(date).replace(month=1, day=1)
@@ -439,7 +441,7 @@ def _trunc(date: Any, unit: str) -> Any:
 
 
 def _cut(moment: Any, unit: str) -> Any:
-    """The first moment of a unit of days or of time; NULL for what is not a unit."""
+    """The first moment of a unit; NULL if there is no such unit."""
     match unit.lower():
         case "day" | "dd":
             return _midnight(moment)

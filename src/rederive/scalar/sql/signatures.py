@@ -1,8 +1,8 @@
-"""The scalar functions of SQL that terms may call: what they do with NULL, and whether they can fail.
+"""The scalar functions of SQL that terms can call: what they do with NULL, and whether they can fail.
 
-A call of one carries the type that it gives. *Strict* functions give NULL where an argument is NULL; the others say for
-themselves: `case`, `coalesce`, `and` and `or` evaluate only the arguments that decide. The first argument of `in` is tested
-against the others, which are constants.
+A call carries the type of its result. A *strict* function gives NULL if an argument is NULL. *Lazy* functions (`case`,
+`coalesce`, `and`, `or`) evaluate only the arguments that decide the result: `false and NULL` is false, and a branch of `case`
+that is not taken cannot fail. `in` tests its first argument against the others, which are constants.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """`fallible`: it may fail on some arguments, so it is evaluated after everything that can rule the binding out."""
+    """The signature of a scalar function. A `fallible` one is evaluated after every literal that can discard the binding."""
 
     name: str
     strict: bool = True
@@ -44,4 +44,4 @@ LAZY = frozenset(_LAZY)
 ZONED = frozenset({
     "hour", "minute", "second", "date_trunc", "date", "try_date", "timestamp", "try_timestamp", "string", *_DATES,
 })  # fmt: skip
-"""These depend on the time zone where they take or give a timestamp; outside UTC, it is their last argument."""
+"""Functions that depend on the time zone if they take or give a timestamp. If it is not UTC, it is their last argument."""
