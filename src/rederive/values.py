@@ -22,7 +22,7 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _TIME: Final = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 _TIMESTAMP: Final = re.compile(rf"{_DATE.pattern}({_TIME})?", re.ASCII)
-_RANGES: Final = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
+INTEGER_RANGES: Final = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
 _BOOLEANS: Final = {"true": True, "false": False}
 MAX_PRECISION: Final = 38
 _EXACT: Final = Context(prec=2 * MAX_PRECISION)
@@ -167,7 +167,7 @@ def _symbol(text: str) -> str:
 
 
 def _integer(value: int | str, type: Type) -> int:
-    least, most = _RANGES[type.kind]
+    least, most = INTEGER_RANGES[type.kind]
     number = int(value)
     if not least <= number <= most:
         raise ValueError(f"{_abbreviated(number)} is out of range for {type}: {least} to {most}")

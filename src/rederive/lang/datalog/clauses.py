@@ -13,35 +13,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Final
 
-from rederive.analysis.safety import binders, check_safety
-from rederive.analysis.types import body_types, functor_of, relation_of, term_type
-from rederive.errors import Span, TypeClash, UnsafeVariable, Unsupported
+from rederive.analysis.safety import binders
+from rederive.analysis.types import functor_of, relation_of
+from rederive.errors import Span, UnsafeVariable, Unsupported
 from rederive.ir.rules import (
-    Aggregate,
     Atom,
-    Column,
     Comparison,
     Function,
     Literal,
     Negation,
     Operator,
-    Relation,
     Rule,
     literal_variables,
 )
-from rederive.ir.terms import FLOAT, NUMBER, Call, Constant, Simple, Term, Type, Variable
+from rederive.ir.terms import NUMBER, Call, Constant, Simple, Term, Variable
 from rederive.lang.datalog import syntax
+from rederive.lang.datalog.aggregates import AggregateBody, AggregateView, Literals, is_never_empty, rules_that_can_fire
 from rederive.lang.datalog.dnf import Item, alternatives
-from rederive.lang.datalog.simplification import finish_rule, is_impossible
+from rederive.lang.datalog.simplification import finish_rule
 from rederive.lang.program_builder import ProgramBuilder
-from rederive.scalar.datalog.signatures import NUMERIC
 from rederive.values import from_python
 
 _REFUSED_FUNCTORS: Final = {"autoinc": "autoinc()", "range": "range", "as": "type casts (as)"}
-
-Literals: TypeAlias = tuple[Literal, ...]
 
 
 def lower_clause(clause: syntax.Clause, builder: ProgramBuilder) -> None:
@@ -49,12 +44,7 @@ def lower_clause(clause: syntax.Clause, builder: ProgramBuilder) -> None:
     body: syntax.Formula = syntax.And((), clause.span) if clause.body is None else clause.body
     for head in clause.heads:
         rules = [rule for items in alternatives(body) for rule in _ClauseLowering(builder, head, items).rules(clause.span)]
-        builder.definitions.extend(_possible(rules))
-
-
-def _possible(rules: Sequence[Rule]) -> list[Rule]:
-    """The distinct rules that can fire, or one rule if none can: without a rule, the head would be a base relation."""
-    return [rule for rule in dict.fromkeys(rules) if not is_impossible(rule)] or list(rules[:1])
+        builder.definitions.extend(rules_that_can_fire(rules))
 
 
 def lower_constant(value: syntax.Value) -> Constant | None:
@@ -218,10 +208,10 @@ class _ClauseLowering:
         """The literals that bind `result`: the atom of the aggregate; and, for an empty group, its absence and the value 0."""
         group = _group(fold, level.names)
         bodies = list(self._bodies(fold, level))
-        view = _AggregateView(self._builder, self._owner, fold, group, bodies, frozenset(self._fresh))
-        relation, keys = view.defined()
+        view = AggregateView(self._builder, self._owner, fold, group, bodies, frozenset(self._fresh))
+        relation, keys = view.define()
         join: Literals = (Atom(relation.name, (*keys, result), span=fold.span),)
-        if fold.function not in (Function.COUNT, Function.SUM) or _never_empty(bodies, group, level.literals):
+        if fold.function not in (Function.COUNT, Function.SUM) or is_never_empty(bodies, group, level.literals):
             return [join]
         kept = range(len(keys))
         absent = Negation(Atom(self._builder.projection(relation, kept, fold.span), keys, span=fold.span))
@@ -229,7 +219,7 @@ class _ClauseLowering:
         zero = Comparison(Operator.EQ, result, Constant(from_python(0, type), type, fold.span), fold.span)
         return [join, (absent, zero)]
 
-    def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[_AggregateBody]:
+    def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[AggregateBody]:
         """The alternatives of the aggregate's body, each with the outer literals that make it safe."""
         names = _names(syntax.children(fold))
         for items in alternatives(fold.body):
@@ -237,7 +227,7 @@ class _ClauseLowering:
             self._gather(items, conjunction)
             value = None if fold.value is None else self._simple(fold.value, conjunction)
             for literals in self._resolved(conjunction, level.within(names, ())):
-                yield _AggregateBody(literals, self._support(fold, literals, level), value)
+                yield AggregateBody(literals, self._support(fold, literals, level), value)
 
     def _support(self, fold: syntax.Fold, literals: Literals, level: _Level) -> Literals:
         """The outer literals that bind what the body uses but does not bind, such as x in `count : { p(y), y < x }`."""
@@ -253,107 +243,6 @@ class _ClauseLowering:
                 chosen.append(literal)
                 needed += [v.name for v in literal_variables(literal)] if isinstance(literal, Comparison) else []
         return tuple(chosen)
-
-
-@dataclass(frozen=True, slots=True)
-class _AggregateBody:
-    """One alternative of an aggregate's body: its literals, the outer literals that make it safe, and the value to fold."""
-
-    literals: Literals
-    support: Literals
-    value: Simple | None
-
-
-@dataclass(frozen=True, slots=True)
-class _AggregateView:
-    """The view of the bindings of an aggregate's body, unless a relation already holds them, and the aggregate over it."""
-
-    builder: ProgramBuilder
-    owner: str
-    fold: syntax.Fold
-    group: tuple[Variable, ...]
-    bodies: Sequence[_AggregateBody]
-    fresh: frozenset[str]
-
-    def defined(self) -> tuple[Relation, tuple[Variable, ...]]:
-        """Define the aggregate; return its relation and the variables of the group, in the order of its columns."""
-        columns = self._columns()
-        number = self.builder.free_number(self.owner)
-        source = self._direct(columns) or self._body_view(f"{self.owner}.body{number}", columns)
-        positions = tuple(i for i, variable in enumerate(columns) if variable in self.group)
-        value = self._value_position(columns)
-        result = self._result(None if value is None else source.columns[value].type)
-        name = f"{self.owner}.{self.fold.function.value}{number}"
-        self.builder.aggregate(
-            Aggregate(name, self.fold.function, source.name, positions, value, self.fold.span),
-            (*(source.columns[i] for i in positions), Column("result", result)),
-        )
-        return self.builder.relations[name], tuple(columns[i] for i in positions)
-
-    def _columns(self) -> list[Variable]:
-        """All variables of the body. Each binding of them counts once; variables that are computed from others add nothing."""
-        found = [v for body in self.bodies for literal in body.literals for v in literal_variables(literal)]
-        values = [body.value for body in self.bodies if isinstance(body.value, Variable)]
-        return [v for v in dict.fromkeys((*found, *values, *self.group)) if v.name not in self.fresh]
-
-    def _direct(self, columns: Sequence[Variable]) -> Relation | None:
-        match self.bodies:
-            case [_AggregateBody((Atom(relation, terms),), ())] if terms == tuple(columns) and self._plain_value():
-                return self.builder.relations[relation]
-            case _:
-                return None
-
-    def _plain_value(self) -> bool:
-        """Whether the value is a variable of the body, or there is none, so that it needs no column of its own."""
-        return self.fold.value is None or isinstance(self.fold.value, syntax.Var)
-
-    def _value_position(self, columns: Sequence[Variable]) -> int | None:
-        match self.fold.value:
-            case None:
-                return None
-            case syntax.Var(name):
-                return columns.index(Variable(name))
-            case _:
-                return len(columns)
-
-    def _body_view(self, name: str, columns: Sequence[Variable]) -> Relation:
-        rules = [self._body_rule(name, columns, body) for body in self.bodies]
-        for body, rule in zip(self.bodies, rules, strict=True):
-            self._check_alternative(body, columns)
-            check_safety(rule)
-        types = body_types(rules[0].body, self.builder.relations)
-        names = [f"_{i}" if variable.anonymous else variable.name for i, variable in enumerate(columns)]
-        names += [_unused("value", names)] * (not self._plain_value())
-        declared = (Column(n, term_type(t, types)) for n, t in zip(names, rules[0].head.terms, strict=True))
-        relation = self.builder.relations[name] = Relation(name, tuple(declared), span=self.fold.span)
-        self.builder.definitions.extend(_possible([finish_rule(rule, self.builder.relations) for rule in rules]))
-        return relation
-
-    def _check_alternative(self, body: _AggregateBody, columns: Sequence[Variable]) -> None:
-        """Every alternative must bind all columns, since the bindings of all alternatives are rows of one relation."""
-        found = {v for literal in body.literals + body.support for v in literal_variables(literal)}
-        for variable in columns:
-            if variable not in found:
-                shown = "_" if variable.anonymous else variable.name
-                raise UnsafeVariable(
-                    f"'{shown}' is used only in some alternatives of an aggregate's body",
-                    variable.span,
-                    hint="use the same variables in each alternative, or define a relation for the disjunction",
-                )
-
-    def _body_rule(self, name: str, columns: Sequence[Variable], body: _AggregateBody) -> Rule:
-        value = () if self._plain_value() or body.value is None else (body.value,)
-        head = Atom(name, (*columns, *value), span=self.fold.span)
-        return Rule(head, body.literals + body.support, self.fold.span)
-
-    def _result(self, value: Type | None) -> Type:
-        """The type of the result: number for count, float for mean, else the type of the value."""
-        if value is None:
-            return NUMBER
-        if self.fold.function in (Function.SUM, Function.MEAN) and value.kind not in NUMERIC:
-            span = self.fold.span if self.fold.value is None else self.fold.value.span
-            raise TypeClash(f"{self.fold.function.value} needs a number, not a {value}", span)
-        return FLOAT if self.fold.function is Function.MEAN else value
 
 
 def _takes(test: syntax.Compare, var: syntax.Var, fold: syntax.Fold) -> bool:
@@ -380,27 +269,3 @@ def _unbound_group(fold: syntax.Fold, outside: frozenset[str], bound: Iterable[s
         variable.span,
         hint=f"use '{variable.name}' in an atom outside of the aggregate, or rename it inside",
     )
-
-
-def _never_empty(bodies: Sequence[_AggregateBody], group: Sequence[Variable], outer: Literals) -> bool:
-    """Whether an outer atom is a row of every group, as in `r(x, n) :- edge(x, _), n = count : { edge(x, _) }`."""
-    match bodies:
-        case [_AggregateBody((Atom() as atom,))]:
-            return any(isinstance(other, Atom) and _covers(other, atom, group) for other in outer)
-        case _:
-            return False
-
-
-def _covers(outer: Atom, inner: Atom, group: Sequence[Variable]) -> bool:
-    def free(term: Simple) -> bool:
-        return isinstance(term, Variable) and term not in group and inner.terms.count(term) == 1
-
-    return outer.relation == inner.relation and all(
-        free(mine) or mine == theirs for mine, theirs in zip(inner.terms, outer.terms, strict=True)
-    )
-
-
-def _unused(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from rederive.analysis.nullable import nullable_columns
 from rederive.analysis.types import relation_of
@@ -14,14 +14,14 @@ from rederive.errors import (
     Redefined,
     Span,
     SyntaxProblem,
-    TypeClash,
     UnknownName,
     UnsafeVariable,
     Unsupported,
 )
 from rederive.ir.rules import Atom, Column, Constraint, Fact, Input, Program, Relation, Remote
-from rederive.ir.terms import Constant, Kind, Simple, Type, Variable
+from rederive.ir.terms import Constant, Simple, Type, Variable
 from rederive.lang.datalog.clauses import lower_clause, lower_constant
+from rederive.lang.datalog.directive_options import check_output_options, input_options, remote_options
 from rederive.lang.datalog.parser import RESERVED
 from rederive.lang.datalog.rule_directives import active_rule, constraint_mode
 from rederive.lang.datalog.simplification import typed_constant
@@ -31,7 +31,6 @@ from rederive.lang.datalog.syntax import (
     Declaration,
     Directive,
     InputDirective,
-    Option,
     OutputDirective,
     ParsedAtom,
     RemoteDirective,
@@ -39,24 +38,13 @@ from rederive.lang.datalog.syntax import (
     Statement,
     StoredDirective,
     TypeDefinition,
-    TypeName,
     Value,
     Var,
     relations,
 )
+from rederive.lang.datalog.type_names import TypeNames
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.rules.syntax import ViewCondition
-from rederive.values import MAX_PRECISION
-
-INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
-FORMATS: Final = frozenset({"facts", "csv", "jsonl", "parquet"})
-# The options of `.remote` for each kind of source: those that it needs, then those that it may have.
-SOURCES: Final = {
-    "none": (frozenset[str](), frozenset[str]()),
-    "jdbc": (frozenset({"url", "table"}), frozenset({"driver", "version"})),
-    "parquet": (frozenset({"path"}), frozenset[str]()),
-    "python": (frozenset({"function"}), frozenset[str]()),
-}
 
 _S = TypeVar(
     "_S",
@@ -145,7 +133,7 @@ class _ProgramLowering:
         self.builder = ProgramBuilder.of(known)
         self._known = known
         self._known_views = frozenset(known.views)
-        self._types = _Types(s for s in statements if isinstance(s, TypeDefinition))
+        self._types = TypeNames(s for s in statements if isinstance(s, TypeDefinition))
         self._declared: dict[str, Declaration] = {}
         self._ruled = frozenset(
             head.relation for s in statements if isinstance(s, Clause) and not _is_fact(s) for head in s.heads
@@ -186,7 +174,7 @@ class _ProgramLowering:
         relation = self._relation(directive)
         if name in self._known_views:
             raise Redefined(f"'{name}' is a view of an earlier text and accepts no input", directive.relation.span)
-        options = _input_options(directive)
+        options = input_options(directive)
         if name in self._ruled:
             name = self.builder.input_base(relation, directive.span)
             options.setdefault("filename", f"{relation.name}.facts")
@@ -194,7 +182,7 @@ class _ProgramLowering:
 
     def output(self, directive: OutputDirective) -> None:
         name = directive.relation.text
-        _check_output_options(directive)
+        check_output_options(directive)
         if not self._hopeless([name]) and self._relation(directive).name not in self.builder.outputs:
             self.builder.outputs.append(name)
 
@@ -208,7 +196,7 @@ class _ProgramLowering:
             raise Unsupported(f"not supported: the view '{name}' as a remote relation", directive.relation.span, hint=hint)
         if any(declared.relation == name for declared in self.builder.remotes):
             raise Redefined(f"'{name}' is declared remote already", directive.relation.span)
-        self.builder.remotes.append(Remote(relation.name, _remote_options(directive), directive.span))
+        self.builder.remotes.append(Remote(relation.name, remote_options(directive), directive.span))
 
     def stored(self, directive: StoredDirective) -> None:
         name = directive.relation.text
@@ -292,7 +280,7 @@ def _stated(value: Value) -> Constant:
     return constant
 
 
-def _distinct_columns(declaration: Declaration, types: _Types) -> tuple[Column, ...]:
+def _distinct_columns(declaration: Declaration, types: TypeNames) -> tuple[Column, ...]:
     columns: dict[str, Column] = {}
     for column in declaration.columns:
         if column.name.text in columns:
@@ -307,108 +295,3 @@ def _key(declaration: Declaration, columns: Sequence[Column]) -> tuple[int, ...]
         if name.text not in names:
             raise UnknownName("column", name.text, names, name.span)
     return tuple(sorted({names.index(name.text) for name in declaration.key}))
-
-
-def _input_options(directive: InputDirective) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for option in _distinct_options(directive):
-        if option.name.text not in INPUT_OPTIONS:
-            raise UnknownName("option", option.name.text, INPUT_OPTIONS, option.name.span)
-        if option.name.text in ("headers", "rfc4180") and option.value not in ("true", "false"):
-            raise UnknownName(option.name.text, option.value, ("true", "false"), option.span)
-        if option.name.text == "format" and option.value not in FORMATS:
-            raise UnknownName("format", option.value, FORMATS, option.span)
-        if option.name.text != "IO":
-            options[option.name.text] = option.value
-        elif option.value != "file":
-            raise Unsupported(f"not supported: IO={option.value}", option.span, hint="omit IO, or write IO=file")
-    return options
-
-
-def _distinct_options(directive: InputDirective | OutputDirective) -> tuple[Option, ...]:
-    for i, option in enumerate(directive.options):
-        if any(other.name.text == option.name.text for other in directive.options[:i]):
-            raise Redefined(f"the option '{option.name.text}' is given twice", option.span)
-    return directive.options
-
-
-def _check_output_options(directive: OutputDirective) -> None:
-    """Refuse options of .output other than IO=stdout: `.output` says which relations are monitored, not where changes go."""
-    for option in _distinct_options(directive):
-        if (option.name.text, option.value) != ("IO", "stdout"):
-            what = f"'{option.name.text}={option.value}' of .output"
-            hint = "omit it; read the changes from the standard output of `rederive run`, or subscribe to the view"
-            raise Unsupported(f"not supported: {what}", option.span, hint=hint)
-
-
-def _remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:
-    """The source and the options to read it; `rows` is an estimate of its size."""
-    options = {option.name.text: option for option in directive.options}
-    kind = options["source"].value if "source" in options else "none"
-    if kind not in SOURCES:
-        raise UnknownName("source", kind, SOURCES, options["source"].span)
-    needed, allowed = SOURCES[kind]
-    for name, option in options.items():
-        if name not in needed | allowed | {"source", "rows"}:
-            raise UnknownName("option", name, (*sorted(needed | allowed), "rows"), option.name.span)
-    if "rows" in options and not options["rows"].value.isdecimal():
-        raise TypeClash(f"'{options['rows'].value}' is not a number of rows", options["rows"].span)
-    if missing := sorted(needed - options.keys()):
-        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", directive.span, hint=f"give it {', '.join(sorted(needed))}")
-    return tuple((name, option.value) for name, option in options.items())
-
-
-class _Types:
-    """The types that a text can name: the primitive types and those of `.type`, each of which means a primitive type."""
-
-    def __init__(self, definitions: Iterable[TypeDefinition]) -> None:
-        self._definitions: dict[str, TypeDefinition] = {}
-        self._again: list[TypeDefinition] = []
-        for definition in definitions:
-            if self._definitions.setdefault(definition.name.text, definition) is not definition:
-                self._again.append(definition)
-
-    def check(self, definition: TypeDefinition) -> None:
-        name = definition.name
-        if any(definition is other for other in self._again) or name.text in _PRIMITIVES or name.text == Kind.DECIMAL.value:
-            raise Redefined(f"type '{name.text}' is defined already", name.span)
-        self._defined(definition, ())
-
-    def resolve(self, name: TypeName, path: tuple[str, ...] = ()) -> Type:
-        """The primitive type that a name means; `path` are the definitions that led to the name."""
-        if name.name == Kind.DECIMAL.value:
-            return _decimal(name)
-        if name.parameters:
-            raise TypeClash(
-                f"type '{name.name}' has no precision", name.span, hint="omit it; only decimal has one, as in decimal(10,2)"
-            )
-        if name.name in _PRIMITIVES:
-            return _PRIMITIVES[name.name]
-        if name.name not in self._definitions:
-            raise UnknownName("type", name.name, (*_PRIMITIVES, "decimal", *self._definitions), name.span)
-        if name.name in path:
-            raise Redefined(f"type '{name.name}' is defined by itself: {' -> '.join((*path, name.name))}", name.span)
-        return self._defined(self._definitions[name.name], path)
-
-    def _defined(self, definition: TypeDefinition, path: tuple[str, ...]) -> Type:
-        first, *others = definition.members
-        type = self.resolve(first, (*path, definition.name.text))
-        for other in others:
-            if (found := self.resolve(other, (*path, definition.name.text))) != type:
-                raise TypeClash(f"'{other.name}' is {found}, but '{first.name}' is {type}: a union has one type", other.span)
-        return type
-
-
-_PRIMITIVES: Final = {kind.value: Type(kind) for kind in Kind if kind is not Kind.DECIMAL}
-
-
-def _decimal(name: TypeName) -> Type:
-    match name.parameters:
-        case (precision, scale) if 1 <= precision <= MAX_PRECISION and scale <= precision:
-            return Type(Kind.DECIMAL, precision, scale)
-        case _:
-            raise TypeClash(
-                f"'{name.span.text}' is not a decimal type",
-                name.span,
-                hint=f"write decimal(precision, scale), with a precision of 1 to {MAX_PRECISION} and a scale no greater",
-            )

@@ -25,12 +25,12 @@ from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Constraint, Functi
 from rederive.ir.terms import NUMBER, Variable
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.definition import SqlDefinition
-from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.lowered_relation import LoweredRelation
 from rederive.lang.sql.parser import ParsedStatement, parse
 from rederive.lang.sql.query import QueryLowering
-from rederive.lang.sql.scope import Scope, identifier, identifiers
+from rederive.lang.sql.scope import identifier, identifiers
 from rederive.lang.sql.statement_context import StatementContext, distinct_columns
+from rederive.lang.sql.type_names import named_type
 
 
 def definition_of(parsed: ParsedStatement) -> SqlDefinition:
@@ -139,7 +139,6 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
 
 
 def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Column, ...], tuple[int, ...]]:
-    types = ExpressionLowering(context, Scope(context.body()), QueryLowering(context).subqueries)
     columns: list[Column] = []
     keys: list[str] = []
     for item in schema.expressions:
@@ -150,7 +149,7 @@ def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Colum
                     raise Redefined(f"two columns have the name '{name}'", context.span(item))
                 if not isinstance(item.args.get("kind"), exp.DataType):
                     raise context.unsupported("a column without a type", item, "write a type after the name, such as name STRING")
-                type = types.type_of(item.args["kind"])
+                type = named_type(item.args["kind"], context)
                 columns.append(Column(name, type.type, not not_null, type.bits if type.is_integer else 64))
                 keys += [name] if is_key else []
             case exp.PrimaryKey():

@@ -6,8 +6,6 @@ condition under another operator is an ordinary value. Only `predicates` require
 
 from __future__ import annotations
 
-import datetime
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -19,20 +17,18 @@ from rederive.errors import SyntaxProblem, TypeClash
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind, Type
 from rederive.lang.sql.functions import FUNCTIONS
 from rederive.lang.sql.invocation import AGGREGATES, invocation_of
+from rederive.lang.sql.literals import cast_constant, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
+from rederive.lang.sql.type_names import named_type
 from rederive.lang.sql.types import (
     BIGINT,
     BOOL,
     DAY,
-    DOUBLE,
     INT,
-    MAX_PRECISION,
     MOMENT,
-    SMALLINT,
     STRING,
-    TINYINT,
     VOID,
     SqlType,
     arithmetic_type,
@@ -41,8 +37,7 @@ from rederive.lang.sql.types import (
     decimal,
 )
 from rederive.scalar.sql.signatures import SCALARS, ZONED
-from rederive.time_zones import names_zone, parse_instant, start_of_day
-from rederive.values import from_text
+from rederive.time_zones import names_zone
 
 NULL: Final = TypedTerm(Constant(None, SYMBOL), VOID, True)
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {
@@ -64,21 +59,6 @@ _ARITHMETIC: Final[dict[type[exp.Expr], str]] = {
 }
 LISTED: Final = 8  # An IN with at least so many constants is a set lookup; with fewer, an OR of equalities.
 _CONNECTIVES: Final = {exp.And: "and", exp.Or: "or"}
-_TYPES: Final = {
-    exp.DType.TINYINT: TINYINT,
-    exp.DType.SMALLINT: SMALLINT,
-    exp.DType.INT: INT,
-    exp.DType.BIGINT: BIGINT,
-    exp.DType.DOUBLE: DOUBLE,
-    exp.DType.TEXT: STRING,
-    exp.DType.VARCHAR: STRING,
-    exp.DType.BOOLEAN: BOOL,
-    exp.DType.DATE: DAY,
-    exp.DType.TIMESTAMP: MOMENT,
-    exp.DType.TIMESTAMPTZ: MOMENT,
-    exp.DType.TIMESTAMPLTZ: MOMENT,
-    exp.DType.TIMESTAMPNTZ: MOMENT,
-}
 _WHOLE_UNITS: Final = {"YEAR": ("add_months", 12), "MONTH": ("add_months", 1), "WEEK": ("add_days", 7), "DAY": ("add_days", 1)}
 _CALLS: Final = (exp.Func, exp.DPipe, exp.Like, exp.ILike, exp.Window)
 _SECONDS: Final = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
@@ -200,33 +180,9 @@ class ExpressionLowering:
 
     # Types
 
-    def type_of(self, node: exp.DataType) -> SqlType:
-        """The type that a type name means; types that are not supported are refused."""
-        if node.this is exp.DType.DECIMAL:
-            return self._decimal(node)
-        if node.this is exp.DType.TIMESTAMPNTZ and self.context.builder.zone != UTC:
-            what = f"TIMESTAMP_NTZ in a database whose time zone is {self.context.builder.zone}"
-            raise self.context.unsupported(what, node, "use TIMESTAMP, or open the database with zone='UTC'")
-        if node.this in _TYPES and not node.expressions:
-            return _TYPES[node.this]
-        parameters = ", ".join(parameter.name for parameter in node.expressions)
-        name = f"{getattr(node.this, 'value', node.this)}{f'({parameters})' if parameters else ''}"
-        hint = f"use one of {', '.join(_KNOWN_TYPES)}"
-        if node.this in (exp.DType.CHAR, exp.DType.VARCHAR):
-            hint = "use STRING, and CREATE CONSTRAINT VIEW ... WHERE length(column) > n to limit its length"
-        raise self.context.unsupported(f"the type {name}", node, hint)
-
-    def _decimal(self, node: exp.DataType) -> SqlType:
-        numbers = [parameter.name for parameter in node.expressions] or ["10"]
-        precision, scale = (int(text) if text.isdecimal() else -1 for text in (*numbers, "0")[:2])
-        if len(numbers) > 2 or not 0 <= scale <= precision <= MAX_PRECISION or precision == 0:
-            hint = f"write DECIMAL(p,s) with s <= p <= {MAX_PRECISION}"
-            raise TypeClash(f"{node.sql('spark')} is not a type", self.context.span(node), hint=hint)
-        return decimal(precision, scale)
-
     def cast_to(self, node: exp.Cast) -> TypedTerm:
         """CAST and TRY_CAST."""
-        typed, to = self.lower(node.this), self.type_of(node.args["to"])
+        typed, to = self.lower(node.this), named_type(node.args["to"], self.context)
         if node.args["to"].this is exp.DType.TIMESTAMPNTZ:
             self._check_without_zone(typed, node)
         return self.cast(typed, to, node, attempt=isinstance(node, exp.TryCast))
@@ -246,7 +202,7 @@ class ExpressionLowering:
             return TypedTerm(Constant(None, to.type), to, True)
         self._check_cast(typed.type, to, node)
         zone = self.context.builder.zone
-        if isinstance(typed.term, Constant) and (constant := _constant_cast(typed.term, typed.type, to, zone)) is not None:
+        if isinstance(typed.term, Constant) and (constant := cast_constant(typed.term, typed.type, to, zone)) is not None:
             return TypedTerm(constant, to, False)
         name = f"try_{to.functor}" if attempt and to != STRING else to.functor
         return self.call(name, [typed], to, nullable=typed.nullable or attempt)
@@ -451,52 +407,3 @@ class ExpressionLowering:
         found.check(call, self)
         typed = found.lower(self, call)
         return self.call("not", [typed], BOOL) if node.args.get("negate") else typed
-
-
-_KNOWN_TYPES: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "STRING", "BOOLEAN", "DATE", "TIMESTAMP")
-
-
-def numeric_literal(text: str) -> TypedTerm:
-    """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE if it has an exponent."""
-    if "e" in text.lower():
-        if not math.isfinite(value := float(text)):
-            raise ValueError(f"{text} does not fit DOUBLE")
-        return TypedTerm(Constant(value, DOUBLE.type), DOUBLE, False)
-    if "." not in text:
-        whole = int(text)
-        for type in (INT, BIGINT):
-            if -(2 ** (type.bits - 1)) <= whole < 2 ** (type.bits - 1):
-                return TypedTerm(Constant(whole, NUMBER), type, False)
-    exact = Decimal(text)
-    _, digits, exponent = exact.as_tuple()
-    assert isinstance(exponent, int)
-    if max(len(digits), -exponent) > MAX_PRECISION:
-        raise ValueError(f"{text} has more than {MAX_PRECISION} digits")
-    gives = decimal(max(len(digits), -exponent), -exponent)
-    return TypedTerm(Constant(exact, gives.type), gives, False)
-
-
-def _constant_cast(constant: Constant, one: SqlType, to: SqlType, zone: str) -> Constant | None:
-    """A literal cast to another type if that is exact; None if the cast must run, and may fail, as in Spark."""
-    value = constant.value
-    try:
-        if isinstance(value, str) and to == MOMENT:
-            return Constant(parse_instant(value.strip(), zone), to.type)
-        if isinstance(value, str) and (to == DAY or to.is_integer or to.is_decimal):
-            found = from_text(value.strip(), to.type)
-            return Constant(found, to.type) if _in_width(found, to) else None
-        if isinstance(value, int) and one.is_integer and to.is_decimal:
-            return Constant(Decimal(value).quantize(Decimal(1).scaleb(-to.type.scale)), to.type)
-        if isinstance(value, int | Decimal) and one.is_numeric and to == DOUBLE:
-            return Constant(float(value), to.type)
-        if isinstance(value, Decimal) and to.is_decimal and to.type.scale >= one.type.scale:
-            return Constant(from_text(str(value), to.type), to.type)
-        if type(value) is datetime.date and to == MOMENT:
-            return Constant(start_of_day(value, zone), to.type)
-    except (ValueError, OverflowError):
-        pass
-    return None
-
-
-def _in_width(value: object, to: SqlType) -> bool:
-    return not to.is_integer or (isinstance(value, int) and -(2 ** (to.bits - 1)) <= value < 2 ** (to.bits - 1))

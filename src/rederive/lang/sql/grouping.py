@@ -18,8 +18,9 @@ from sqlglot import exp
 from rederive.errors import Span, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Function, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable, variables
-from rederive.lang.sql.expressions import ExpressionLowering, numeric_literal
+from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.invocation import AGGREGATES, function_name
+from rederive.lang.sql.literals import numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm, column_of
 from rederive.lang.sql.rule_body import RuleBody, SourceRows
 from rederive.lang.sql.scope import Scope, identifier

@@ -11,17 +11,15 @@ from typing import Any
 
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
 from rederive.scalar.failures import ScalarError, join_texts
-from rederive.values import from_python, from_text
-
-RANGES = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
+from rederive.values import INTEGER_RANGES, from_python, from_text
 
 
 def functor_function(name: str, first: Type, arity: int) -> Callable[..., Any]:
     """The function that computes a functor on values; its first argument has this type."""
     if first.kind is Kind.UNSIGNED and name == "bnot":
-        return lambda a: a ^ RANGES[Kind.UNSIGNED][1]
-    if first.kind in RANGES and name in _INTEGER:
-        low, high = RANGES[first.kind]
+        return lambda a: a ^ INTEGER_RANGES[Kind.UNSIGNED][1]
+    if first.kind in INTEGER_RANGES and name in _INTEGER:
+        low, high = INTEGER_RANGES[first.kind]
         return _within(_INTEGER[name], low, high, name)
     if name == "-" and arity == 1:
         return operator.neg
@@ -158,7 +156,7 @@ def _converted(type_: Type) -> Callable[[Any], Value]:
         try:
             if isinstance(value, str):
                 return from_text(value, type_)
-            if type_.kind in RANGES:
+            if type_.kind in INTEGER_RANGES:
                 return from_python(int(value), type_)
             if type_.kind is Kind.DATE and isinstance(value, datetime.datetime):
                 return value.date()

@@ -20,8 +20,8 @@ class Scalar:
 
 
 _LAZY = ("case", "coalesce", "and", "or")
-_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "nullif", "concat_ws", "in", *_LAZY)
-_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "negative", "abs", "power", "sqrt", "exp", "ln", "round", "floor", "ceil", "rint")
+_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "concat_ws", "in", *_LAZY)
+_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "negative", "abs", "power", "sqrt", "exp", "ln", "round", "floor", "ceil")
 _CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp")
 _DATES = ("add_days", "add_months", "add_seconds")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "not", "like", "rlike", "startswith", "endswith", "contains")

@@ -15,7 +15,7 @@ from rederive.engines.resident.storage.table import Key, Leaf, Table, rows_of
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Relation
 from rederive.ir.terms import Kind, Type, Value
-from rederive.scalar.datalog.implementations import RANGES
+from rederive.values import INTEGER_RANGES
 
 FLOAT_UNIT = 2**1074  # every finite float is a whole number of these parts of one
 
@@ -157,7 +157,7 @@ class Groups:
                 return self._float(units, FLOAT_UNIT)
             case Kind.DECIMAL if abs(units) < 10**self.result_type.precision:
                 return Decimal(units).scaleb(-self.value_type.scale)
-            case Kind.NUMBER | Kind.UNSIGNED as kind if RANGES[kind][0] <= units <= RANGES[kind][1]:
+            case Kind.NUMBER | Kind.UNSIGNED as kind if INTEGER_RANGES[kind][0] <= units <= INTEGER_RANGES[kind][1]:
                 return units
         raise self._too_large()
 

@@ -21,7 +21,7 @@ from rederive.engines.spark.session.types import column, columns, sql_type
 from rederive.ir.rules import Aggregate, Function, Rule, Variant
 from rederive.ir.terms import NUMBER, Kind, Row, Type
 from rederive.maintain.program import in_state
-from rederive.scalar.datalog.implementations import RANGES
+from rederive.values import INTEGER_RANGES
 
 TOTAL = Type(Kind.DECIMAL, 38, 0)
 Shared = dict[tuple[str, tuple[int, ...]], Frame]  # totals, by the rows and the groups that they are of
@@ -200,7 +200,7 @@ def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jo
         return f"SELECT {', '.join([*groups, f'{known} AS {number}'])} FROM {totals.text()} WHERE {number} > 0"
     value = value_type(aggregate, relations.program)
     assert value is not None
-    low, high = RANGES[value.kind]
+    low, high = INTEGER_RANGES[value.kind]
     text = f"SELECT 1 FROM {totals.text()} WHERE {number} > 0 AND ({total} < {low} OR {total} > {high}) LIMIT 1"
     check_sums(aggregate, value, text, jobs)
     result = f"CASE WHEN {known} > 0 THEN CAST({total} AS {sql_type(value)}) END AS {number}"
@@ -256,7 +256,7 @@ def _result(aggregate: Aggregate, relations: Relations, total: Row) -> Row:
         return (*group, known)
     value = value_type(aggregate, relations.program)
     assert value is not None
-    low, high = RANGES[value.kind]
+    low, high = INTEGER_RANGES[value.kind]
     units = int(found)  # type: ignore[arg-type]
     if not low <= units <= high:
         raise too_large(aggregate, value)

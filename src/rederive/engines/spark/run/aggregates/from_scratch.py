@@ -15,7 +15,7 @@ from rederive.engines.spark.session.types import arrow_type, column, columns, sc
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Order, Program
 from rederive.ir.terms import Kind, Type
-from rederive.scalar.datalog.implementations import RANGES
+from rederive.values import INTEGER_RANGES
 
 SUM = "DECIMAL(38,0)"  # of whole numbers: a sum of 10^18 numbers of 64 bits still fits
 
@@ -43,7 +43,7 @@ def exactly_native(aggregate: Aggregate, value: Type | None) -> bool:
         case Function.MIN | Function.MAX:
             return value is not None and value.kind is not Kind.FLOAT
         case Function.SUM:
-            return value is not None and value.kind in RANGES
+            return value is not None and value.kind in INTEGER_RANGES
         case Function.MEAN | Function.ROW_NUMBER:
             return False
 
@@ -91,7 +91,7 @@ def exact_sum(aggregate: Aggregate) -> str:
 def _checked_sum(aggregate: Aggregate, text: str, types: Types, value: Type | None, jobs: Jobs) -> str:
     """The sums in the value's own type; one that does not fit it is an error."""
     assert value is not None
-    low, high = RANGES[value.kind]
+    low, high = INTEGER_RANGES[value.kind]
     last = column(len(types) - 1)
     check_sums(aggregate, value, f"SELECT 1 FROM ({text}) WHERE {last} < {low} OR {last} > {high} LIMIT 1", jobs)
     kept = [*columns(types)[:-1], f"CAST({last} AS {sql_type(value)}) AS {last}"]

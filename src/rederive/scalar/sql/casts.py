@@ -1,0 +1,153 @@
+"""Casts of SQL, as Spark does them in ANSI mode: a value that does not fit fails."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from rederive.ir.printing import show_value
+from rederive.ir.terms import UTC, Kind, Type, Value
+from rederive.scalar.failures import ScalarError
+from rederive.scalar.sql.numbers import Implementation, fit_decimal, fit_float
+from rederive.time_zones import parse_instant, start_of_day, to_wall
+from rederive.values import from_text
+
+WIDTHS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_DATE: Final = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+
+
+def cast(name: str, gives: Type) -> Implementation:
+    """The function that casts to a type; `name` is the scalar function of the cast."""
+    return partial(_to_integer, name) if name in WIDTHS else partial(_CASTS[name], gives)
+
+
+def _to_integer(name: str, value: Any) -> int:
+    """CAST to an integer type. Fractions are cut off; a timestamp gives its seconds since 1970."""
+    bits = WIDTHS[name]
+    try:
+        number = _parsed_integer(value.strip()) if isinstance(value, str) else _seconds(value)
+    except (ValueError, ArithmeticError):
+        raise ScalarError(f"{show_value(value)} cannot be cast to {name.upper()}") from None
+    if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        return number
+    raise ScalarError(f"overflow: {show_value(value)} does not fit {name.upper()}")
+
+
+def _parsed_integer(text: str) -> int:
+    if re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII) is None:
+        raise ValueError
+    return int(text)
+
+
+def _seconds(value: Any) -> int:
+    if isinstance(value, datetime.datetime):
+        return (value - _EPOCH) // datetime.timedelta(seconds=1)
+    return int(value)
+
+
+def _to_double(gives: Type, value: Any) -> float:
+    if not isinstance(value, str):
+        return fit_float(value)
+    return _from_text(gives, value)  # type: ignore[return-value]
+
+
+def _to_decimal(gives: Type, value: Any) -> Decimal:
+    try:
+        if isinstance(value, str):
+            return fit_decimal(gives, Decimal(str(from_text(value.strip(), Type(Kind.DECIMAL, 38, 18)))))
+        return fit_decimal(gives, Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
+    except (ArithmeticError, ValueError):
+        raise ScalarError(f"{show_value(value)} cannot be cast to {gives}") from None
+
+
+def _to_boolean(gives: Type, value: Any) -> bool:
+    if not isinstance(value, str):
+        return bool(value)
+    text = value.strip().lower()
+    if text in ("t", "true", "y", "yes", "1"):
+        return True
+    if text in ("f", "false", "n", "no", "0"):
+        return False
+    raise ScalarError(f"{show_value(value)} cannot be cast to BOOLEAN")
+
+
+def _to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
+    """CAST(value AS DATE). A text has a year, and may have a month, a day, and a time, which is ignored."""
+    if isinstance(value, datetime.datetime):
+        return wall_time(value, zone).date()
+    found = _DATE.fullmatch(value.strip())
+    try:
+        return datetime.date(*(int(part or 1) for part in found.groups())) if found is not None else _not_a_date(value)
+    except ValueError:
+        return _not_a_date(value)
+
+
+def _not_a_date(value: str) -> NoReturn:
+    raise ScalarError(f"{show_value(value)} cannot be cast to DATE")
+
+
+def to_timestamp(gives: Type, value: Any, zone: str = UTC) -> datetime.datetime:
+    """CAST to TIMESTAMP of a text or a date in a zone."""
+    try:
+        return parse_instant(value.strip(), zone) if isinstance(value, str) else start_of_day(value, zone)
+    except (ValueError, OverflowError):
+        raise ScalarError(f"{show_value(value)} cannot be cast to TIMESTAMP") from None
+
+
+def _from_text(type_: Type, text: str) -> Value:
+    try:
+        return from_text(text.strip(), type_)
+    except ValueError:
+        raise ScalarError(f"{show_value(text)} cannot be cast to {type_.kind.value.upper()}") from None
+
+
+def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
+    """CAST(value AS STRING), as Spark writes values."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _float_text(value)
+        case Decimal():
+            return format(value, "f")
+        case datetime.datetime():
+            text = wall_time(value, zone).isoformat(sep=" ")
+            return text.rstrip("0") if "." in text else text
+        case _:
+            return str(value)
+
+
+def _float_text(value: float) -> str:
+    """A double as Java writes it: plain between 10^-3 and 10^7, else with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = format(Decimal(repr(value)), "f")
+        return text if "." in text else f"{text}.0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    head, tail = str(digits[0]), "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{head}.{tail}E{exponent + len(digits) - 1}"
+
+
+def wall_time(instant: datetime.datetime, zone: str) -> datetime.datetime:
+    """What the clocks of a zone show at an instant."""
+    try:
+        return to_wall(instant, zone)
+    except OverflowError:
+        raise ScalarError(f"overflow: {instant} in {zone}") from None
+
+
+_CASTS: Final[dict[str, Implementation]] = {
+    "double": _to_double,
+    "decimal": _to_decimal,
+    "boolean": _to_boolean,
+    "date": _to_date,
+    "timestamp": to_timestamp,
+    "string": to_text,
+}
+
+
+CASTS: Final = frozenset({*WIDTHS, *_CASTS})
