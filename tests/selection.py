@@ -1,4 +1,4 @@
-"""Which cases of a parametrized test run in `make test`, and which only in `make test-all`."""
+"""Which cases of a parametrized test, and how many examples of a property, run in `make test` and in `make test-all`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 
 def fast_only(cases: Iterable[Any], *fast: Any) -> list[Any]:
@@ -18,3 +19,8 @@ def fast_only(cases: Iterable[Any], *fast: Any) -> list[Any]:
     unknown = [case for case in fast if case not in listed]
     assert not unknown, f"not among the cases: {unknown}"
     return [pytest.param(case, marks=() if case in fast else pytest.mark.slow) for case in listed]
+
+
+def examples(percent: int) -> settings:
+    """Run this share of the profile's number of examples, and at least three."""
+    return settings(max_examples=max(3, settings().max_examples * percent // 100), suppress_health_check=list(HealthCheck))

@@ -18,18 +18,28 @@ from rederive.errors import DuplicateKey
 from rederive.ir.terms import Row, Type
 from rederive.lang import compile_program
 from rederive.maintain.plan import plan
+from tests.selection import fast_only
 
 KEYED = ".decl r(k: number, v: symbol) key(k)"
 PLAIN = ".decl r(k: number, v: symbol)"
 BARE = ".decl r()"
 
 
-@pytest.fixture(params=["tables", "spark"])
-def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are in tables, or stay in Spark, as if they were many."""
+PROGRAMS = {"a key": KEYED, "no key": PLAIN}
+PLACES = ("tables", "spark")
+CASES = [f"{place}, {key}" for place in PLACES for key in PROGRAMS]
+
+
+def spread_rows(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Let rows be in tables, or stay in Spark, as if they were many."""
     monkeypatch.setattr(tables, "SMALL", 2)
-    if request.param == "spark":
+    if place == "spark":
         monkeypatch.setattr(tables, "MOST", -1)
+
+
+@pytest.fixture(params=PLACES)
+def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    spread_rows(monkeypatch, request.param)
 
 
 def operations(chance: random.Random, *, keyed: bool) -> Iterator[tuple[Action, list[Row], bool]]:
@@ -60,9 +70,11 @@ def installed(engine: ResidentEngine | SparkEngine, program: str, rows: list[Row
     return engine
 
 
-@pytest.mark.usefixtures("spread")
-@pytest.mark.parametrize("program", [KEYED, PLAIN], ids=["a key", "no key"])
-def test_random_operations(spark: SparkSession, program: str) -> None:
+@pytest.mark.parametrize("case", fast_only(CASES, "tables, no key", "spark, a key"))
+def test_random_operations(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    place, key = case.split(", ")
+    spread_rows(monkeypatch, place)
+    program = PROGRAMS[key]
     chance = random.Random(program)
     start: list[Row] = [(k, "b") for k in range(4)]
     ours, witness = installed(SparkEngine(spark), program, start), installed(ResidentEngine(), program, start)
@@ -106,10 +118,12 @@ def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -
         assert "(1, " in refused.value.message
 
 
-@pytest.mark.usefixtures("spread")
-@pytest.mark.parametrize("program", [KEYED, PLAIN], ids=["a key", "no key"])
-def test_changes_upon_changes(spark: SparkSession, program: str) -> None:
-    """What was changed before and is not worked in yet, near and far from what changes now."""
+@pytest.mark.parametrize("case", fast_only(CASES, "tables, a key", "spark, no key"))
+def test_changes_upon_changes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """Changes that are not merged yet meet new changes of the same keys, and of others."""
+    place, key = case.split(", ")
+    spread_rows(monkeypatch, place)
+    program = PROGRAMS[key]
     types = compile_program(program).relations["r"].types
     ours, witness = installed(SparkEngine(spark), program, []), installed(ResidentEngine(), program, [])
 

@@ -105,7 +105,8 @@ class Work:
         return rederive.open(self.folder / "store", lake=self.folder / "lake", **self.options)
 
 
-@pytest.mark.parametrize(("engine", "handed_in"), [("spark", True), pytest.param("resident", False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "handed_in"), [("spark", True), ("resident", False)])
 def test_no_operation_changes_the_users_session(user: SparkSession, tmp_path: Path, engine: str, handed_in: bool) -> None:
     """Each done twice; of a session that is handed in, and of one that merely runs. The hours are those of its zone."""
     (tmp_path / "in").mkdir()

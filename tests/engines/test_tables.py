@@ -47,7 +47,7 @@ def test_joins_find_what_the_resident_engine_finds(spark: SparkSession) -> None:
     engine = SparkEngine(spark)
     answered = []
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(deadline=None, suppress_health_check=list(HealthCheck))
     @given(scenario=scenarios(), seed=st.integers(0, 2**32))
     def compare(scenario: Scenario, seed: int) -> None:
         program, chance = compile_program(scenario[0].text), random.Random(seed)

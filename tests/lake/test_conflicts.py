@@ -20,6 +20,7 @@ from tests.lake import witness
 from tests.lake.test_tables import EDGE
 
 
+@pytest.mark.slow
 def test_a_write_that_was_overtaken_is_done_again(lake: Lake, tmp_path: Path) -> None:
     """The other writer deletes from a file that our merge has read, while the merge waits for its source."""
     lake.replace(Area.BASE, EDGE, dataframe(lake.spark, EDGE, [("a", "b"), ("y", "y"), ("z", "z")]).coalesce(1))

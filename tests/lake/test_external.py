@@ -14,6 +14,7 @@ from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
 from rederive.lake.external import ExternalData, ExternalFormat, read_external
 from rederive.lake.types import collect
+from tests.selection import fast_only
 
 STOCK = Relation("stock", (Column("item", SYMBOL), Column("n", NUMBER)), (0,))
 PAIR = Relation("pair", (Column("a", SYMBOL), Column("b", SYMBOL)))
@@ -126,7 +127,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+FAST = ("a missing column", "a short row", "no number", "two rows with one key", "no JSON", "null in a key")
+
+
+@pytest.mark.parametrize("case", fast_only(REFUSED, *FAST))
 def test_bad_rows_are_refused(spark: SparkSession, tmp_path: Path, case: str) -> None:
     format, text, message = REFUSED[case]
     file = written(tmp_path, text)

@@ -15,6 +15,7 @@ from rederive.ir.terms import NUMBER, SYMBOL, Row
 from rederive.lake.tables import Area, Lake, change_schema
 from rederive.lake.types import collect, dataframe
 from tests.lake import witness
+from tests.selection import fast_only
 
 EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
 FLAG = Relation("flag", ())
@@ -76,6 +77,7 @@ def test_versions_are_written_once_each_as_one_commit(lake: Lake) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_delta_itself_skips_a_repeated_merge(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes may both find that a version is not written yet: the table's own memory decides."""
     lake.create(Area.BASE, EDGE)
@@ -88,6 +90,7 @@ def test_delta_itself_skips_a_repeated_merge(lake: Lake, monkeypatch: pytest.Mon
     assert (rows(lake), commits(lake)) == ([("a", "c")], 2)
 
 
+@pytest.mark.slow
 def test_what_leaves_and_comes_again_is_as_it_was(lake: Lake) -> None:
     lake.create(Area.VIEWS, EDGE)
     lake.replace(Area.VIEWS, EDGE, frame(lake, EDGE, [("a", "b"), ("b", "c")]), 1)
@@ -121,6 +124,7 @@ def test_changes_are_appended_once(lake: Lake) -> None:
     assert sorted(map(tuple, table.collect())) == kept
 
 
+@pytest.mark.slow
 def test_a_relation_without_columns(lake: Lake) -> None:
     lake.create(Area.BASE, FLAG)
     apply(lake, 1, [], [()], FLAG)
@@ -130,7 +134,10 @@ def test_a_relation_without_columns(lake: Lake) -> None:
     assert rows(lake, 1, relation=FLAG) == [()]
 
 
-@pytest.mark.parametrize("name", ['path.at("a", _)', "ä/../b`c%20;{}=" + "v" * 200])
+NAMES = ('path.at("a", _)', "ä/../b`c%20;{}=" + "v" * 200)
+
+
+@pytest.mark.parametrize("name", fast_only(NAMES, NAMES[1]))
 def test_any_name_is_a_table(lake: Lake, name: str) -> None:
     relation = Relation(name, (Column("x", NUMBER), Column("X", NUMBER), Column("a b", NUMBER)))
     lake.replace(Area.VIEWS, relation, frame(lake, relation, [(1, 2, 3)]))
@@ -185,6 +192,7 @@ NO_EVOLUTION: list[tuple[Relation, dict[str, int]]] = [
 ]
 
 
+@pytest.mark.slow
 def test_no_other_change_of_columns(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     for relation, defaults in NO_EVOLUTION:
@@ -216,6 +224,7 @@ def test_a_newer_lake_is_refused(lake: Lake) -> None:
     assert commits(lake) == 1
 
 
+@pytest.mark.slow
 def test_a_table_that_somebody_changed_is_refused(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     lake.spark.sql(f"ALTER TABLE delta.`{lake.path(Area.BASE, 'edge')}` ADD COLUMNS (z STRING)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rederive
@@ -27,17 +27,13 @@ from rederive.ir.rules import Program, defines
 from rederive.lang import compile_program
 from tests.oracle import Rows, evaluate, initial, reads
 from tests.properties.programs import Change, Row, Sample, samples, scenarios
+from tests.selection import examples as examples
 
 Scenario = tuple[Sample, dict[str, list[Row]], list[list[Change]]]
 
 GENERAL = ("recompute", "materialized", "on_demand", "filtration", "auto")
 PLAIN = ("counting", "differencing")  # for views without recursion
 STRATEGIES = (*GENERAL, *PLAIN)
-
-
-def examples(percent: int) -> settings:
-    """As many examples as this share of the profile's: `HYPOTHESIS_PROFILE=thorough` runs twenty times more."""
-    return settings(max_examples=settings().max_examples * percent // 100, suppress_health_check=list(HealthCheck))
 
 
 class Session:

@@ -6,11 +6,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rederive.lang import compile_program
 from tests.oracle import evaluate
+from tests.selection import examples
 
 BASES = """
 .decl e(x: symbol, y: symbol)
@@ -93,7 +94,7 @@ ROWS: Any = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("name", WITNESSES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(rows=ROWS)
 def test_oracle_agrees_with_duckdb(name: str, rows: dict[str, set[tuple[Any, ...]]]) -> None:
     text, sql = WITNESSES[name]

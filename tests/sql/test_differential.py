@@ -8,10 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rederive
+from tests.selection import examples
 from tests.sql.grammar import COLUMNS, RECURSIONS, TABLES, conditional_change, thirds, transaction, view
 
 Row = tuple[Any, ...]
@@ -91,7 +92,7 @@ def run(views: Sequence[str], transactions: Transactions, strategy: str) -> None
         both.commit(steps)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data(), st.sampled_from(STRATEGIES))
 def test_views_are_what_duckdb_answers(data: st.DataObject, strategy: str) -> None:
     first = data.draw(view())
@@ -106,7 +107,7 @@ def test_a_column_that_may_be_null_is_not_compared_before_it_is_tested() -> None
     run([query], [[("insert", "t", (0, None, None))]], "auto")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(60)
 @given(st.sampled_from(RECURSIONS), st.lists(transaction(), min_size=1, max_size=5), st.sampled_from(STRATEGIES))
 def test_recursive_views_are_what_duckdb_answers(query: str, transactions: Transactions, strategy: str) -> None:
     if strategy not in ("counting", "differencing"):
@@ -182,7 +183,7 @@ def test_recursion_beyond_duckdb(strategy: str) -> None:
 # Conditions
 
 
-@settings(max_examples=30, deadline=None)
+@examples(60)
 @given(thirds(), st.lists(transaction(), min_size=1, max_size=3), st.sampled_from(STRATEGIES))
 def test_a_condition_parts_a_view_in_three(queries: tuple[str, str], transactions: Transactions, strategy: str) -> None:
     both = Both(queries, strategy)
@@ -191,7 +192,7 @@ def test_a_condition_parts_a_view_in_three(queries: tuple[str, str], transaction
         assert Counter(both.db.rows("v0")) == Counter(both.db.rows("v1"))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(60)
 @given(st.data(), st.sampled_from(STRATEGIES))
 def test_changes_of_data_by_conditions_are_duckdb_s(data: st.DataObject, strategy: str) -> None:
     both = Both(["SELECT x, y, s FROM u", data.draw(view())], strategy)

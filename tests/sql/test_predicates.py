@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rederive
 from rederive.errors import NotABase
 from rederive.ir.terms import Row
+from tests.selection import examples
 from tests.sql.predicates import FLAGS, OTHERS, ROWS, TABLE, predicate, predicates
 
 if TYPE_CHECKING:
@@ -96,13 +97,13 @@ def check_partition(predicate: str, place: str, strategy: str) -> None:
     assert set(ids(db.rows("o"))) == {*found["yes"], *found["unknown"]}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(60)
 @given(predicates(), st.sampled_from(tuple(PLACES)), st.sampled_from(STRATEGIES))
 def test_a_predicate_its_negation_and_the_unknown_partition_the_table(found: str, place: str, strategy: str) -> None:
     check_partition(found, place, strategy)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(60)
 @given(predicates(subqueries=False), st.sampled_from(tuple(FLAT_PLACES)), st.sampled_from(STRATEGIES))
 def test_a_predicate_without_queries_partitions_wherever_it_stands(found: str, place: str, strategy: str) -> None:
     check_partition(found, place, strategy)

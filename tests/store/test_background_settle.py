@@ -15,6 +15,7 @@ from rederive.store.lake_sync import LakeSync
 PROGRAM = ".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1."
 
 
+@pytest.mark.slow
 def test_commits_go_on_while_the_lake_is_settled(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on, settle = Event(), Event(), LakeSync._settle
 

@@ -82,6 +82,7 @@ def test_every_table_is_finished(spark: SparkSession, tmp_path: Path, left: str)
         assert (db.version, db.rows("two")) == (1, [(1, 3)])
 
 
+@pytest.mark.slow
 def test_a_stream_finishes_what_a_killed_one_left(spark: SparkSession, tmp_path: Path) -> None:
     lake, left = tmp_path / "lake", UNFINISHED["a commit on its way"]
     with opened(spark, lake) as db:
@@ -99,6 +100,7 @@ def test_a_stream_finishes_what_a_killed_one_left(spark: SparkSession, tmp_path:
     assert len(witness.rows(f"{lake}/quarantine")) == 1
 
 
+@pytest.mark.slow
 def test_the_table_of_a_view_is_written_whole(spark: SparkSession, tmp_path: Path) -> None:
     """Not with the rows of the last versions alone, as if a table had been there."""
     lake = tmp_path / "lake"

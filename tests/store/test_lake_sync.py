@@ -121,6 +121,7 @@ def test_what_is_loaded_and_defined_is_in_the_change_tables(spark: SparkSession,
         assert sum(len(change.plus) for change in db.changes("closure", since=0)) == len(rows["closure"])
 
 
+@pytest.mark.slow
 def test_the_changes_before_the_lake_are_in_the_change_tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,11 +156,28 @@ def test_the_changes_before_the_lake_are_in_the_change_tables(
     assert table(lake, "state/settled") == [(before - 1,), (before,), (before + 1,), (before + 2,)]
 
 
+def test_a_store_with_a_history_gets_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows are in the tables, and the changes from before the lake are in the change table."""
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    with rederive.open(store) as db:
+        db.define(".decl n(x: number)  .decl big(x: number)  big(x) :- n(x), x > 9.")
+        for action, row in (("insert", (11,)), ("insert", (12,)), ("delete", (11,))):
+            with db.transaction() as tx:
+                getattr(tx, action)("n", [row])
+    with rederive.open(store, lake=lake, spark=spark, engine="resident") as db:
+        with db.transaction() as tx:
+            tx.insert("n", [(13,)])
+        assert db.settle() == 4
+    assert (table(lake, "base/n"), table(lake, "views/big")) == ([(12,), (13,)], [(12,), (13,)])
+    assert table(lake, "changes/big") == [(1, "plus", 1, 11), (2, "plus", 1, 12), (3, "minus", 1, 11), (4, "plus", 1, 13)]
+
+
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("point", fast_only(KILLS, "lake.stage:part"))
+@pytest.mark.slow
+@pytest.mark.parametrize("point", KILLS)
 def test_killed(spark: SparkSession, tmp_path: Path, point: str) -> None:
     """After a kill anywhere in a bulk commit, the next start has the version whole or not at all; repeating it is harmless."""
     command = [sys.executable, str(LOAD), str(tmp_path), "spark"]
@@ -223,6 +241,7 @@ def test_a_session_stays_as_it_was(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+@pytest.mark.slow
 def test_a_restored_store_takes_its_lake_only_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """What the lake has more than the backup would be read as if it were of the new history."""
     lake, store = tmp_path / "lake", tmp_path / "store"

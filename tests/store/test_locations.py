@@ -197,6 +197,7 @@ def test_a_remote_lake_with_its_store_elsewhere(spark: SparkSession, tmp_path: P
         assert db.rows("twice") == [(1, 3)]
 
 
+@pytest.mark.slow
 def test_a_lake_in_a_folder_with_a_difficult_name(spark: SparkSession, tmp_path: Path) -> None:
     """The journal and the tables are in the same folder, whichever way it is named, and Spark finds them."""
     folder = tmp_path / "a b%20c:é"
