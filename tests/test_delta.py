@@ -38,7 +38,7 @@ deltas = st.one_of(
 
 def applied(delta: Delta, relation: Counter[Row]) -> Counter[Row]:
     changed = Counter(relation)
-    delta.apply(changed)
+    assert not delta.apply(changed)
     return changed
 
 
@@ -105,9 +105,25 @@ def test_deltas_of_sets_that_follow_one_another_move_each_row_once(
 
 @given(deltas, bags)
 def test_a_row_that_is_not_there_is_found_and_never_held_below_zero(d: Delta, relation: Counter[Row]) -> None:
-    missing = d.first_missing(relation)
-    assert (missing is not None) == any(relation[row] + count < 0 for row, count in d.signed().items())
-    assert all(count > 0 for count in applied(d, relation).values())
+    changed = Counter(relation)
+    assert d.apply(changed) == [row for row, count in d.signed().items() if relation[row] + count < 0]
+    assert all(count > 0 for count in changed.values())
+
+
+# Assignment
+
+
+@given(sets, st.lists(st.builds(Delta, sets, sets), min_size=3, max_size=3))
+def test_overriding_assigns_one_after_the_other(start: frozenset[Row], some: list[Delta]) -> None:
+    d, e, f = (Delta(delta.plus, frozenset(delta.minus) - frozenset(delta.plus)) for delta in some)
+    assert d.override(e).assign(start) == e.assign(d.assign(start))
+    assert d.override(e).override(f) == d.override(e.override(f))
+    assert d.override(d) == d
+
+
+@given(sets, sets)
+def test_a_delta_that_fits_may_be_assigned(old: frozenset[Row], new: frozenset[Row]) -> None:
+    assert Delta.between(old, new).assign(old) == new
 
 
 # Restriction

@@ -10,9 +10,11 @@ is zero for all but finitely many rows. A relation `R` gives each row its multip
     apply         (R + d)(row) = R(row) + d(row)       R + (d + e) = (R + d) + e, and (R + d) + -d = R
     between       R + between(R, S) = S                between(R, S) + between(S, T) = between(R, T)
     restrict      plus(d) + minus(d) = d               plus(plus(d)) = plus(d), minus(plus(d)) = 0, plus(-d) = -minus(d)
+    override      (R := d) := e  is  R := override(d, e)   for sets; associative, idempotent, not commutative
 
 `apply` is defined where no row leaves more often than it is there; elsewhere the multiplicity stops at zero. For sets, the union
-of deltas that follow one another has only the values -1, 0 and 1, because a row that is there cannot enter.
+of deltas that follow one another has only the values -1, 0 and 1, because a row that is there cannot enter. Where it is not known
+whether it is there, a delta of sets is assigned instead of applied: `R := d` is `(R - minus(d)) | plus(d)`.
 
 A delta is net where no row is on both of its sides. Every operation of this module returns a net delta, and every engine hands
 out net deltas. There is one exception: where a definition gives a view columns of other types, all old rows leave and all new
@@ -125,18 +127,36 @@ class Delta:
         """The delta that leads back. Nothing is decoded."""
         return Delta(self.minus, self.plus)
 
-    def apply(self, rows: Counter[Row]) -> None:
-        """Change a relation in place. A row that leaves more often than it is there is gone; see `first_missing`."""
+    def apply(self, rows: Counter[Row]) -> list[Row]:
+        """Change a relation in place; return the rows that leave more often than they are there, which are gone then.
+
+        >>> rows = Counter({("a",): 2})
+        >>> Delta({("b",): 3}, {("a",): 1, ("c",): 1}).apply(rows), dict(rows)
+        ([('c',)], {('a',): 1, ('b',): 3})
+        """
+        missing = []
         for row, count in self.signed().items():
             left = rows[row] + count
             if left > 0:
                 rows[row] = left
             else:
                 del rows[row]  # a Counter does not refuse to delete what it does not hold
+            if left < 0:
+                missing.append(row)
+        return missing
 
-    def first_missing(self, rows: Mapping[Row, int]) -> Row | None:
-        """A row that leaves more often than it is in `rows`, which the delta then cannot be a change of."""
-        return next((row for row, count in self.signed().items() if rows.get(row, 0) + count < 0), None)
+    def assign(self, rows: frozenset[Row]) -> frozenset[Row]:
+        """A set in which the rows of `plus` are there and those of `minus` are not, whether they were there before or not."""
+        return (rows - frozenset(self.minus)) | frozenset(self.plus)
+
+    def override(self, later: Delta) -> Delta:
+        """One delta that assigns what this one followed by `later` assigns: `later` decides about each of its rows.
+
+        >>> Delta([("a",), ("b",)]).override(Delta([("b",)], [("a",)]))
+        Delta(plus=frozenset({('b',)}), minus=frozenset({('a',)}))
+        """
+        plus, minus = frozenset(later.plus), frozenset(later.minus)
+        return Delta((frozenset(self.plus) - minus) | plus, (frozenset(self.minus) - plus) | (minus - plus))
 
     def restrict(self, signs: Collection[Sign]) -> Delta:
         """The part of the delta with these signs. Nothing is decoded."""
@@ -200,6 +220,11 @@ class DeltaSum:
             self._move(row, count)
         for row, count in multiplicities(delta.minus).items():
             self._move(row, -count)
+
+    def merge(self, later: DeltaSum) -> None:
+        """Add the sum of deltas that came later."""
+        for row, count in later.counts.items():
+            self._move(row, count)
 
     def delta(self) -> Delta:
         """The sum so far."""

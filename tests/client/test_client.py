@@ -12,8 +12,8 @@ import pytest
 
 import rederive
 from rederive.client.blocking import Connection
-from rederive.client.replica import Row
 from rederive.client.sse import SseParser
+from rederive.delta import Row
 from rederive.errors import MalformedInput, Refused, Unreachable
 from tests.client.proxy import Proxy
 from tests.service.conftest import Served, start

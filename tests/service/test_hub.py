@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rederive.commit.announce import signs
-from rederive.delta import BOTH
+from rederive.delta import BOTH, Delta
 from rederive.engines.protocol import Query
-from rederive.service.events import Delta, Event, snapshot
+from rederive.service.events import Event, snapshot
 from rederive.service.hub import Hub, PublishedVersion, Subscriber
 from rederive.service.settings import ServiceLimits
 from rederive.service.subscription_request import SubscriptionRequest
@@ -205,7 +205,7 @@ def test_bags_are_added_up_by_their_copies() -> None:
     hub = Hub(bounds)
     client = Subscriber(WISHES[0], bounds, lambda: None)
     hub.attach(client, list(snapshot(Position(0), {"v": (["x"], [])})), 0)
-    for number, delta in enumerate([Delta([(7,)], counts={"plus": [3], "minus": []}), Delta((), [(7,)]), Delta([(8,)])], 1):
+    for number, delta in enumerate([Delta({(7,): 3}), Delta((), [(7,)]), Delta([(8,)])], 1):
         hub.publish(PublishedVersion(number, {PART: delta}))
     hub.take(client)
     (event,) = hub.take(client)

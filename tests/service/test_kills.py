@@ -17,7 +17,7 @@ import pytest
 
 import rederive
 from rederive.client.blocking import Connection
-from rederive.client.replica import Row
+from rederive.delta import Row
 from tests.service.serving import free_port, started
 
 COMMITS = ("commit:propagated", "journal.append:begun", "journal.append:written", "journal.append:after", "commit:applied")

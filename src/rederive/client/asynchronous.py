@@ -11,10 +11,11 @@ from typing import Any, Self
 from rederive.boundary import guard_class
 from rederive.client import requests
 from rederive.client.blocking import ConnectionLost
-from rederive.client.replica import Change, Row
+from rederive.client.replica import Change
 from rederive.client.requests import Backoff, CommitReceipt, HttpRequest, Rows, VersionedRows
 from rederive.client.sse import Event, SseParser
 from rederive.client.subscription_state import ServiceClosing, SubscriptionRequest, SubscriptionState
+from rederive.delta import Row
 from rederive.errors import Refused
 
 

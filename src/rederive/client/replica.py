@@ -7,36 +7,16 @@ replica applies exactly once. After every event the rows are those of the views 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rederive.client.sse import Event
+from rederive.delta import Delta, Row, Rows, copies, counted
 from rederive.errors import OutOfStep, Refused
 
-Row = tuple[Any, ...]
-"""Values as JSON has them: decimals, dates and timestamps are strings."""
 SNAPSHOT, CHANGE = "snapshot", "change"
 RESET = "reset"
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """Rows that entered and left a view; of a bag, as often as copies of them did.
-
-    >>> Delta.between(Counter({("a",): 1, ("b",): 2}), Counter({("b",): 1, ("c",): 1}))
-    Delta(plus=(('c',),), minus=(('a',), ('b',)))
-    """
-
-    plus: tuple[Row, ...] = ()
-    minus: tuple[Row, ...] = ()
-
-    @classmethod
-    def between(cls, old: Counter[Row], new: Counter[Row]) -> Delta:
-        return cls(tuple((new - old).elements()), tuple((old - new).elements()))
-
-    def __bool__(self) -> bool:
-        return bool(self.plus or self.minus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +36,13 @@ class Change:
 
     @property
     def plus(self) -> tuple[Row, ...]:
-        """The rows that entered the views."""
-        return tuple(row for delta in self.deltas.values() for row in delta.plus)
+        """The rows that entered the views; each row of a bag as often as copies of it entered."""
+        return tuple(row for delta in self.deltas.values() for row in copies(delta.plus))
 
     @property
     def minus(self) -> tuple[Row, ...]:
-        """The rows that left the views."""
-        return tuple(row for delta in self.deltas.values() for row in delta.minus)
+        """The rows that left the views; each row of a bag as often as copies of it left."""
+        return tuple(row for delta in self.deltas.values() for row in copies(delta.minus))
 
 
 @dataclass(slots=True)
@@ -120,34 +100,28 @@ class Replica:
         version, before, known = data["version"], self.version, self.rows
         self.version, self.rows = version, found if self.holds_rows else {}
         if self.holds_rows and before is not None and known:
-            deltas = {view: Delta.between(known.get(view, Counter()), rows) for view, rows in found.items()}
+            deltas = {view: Delta.between(known.get(view, ()), rows) for view, rows in found.items()}
             return Change(version, CHANGE, {view: delta for view, delta in deltas.items() if delta}, before, RESET)
-        return Change(version, SNAPSHOT, {view: Delta(tuple(rows.elements())) for view, rows in found.items()})
+        return Change(version, SNAPSHOT, {view: Delta(_side(rows)) for view, rows in found.items()})
 
     def _apply_change(self, data: Mapping[str, Any]) -> Change:
         deltas = {part["view"]: _delta(part) for part in data.get("changes", [data])}
         if self.holds_rows and self.rows:
             for view, delta in deltas.items():
-                self._apply(self.rows.setdefault(view, Counter()), delta)
+                missing = delta.apply(self.rows.setdefault(view, Counter()))
+                if missing:
+                    raise OutOfStep(f"the row {missing[0]!r} leaves the view, and the replica does not have it")
         self.version = data["version"]
         since = data["from"] - 1 if "from" in data else None
         return Change(data["version"], CHANGE, deltas, since, data.get("coalesced", ""))
 
-    @staticmethod
-    def _apply(rows: Counter[Row], delta: Delta) -> None:
-        rows.update(delta.plus)
-        for row in delta.minus:
-            rows[row] -= 1
-            if rows[row] < 0:
-                raise OutOfStep(f"the row {row!r} leaves the view, and the replica does not have it")
-            if not rows[row]:
-                del rows[row]
+
+def _side(rows: Counter[Row]) -> Rows:
+    """A copy of the rows of a view; of a set, without multiplicities."""
+    return tuple(rows) if len(rows) == rows.total() else Counter(rows)
 
 
 def _delta(part: Mapping[str, Any]) -> Delta:
     counts = part.get("counts") or {}
-    return Delta(*(tuple(_copies(part[side], counts.get(side))) for side in ("plus", "minus")))
-
-
-def _copies(rows: Sequence[Sequence[Any]], counts: Sequence[int] | None) -> list[Row]:
-    return [tuple(row) for row, count in zip(rows, counts or [1] * len(rows), strict=True) for _ in range(count)]
+    plus, minus = (tuple(map(tuple, part[side])) for side in ("plus", "minus"))
+    return Delta(counted(plus, counts["plus"]), counted(minus, counts["minus"])) if counts else Delta(plus, minus)

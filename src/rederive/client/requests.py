@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
-from rederive.client.replica import Row
+from rederive.delta import Row
 from rederive.errors import MalformedInput, MissingDependency, Refused, Unreachable
 
 JSON: Final = "application/json"

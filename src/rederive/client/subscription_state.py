@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from rederive.client.replica import Change, Replica, Row
+from rederive.client.replica import Change, Replica
 from rederive.client.requests import HttpRequest, url_parameters
 from rederive.client.sse import Event
+from rederive.delta import Row
 from rederive.errors import MalformedInput, Refused
 
 EVENTS: Final = "text/event-stream"

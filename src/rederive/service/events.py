@@ -18,17 +18,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from rederive.delta import Sign
+from rederive.delta import Delta, DeltaSum
 from rederive.errors import RederiveError
 from rederive.ir.terms import Row
-from rederive.result import Change
 from rederive.store.codec import encode_rows
 from rederive.store.position import Position
 from rederive.values import sort_key
 
 MAX_SNAPSHOT_ROWS: Final = 5_000  # in one event; a larger snapshot is several events
-Moves = dict[Row, int]
-"""Rows, and how many copies of each enter (above zero) or leave (below)."""
 
 
 @dataclass(frozen=True)
@@ -65,75 +62,17 @@ class Event:
         return len(self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """The change of one view. `counts`: how many copies of each row, where that is not always 1."""
+def delta_text(delta: Delta) -> str:
+    """A delta as members of a JSON object; `counts` is there where some row has another multiplicity than 1.
 
-    plus: Sequence[Row] = ()
-    minus: Sequence[Row] = ()
-    counts: Mapping[str, Sequence[int]] | None = None
-
-    @classmethod
-    def of(cls, change: Change) -> Delta:
-        return cls(change.plus, change.minus, change.counts)
-
-    @classmethod
-    def net(cls, moves: Moves) -> Delta:
-        """
-        >>> Delta.net({("a",): 1, ("b",): -1})
-        Delta(plus=[('a',)], minus=[('b',)], counts=None)
-        """
-        plus = sorted((row for row, count in moves.items() if count > 0), key=sort_key)
-        minus = sorted((row for row, count in moves.items() if count < 0), key=sort_key)
-        counts = {"plus": [moves[row] for row in plus], "minus": [-moves[row] for row in minus]}
-        return cls(plus, minus, counts if any(count != 1 for side in counts.values() for count in side) else None)
-
-    def moves(self) -> Moves:
-        counts = self.counts or {"plus": [1] * len(self.plus), "minus": [1] * len(self.minus)}
-        moved = dict(zip(self.plus, counts["plus"], strict=True))
-        for row, count in zip(self.minus, counts["minus"], strict=True):
-            moved[row] = moved.get(row, 0) - count
-        return moved
-
-    def only(self, signs: frozenset[Sign]) -> Delta:
-        """The part with these signs."""
-        if len(signs) == len(Sign):
-            return self
-        plus, minus = Sign.PLUS in signs, Sign.MINUS in signs
-        counts = self.counts and {
-            "plus": self.counts["plus"] if plus else [],
-            "minus": self.counts["minus"] if minus else [],
-        }
-        return Delta(self.plus if plus else (), self.minus if minus else (), counts)
-
-    def __bool__(self) -> bool:
-        return bool(self.plus or self.minus)
-
-    @property
-    def text(self) -> str:
-        """Its members of a JSON object."""
-        copies = f',"counts":{json.dumps(self.counts)}' if self.counts is not None else ""
-        return f'"plus":{encode_rows(self.plus)},"minus":{encode_rows(self.minus)}{copies}'
-
-
-def merge(into: Moves, later: Moves, *, nervous: bool = False) -> None:
-    """The net effect of two changes, one after the other: what entered and left again never happened.
-
-    A nervous change may repeat what was told already; a row is told once all the same.
-
-    >>> moves = {("a",): 1}
-    >>> merge(moves, {("a",): -1, ("b",): 1})
-    >>> moves
-    {('b',): 1}
+    >>> delta_text(Delta([("a",)], [("b",)]))
+    '"plus":[["a"]],"minus":[["b"]]'
+    >>> delta_text(Delta({("a",): 2}))
+    '"plus":[["a"]],"minus":[],"counts":{"plus": [2], "minus": []}'
     """
-    for row, count in later.items():
-        total = into.get(row, 0) + count
-        if nervous:
-            total = max(-1, min(1, total))
-        if total:
-            into[row] = total
-        else:
-            into.pop(row, None)
+    text = f'"plus":{encode_rows(delta.plus)},"minus":{encode_rows(delta.minus)}'
+    counts = delta.counts
+    return text if counts is None else f'{text},"counts":{json.dumps({"plus": counts[0], "minus": counts[1]})}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +94,7 @@ class EventShape:
         head = f'"version":{version}'
         if since is not None and since + 1 < version:
             head += f',"from":{since + 1},"coalesced":{json.dumps(why)}'
-        parts = [f'"view":{json.dumps(view)},{deltas[view].text}' for view in self.views if deltas.get(view)]
+        parts = [f'"view":{json.dumps(view)},{delta_text(deltas[view])}' for view in self.views if deltas.get(view)]
         body = f'"changes":[{",".join(f"{{{part}}}" for part in parts)}]' if self.together else parts[0]
         return Event("change", f"{{{head},{body}}}", str(Position(version, self.epoch)))
 
@@ -193,10 +132,27 @@ def error_event(name: str, version: int, error: RederiveError) -> Event:
 
 @dataclass(slots=True)
 class Segment:
-    """The net change of the versions between two points at which somebody fell behind."""
+    """The sum of the deltas of several versions, by view.
 
-    moves: dict[str, Moves] = field(default_factory=dict)
+    `is_nervous`: deltas of nervous precision may repeat what is known, so that a row is counted once.
+    """
 
-    def add(self, deltas: Mapping[str, Delta], *, nervous: bool) -> None:
+    is_nervous: bool
+    sums: dict[str, DeltaSum] = field(default_factory=dict)
+
+    def add(self, deltas: Mapping[str, Delta]) -> None:
+        """Add the deltas of one more version."""
         for view, delta in deltas.items():
-            merge(self.moves.setdefault(view, {}), delta.moves(), nervous=nervous)
+            self._sum(view).add(delta)
+
+    def merge(self, later: Segment) -> None:
+        """Add the sum of later versions."""
+        for view, total in later.sums.items():
+            self._sum(view).merge(total)
+
+    def deltas(self) -> dict[str, Delta]:
+        """The net effect of the versions on each view, rows in order."""
+        return {view: total.delta().ordered(sort_key) for view, total in self.sums.items()}
+
+    def _sum(self, view: str) -> DeltaSum:
+        return self.sums.setdefault(view, DeltaSum(is_clamped=self.is_nervous))

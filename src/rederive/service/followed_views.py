@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 from rederive.commit.announce import Subscription
 from rederive.database import Database
+from rederive.delta import Delta, Sign, multiplicities
 from rederive.engines.protocol import Query
 from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation
 from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
 from rederive.result import Change, Result
-from rederive.service.events import Delta, Event, Segment, error_event, progress, snapshot
+from rederive.service.events import Event, Segment, error_event, progress, snapshot
 from rederive.service.hub import PublishedVersion
 from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
@@ -88,7 +89,7 @@ class FollowedViews:
 
     def published_version(self, result: Result) -> PublishedVersion:
         """Return the changes of a committed version in the parts that are followed."""
-        found = {part: Delta.of(change) for part, change in result.bound.items() if part in self._users}
+        found = {part: change.ordered for part, change in result.bound.items() if part in self._users}
         for view, change in result.changes.items():
             for columns, parts in self._parts.get(view, {}).items():
                 for part, delta in _split_change(change, columns, parts):
@@ -147,14 +148,15 @@ class FollowedViews:
     def _missed(self, request: SubscriptionRequest, since: int, max_events: int) -> list[Event]:
         """Return the versions after `since`: one by one up to `max_events`, else as one net change."""
         single: list[tuple[int, dict[str, Delta]]] = []
-        net: Segment | None = Segment() if request.every else None
+        is_nervous = self._db.precision == "nervous"
+        net: Segment | None = Segment(is_nervous) if request.every else None
         for version, deltas in self.changes_since(request.parts, since):
             single.append((version, deltas))
             if net is None and len(single) > max_events:
-                net = Segment()
+                net = Segment(is_nervous)
             if net is not None:
                 for _, one in single:
-                    net.add(one, nervous=self._db.precision == "nervous")
+                    net.add(one)
                 single.clear()
         return [*self._change_events(request, since, single, net), progress(self._position)]
 
@@ -166,9 +168,9 @@ class FollowedViews:
         self, request: SubscriptionRequest, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
     ) -> Iterator[Event]:
         if net is not None:
-            single = [(self._db.version, {view: Delta.net(moves) for view, moves in net.moves.items()})]
+            single = [(self._db.version, net.deltas())]
         for version, deltas in single:
-            requested = {view: delta for view, d in deltas.items() if (delta := d.only(request.signs))}
+            requested = {view: delta for view, d in deltas.items() if (delta := d.restrict(request.signs))}
             if requested:
                 yield request.shape.change(version, requested, since if net is not None else None, "resumed")
 
@@ -177,7 +179,7 @@ class FollowedViews:
         bindings = {part.view: dict(part.bindings) for part in parts}
         for version, changes in self._db.history(list(bindings), since):
             parted = {view: change.where(bindings[view]) if bindings[view] else change for view, change in changes.items()}
-            if deltas := {view: Delta.of(change) for view, change in parted.items() if change}:
+            if deltas := {view: change.ordered for view, change in parted.items() if change}:
                 yield version, deltas
 
 
@@ -191,19 +193,10 @@ def _bound_columns(part: Query) -> tuple[tuple[int, ...], Values]:
 
 def _split_change(change: Change, columns: tuple[int, ...], parts: Mapping[Values, Query]) -> Iterable[tuple[Query, Delta]]:
     if not columns:
-        return [(parts[()], Delta.of(change))]
-    found: dict[Query, dict[str, tuple[list[Row], list[int]]]] = {}
-    whole = Delta.of(change)
-    for sign, rows in (("plus", whole.plus), ("minus", whole.minus)):
-        counts = whole.counts[sign] if whole.counts is not None else [1] * len(rows)
-        for row, count in zip(rows, counts, strict=True):
+        return [(parts[()], change.ordered)]
+    found: dict[Query, dict[Sign, dict[Row, int]]] = {}
+    for sign in Sign:
+        for row, count in multiplicities(change.ordered.side(sign)).items():
             if (part := parts.get(tuple(row[i] for i in columns))) is not None:
-                side = found.setdefault(part, {"plus": ([], []), "minus": ([], [])})[sign]
-                side[0].append(row)
-                side[1].append(count)
-    return [(part, _delta(sides, whole.counts is not None)) for part, sides in found.items()]
-
-
-def _delta(sides: Mapping[str, tuple[list[Row], list[int]]], counted: bool) -> Delta:
-    counts = {sign: numbers for sign, (_, numbers) in sides.items()}
-    return Delta(sides["plus"][0], sides["minus"][0], counts if counted else None)
+                found.setdefault(part, {Sign.PLUS: {}, Sign.MINUS: {}})[sign][row] = count
+    return [(part, Delta(sides[Sign.PLUS], sides[Sign.MINUS])) for part, sides in found.items()]

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 
-from rederive.delta import Sign
+from rederive.delta import Delta, Sign
 from rederive.engines.protocol import Query
 from rederive.errors import Closed, RederiveError, TooMany
-from rederive.service.events import Delta, Event, EventShape, Segment, error_event, merge, progress
+from rederive.service.events import Event, EventShape, Segment, error_event, progress
 from rederive.service.settings import ServiceLimits
 from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
@@ -135,7 +135,7 @@ class Feed:
             self.fall_behind(subscriber)
         if self.late:
             self._grow(deltas)
-        requested = {view: delta for view, delta in ((v, d.only(self.signs)) for v, d in deltas.items()) if delta}
+        requested = {view: delta for view, delta in ((v, d.restrict(self.signs)) for v, d in deltas.items()) if delta}
         if requested and self.live:
             event = self.shape.change(number, requested)
             for subscriber in self.live:
@@ -177,17 +177,16 @@ class Feed:
 
     def _grow(self, deltas: Mapping[str, Delta]) -> None:
         if not self._is_open:
-            self._segments.append(Segment())
+            self._segments.append(Segment(self._is_nervous))
             self._is_open = True
-        self._segments[-1].add(deltas, nervous=self._is_nervous)
+        self._segments[-1].add(deltas)
 
     def _net(self, subscriber: Subscriber, number: int, why: str) -> Event | None:
         assert subscriber.behind is not None
-        total = Segment()
+        total = Segment(self._is_nervous)
         for segment in islice(self._segments, subscriber.behind - self._first, None):
-            for view, moves in segment.moves.items():
-                merge(total.moves.setdefault(view, {}), moves, nervous=self._is_nervous)
-        deltas = {view: Delta.net(moves).only(self.signs) for view, moves in total.moves.items()}
+            total.merge(segment)
+        deltas = {view: delta.restrict(self.signs) for view, delta in total.deltas().items()}
         requested = {view: delta for view, delta in deltas.items() if delta}
         return self.shape.change(number, requested, subscriber.version, why) if requested else None
 

@@ -87,7 +87,7 @@ class SubscriberConnection:
         def run(db: Database, followed: FollowedViews) -> tuple[bytes, str]:
             request = self._request(db)
             found = list(followed.changes_since(request.parts, self._since or 0))
-            signed = ((n, {v: d for v, delta in deltas.items() if (d := delta.only(request.signs))}) for n, deltas in found)
+            signed = ((n, {v: d for v, delta in deltas.items() if (d := delta.restrict(request.signs))}) for n, deltas in found)
             lines = b"".join(f"{request.shape.change(n, deltas).data}\n".encode() for n, deltas in signed if deltas)
             return lines, db.position
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from rederive.delta import Delta
 from rederive.ir.terms import Row
 
 Rows = Mapping[str, frozenset[Row]]
@@ -33,8 +34,8 @@ class SourceUpdate:
         net: bool = False,
     ) -> SourceUpdate:
         """Deletes come first: a row in both is inserted."""
-        inserts = _rows(insert or {})
-        return cls(inserts, _minus(_rows(delete or {}), inserts), net)
+        deletes, inserts = cls(deletes=_rows(delete or {})), cls(inserts=_rows(insert or {}))
+        return replace(deletes.then(inserts), net=net)
 
     @property
     def relations(self) -> frozenset[str]:
@@ -48,21 +49,24 @@ class SourceUpdate:
         >>> first.then(second)
         SourceUpdate(inserts={}, deletes={}, net=True)
         """
-        if self.net and later.net:
-            inserts = _union(_minus(self.inserts, later.deletes), _minus(later.inserts, self.deletes))
-            deletes = _union(_minus(self.deletes, later.inserts), _minus(later.deletes, self.inserts))
-            return SourceUpdate(inserts, deletes, net=True)
-        inserts = _union(_minus(self.inserts, later.deletes), later.inserts)
-        return SourceUpdate(inserts, _minus(_union(self.deletes, later.deletes), inserts))
+        net = self.net and later.net
+        # net deltas cancel; of other updates, it is not known what was there, and the later one decides
+        combine = Delta.union if net else Delta.override
+        names = dict.fromkeys((*self.inserts, *self.deletes, *later.inserts, *later.deletes))
+        deltas = {name: combine(self.delta(name), later.delta(name)) for name in names}
+        return SourceUpdate(*_sides(deltas), net)
+
+    def delta(self, relation: str) -> Delta:
+        """What it does to one relation; a delta to apply where the update is net, and to assign where it is not."""
+        return Delta(self.inserts.get(relation, frozenset()), self.deletes.get(relation, frozenset()))
 
     def before(self, relation: str, after: frozenset[Row]) -> frozenset[Row]:
         """The before-image of a relation, from its after-image; exact for a net update."""
-        none: frozenset[Row] = frozenset()
-        return (after - self.inserts.get(relation, none)) | (self.deletes.get(relation, none))
+        return self.delta(relation).invert().assign(after)
 
     def after(self, relation: str, before: frozenset[Row]) -> frozenset[Row]:
-        none: frozenset[Row] = frozenset()
-        return (before - self.deletes.get(relation, none)) | self.inserts.get(relation, none)
+        """The after-image of a relation, from its before-image."""
+        return self.delta(relation).assign(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,9 @@ class PartialCopy:
 
     def then(self, update: SourceUpdate) -> PartialCopy:
         """The knowledge after one more update: what it inserted is there now, what it deleted is not."""
-        present = _union(_minus(self.present, update.deletes), update.inserts)
-        return PartialCopy(present, _union(_minus(self.absent, update.inserts), update.deletes))
+        names = dict.fromkeys((*self.present, *self.absent, *update.inserts, *update.deletes))
+        known = {n: Delta(self.present.get(n, frozenset()), self.absent.get(n, frozenset())) for n in names}
+        return PartialCopy(*_sides({name: delta.override(update.delta(name)) for name, delta in known.items()}))
 
 
 def _rows(given: Mapping[str, Iterable[Row]]) -> dict[str, frozenset[Row]]:
@@ -119,12 +124,6 @@ def _rows(given: Mapping[str, Iterable[Row]]) -> dict[str, frozenset[Row]]:
     return {name: rows for name, rows in found.items() if rows}
 
 
-def _union(one: Rows, other: Rows) -> dict[str, frozenset[Row]]:
-    return {
-        name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in (*one, *(n for n in other if n not in one))
-    }
-
-
-def _minus(one: Rows, other: Rows) -> dict[str, frozenset[Row]]:
-    left = {name: rows - other.get(name, frozenset()) for name, rows in one.items()}
-    return {name: rows for name, rows in left.items() if rows}
+def _sides(deltas: Mapping[str, Delta]) -> tuple[dict[str, frozenset[Row]], dict[str, frozenset[Row]]]:
+    """Both sides of some deltas, by relation."""
+    return _rows({name: delta.plus for name, delta in deltas.items()}), _rows({n: delta.minus for n, delta in deltas.items()})
