@@ -19,7 +19,7 @@ from rederive.commit.group import Group, Outcome, Together, Write
 from rederive.commit.parked import ParkedDefinitions, base_program
 from rederive.commit.redefinition import Advance
 from rederive.commit.setup import Setup
-from rederive.commit.transaction import Given, Transaction, base_relation, typed_rows
+from rederive.commit.transaction import Given, Transaction, requested_rows
 from rederive.delta import BOTH, Sign, from_counted
 from rederive.engines.protocol import DoesNotFit, Engine, Operation, Propagation, Query, Trace
 from rederive.errors import Endless, Mismatch, NoLake, Redefined, UnknownRelation, Unsupported
@@ -36,6 +36,7 @@ from rederive.maintain.strategies.aggregates import WHOLE, not_incremental
 from rederive.queries import matching, positions
 from rederive.records import Firing
 from rederive.result import Change, Result
+from rederive.rows import base_relation
 from rederive.rules.api import ActiveDatabase
 from rederive.rules.rule_set import RuleSet, check_precision
 from rederive.rules.webhook import Webhooks
@@ -487,7 +488,7 @@ class Database(ActiveDatabase):
         >>> db.load("n", [(1,), (2,), (3,)]).changes["odd"].plus
         [(1,), (3,)]
         """
-        return self.load_typed({relation: typed_rows(base_relation(self._definitions.program, relation), rows, self.zone)})
+        return self.load_typed({relation: requested_rows(base_relation(self._definitions.program, relation), rows, self.zone)})
 
     def load_typed(self, initial: Mapping[str, Iterable[Row]]) -> Result | None:
         """`load` for several relations at once, of rows that readers have checked already."""

@@ -66,7 +66,7 @@ def places(path: str | Path | None, store: str | Path | None, lake: str | Path |
 
 def lake_at(root: Location, spark: SparkSession | None, zone: str) -> Lake:
     """The lake at a place, which Spark must be able to reach."""
-    from rederive.lake.delta_log import spark_path
+    from rederive.lake.file_system import spark_path
     from rederive.lake.session import spark_session, zoned
     from rederive.lake.tables import Lake
 

@@ -1,31 +1,72 @@
-"""Untyped columns and rows from outside become typed rows, or an error that says which value of which row is at fault."""
+"""Row typing: rows that come as Python values, JSON or text become rows of a relation, or an error names the wrong value.
+
+`typed_row` takes one row of Python values, `typed_json_rows` rows of JSON, and `typed_rows` whole columns of anything with a
+function that converts one value. Rows of Spark data frames are typed by `lake.frame_rows`, where they are.
+"""
 
 from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from rederive.errors import DataError, IllTypedRow, MalformedInput, UnknownColumn
-from rederive.ir.rules import Column, Relation
+from rederive.errors import DataError, IllTypedRow, MalformedInput, NotABase, UnknownColumn, UnknownRelation
+from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.scalar.datalog.signatures import INTEGERS
-from rederive.values import column_value, from_json
+from rederive.values import column_value, from_json, from_python
 
 Convert: TypeAlias = Callable[[Any, Type], Value]
-"""One value to its column's type, as in `lang.values`: raises ValueError with the reason."""
+"""Converts one value to its column's type, as the functions of `values` do; raises ValueError with the reason."""
 
 RowPlace: TypeAlias = Callable[[int], str]
-"""Where the row with this index comes from. Asked for only when an error needs it."""
+"""Says where the row with this index comes from. It is called only when an error needs it."""
 
-_SHOWN = 60
+_SHOWN = 60  # characters of a wrong value that an error message repeats
 _NUMERALS = re.compile(r"[0-9+-]*")
 
 
+def base_relation(program: Program, name: str) -> Relation:
+    """The declaration of the base relation with this name; raises UnknownRelation, or NotABase for a view."""
+    if name not in program.relations:
+        raise UnknownRelation(name, program.tables)
+    if program.is_view(name) and program.copies_of(name) is None:
+        raise NotABase(name)
+    return program.relations[name]
+
+
+def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:
+    """A row of Python values, in column order or by column name, checked against the columns of its relation.
+
+    >>> from rederive.ir.rules import Column
+    >>> from rederive.ir.terms import NUMBER, SYMBOL
+    >>> typed_row(Relation("stock", (Column("item", SYMBOL), Column("n", NUMBER))), {"n": 3, "item": "bolt"})
+    ('bolt', 3)
+    """
+    names = [column.name for column in relation.columns]
+    if isinstance(row, Mapping):
+        for name in row:
+            if name not in names:
+                raise UnknownColumn(relation.name, name, names)
+        missing = [name for name in names if name not in row]
+        if missing:
+            raise IllTypedRow(f"relation '{relation.name}': the row {row!r} lacks column '{missing[0]}'")
+        row = [row[name] for name in names]
+    if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != len(names):
+        raise IllTypedRow(f"relation '{relation.name}' has {len(names)} columns ({', '.join(names)}), not the row {row!r}")
+    values = []
+    for column, value in zip(relation.columns, row, strict=True):
+        try:
+            values.append(column_value(value, column, from_python))
+        except ValueError as error:
+            raise IllTypedRow(f"relation '{relation.name}', column '{column.name}': {error}") from None
+    return tuple(values)
+
+
 def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, place: RowPlace) -> list[Row]:
-    """Rows of `relation` out of its columns, in their order, each value converted to its column's type.
+    """The rows of `relation` from its columns, in their order, each value converted to its column's type.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import NUMBER, SYMBOL
@@ -41,12 +82,12 @@ def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Co
 
 
 def _typed_column(column: Sequence[Any], declared: Column, convert: Convert) -> Sequence[Value]:
-    """What `convert` gives for each value, with as few calls of it as the column's type allows."""
+    """The converted values of a column, with as few calls of `convert` as the column's type allows."""
     type = declared.type
     if declared.nullable or declared.bits < 64:
         return [column_value(value, declared, convert) for value in column]
     classes = set(map(builtins.type, column))
-    if classes == {str} and type.kind is Kind.SYMBOL:  # whoever decoded a string saw to its being Unicode
+    if classes == {str} and type.kind is Kind.SYMBOL:  # decoding has checked already that a string is Unicode
         return column
     if type.kind in INTEGERS and (classes == {int} or (classes == {str} and _NUMERALS.fullmatch("".join(column)))):
         return _integers(column, type, convert)
@@ -57,7 +98,7 @@ def _typed_column(column: Sequence[Any], declared: Column, convert: Convert) -> 
 
 
 def _integers(column: Sequence[Any], type: Type, convert: Convert) -> list[int]:
-    """A type of integers is a range: it holds all of them where it holds the least and the greatest."""
+    """An integer type is a range, so it holds every value of a column if it holds the least and the greatest."""
     convert(min(column, key=int), type)
     convert(max(column, key=int), type)
     return list(map(int, column))
@@ -70,7 +111,7 @@ def _first_ill_typed(columns: Sequence[Sequence[Any]], relation: Relation, conve
                 column_value(value, column, convert)
             except ValueError as reason:
                 return IllTypedRow(f"column '{column.name}' of relation '{relation.name}': {reason}").at(place(number))
-    raise AssertionError("a column was refused, yet each of its values is accepted")
+    raise AssertionError("a column is refused, but each of its values is accepted")
 
 
 def _shown(value: object) -> str:
@@ -79,7 +120,7 @@ def _shown(value: object) -> str:
 
 
 def typed_json_rows(rows: Sequence[object], relation: Relation, place: RowPlace, convert: Convert = from_json) -> list[Row]:
-    """Rows of `relation` out of JSON, where a row is an array, or an object by column name.
+    """The rows of `relation` from JSON, where a row is an array, or an object by column name.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import SYMBOL
@@ -105,7 +146,7 @@ def _positional(row: object, relation: Relation, number: int, place: RowPlace) -
                 raise wrong_names(list(row), relation).at(place(number))
             return [row[name] for name in names]
         case _:
-            message = f"a row of relation '{relation.name}' is an array, or an object by column name; not {_shown(row)}"
+            message = f"a row of relation '{relation.name}' must be an array, or an object by column name, not {_shown(row)}"
             raise IllTypedRow(message).at(place(number))
 
 

@@ -18,7 +18,7 @@ from rederive.ingest import change_data_source
 from rederive.ingest.change_data_source import ChangeDataSource, register
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
-from rederive.lake.tables import change_schema
+from rederive.lake.change_table import change_schema
 from rederive.store.backup import restore
 from tests.ingest.conftest import CLOSURE
 

@@ -13,7 +13,7 @@ from delta.exceptions import ConcurrentAppendException
 from delta.tables import DeltaTable
 
 from rederive.errors import WriteConflict
-from rederive.lake.delta_log import retried
+from rederive.lake.delta_log import retry_on_conflict
 from rederive.lake.tables import Area, Lake
 from rederive.lake.types import dataframe
 from tests.lake import witness
@@ -54,7 +54,7 @@ def test_a_write_that_was_overtaken_is_done_again(lake: Lake, tmp_path: Path) ->
 
     thread = Thread(target=other_writer)
     thread.start()
-    retried(merge, path)
+    retry_on_conflict(merge, path)
     thread.join()
     assert (attempts, witness.rows(path)) == ([0, 1], [("y", "y")])
 
@@ -68,5 +68,5 @@ def test_after_a_few_attempts_the_other_writer_is_named(monkeypatch: pytest.Monk
         raise ConcurrentAppendException("overtaken")
 
     with pytest.raises(WriteConflict, match=r"/lake/base/edge: error.write_conflict.: another writer .* each of 5 attempts"):
-        retried(write, "/lake/base/edge")
+        retry_on_conflict(write, "/lake/base/edge")
     assert len(attempts) == 5

@@ -13,8 +13,9 @@ from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL
 from rederive.lake import settle as module
+from rederive.lake.change_table import change_schema
 from rederive.lake.settle import Tables, settle, settled, staged_path
-from rederive.lake.tables import Area, Lake, change_schema
+from rederive.lake.tables import Area, Lake
 from rederive.records import RecordedDelta, VersionRecord
 from tests.lake import witness
 

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from rederive.errors import NewerFormat, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL, Row
-from rederive.lake.tables import Area, Lake, change_schema
+from rederive.lake.change_table import change_schema
+from rederive.lake.tables import Area, Lake
 from rederive.lake.types import collect, dataframe
 from tests.lake import witness
 from tests.selection import fast_only
@@ -53,12 +54,12 @@ def commits(lake: Lake, area: Area = Area.BASE, name: str = "edge") -> int:
 
 def test_versions_are_written_once_each_as_one_commit(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
-    assert (rows(lake), lake.written(Area.BASE, "edge")) == ([], None)
+    assert (rows(lake), lake.last_version(Area.BASE, "edge")) == ([], None)
 
     apply(lake, 1, [], [("a", "b"), ("b", "c")])
     apply(lake, 2, [("a", "b")], [("c", "d")])
     apply(lake, 4, [("b", "c")], [])
-    assert (rows(lake), lake.written(Area.BASE, "edge"), commits(lake)) == ([("c", "d")], 4, 3)
+    assert (rows(lake), lake.last_version(Area.BASE, "edge"), commits(lake)) == ([("c", "d")], 4, 3)
     assert witness.rows(lake.path(Area.BASE, "edge")) == [("c", "d")]
 
     # A repeated write, and one that was overtaken, change nothing: whether they append, delete or do both.
@@ -83,7 +84,7 @@ def test_delta_itself_skips_a_repeated_merge(lake: Lake, monkeypatch: pytest.Mon
     lake.create(Area.BASE, EDGE)
     apply(lake, 1, [], [("a", "b")])
     apply(lake, 2, [("a", "b")], [("a", "c")])
-    monkeypatch.setattr("rederive.lake.tables._done", lambda table, version: False)
+    monkeypatch.setattr("rederive.lake.tables._has_version", lambda table, version: False)
     apply(lake, 2, [("a", "c")], [("z", "z")])
     apply(lake, 2, [], [("z", "z")])
     lake.replace(Area.BASE, EDGE, frame(lake, EDGE, []), 2)
@@ -107,7 +108,7 @@ def test_what_leaves_and_comes_again_is_as_it_was(lake: Lake) -> None:
     lake.apply_changes(Area.VIEWS, EDGE, batch, 3)
     assert rows(lake, area=Area.VIEWS) == [("a", "b"), ("d", "e")]
     assert witness.rows(lake.path(Area.VIEWS, "edge")) == [("a", "b"), ("d", "e")]
-    assert lake.written(Area.VIEWS, "edge") == 3
+    assert lake.last_version(Area.VIEWS, "edge") == 3
 
 
 def test_changes_are_appended_once(lake: Lake) -> None:
@@ -159,7 +160,7 @@ def test_a_column_is_added_at_the_end_with_a_default(lake: Lake) -> None:
     assert witness.rows(lake.path(Area.BASE, "edge")) == [("a", "b", 7)]
     apply(lake, 1, [], [("x", "y", 0)], wider)
     apply(lake, 2, [("a", "b", 7)], [("a", "b", 8)], wider)
-    assert (rows(lake, relation=wider), lake.written(Area.BASE, "edge")) == ([("a", "b", 8)], 2)
+    assert (rows(lake, relation=wider), lake.last_version(Area.BASE, "edge")) == ([("a", "b", 8)], 2)
 
 
 REFUSED = {

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rederive
-from rederive.commit.transaction import typed_rows
+from rederive.commit.transaction import requested_rows
 from rederive.errors import EvaluationError
 from rederive.ir.terms import Kind, Row
 from rederive.values import sort_key
@@ -177,7 +177,7 @@ def test_tpch(spark: SparkSession, number: int) -> None:
     db, generator = rederive.open(engine="spark", spark=spark), Generator(2, 40)
     db.sql(TPCH)
     rows = generator.base()
-    db.load_typed({table: typed_rows(db.program.relations[table], members) for table, members in rows.items()})
+    db.load_typed({table: requested_rows(db.program.relations[table], members) for table, members in rows.items()})
     db.sql(f"CREATE VIEW q AS {QUERIES[number]}")
     new, old = [generator.order(1000 + i) for i in range(6)], rows["orders"][:8]
     with db.transaction() as tx:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self
 
 from rederive.catalog import Catalog
-from rederive.commit.transaction import base_relation
 from rederive.database import Database
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
 from rederive.ingest.input_file import check_keys, read_input, read_rows
@@ -18,6 +17,7 @@ from rederive.ir.terms import Row
 from rederive.lang.datalog.compiler import compile_program
 from rederive.lang.programs import SQL
 from rederive.result import Result
+from rederive.rows import base_relation
 from rederive.store.journal.file import FILE
 from rederive.store.journal.reader import JournalReader
 

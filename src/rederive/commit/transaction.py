@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from rederive.boundary import given_rows, guard_class
 from rederive.engines.protocol import Action, Bulk, Operation
-from rederive.errors import IllTypedRow, NotABase, UnknownColumn, UnknownRelation, WrongUse
-from rederive.ir.rules import Program, Relation
+from rederive.errors import WrongUse
+from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Row, Value
 from rederive.result import Result
-from rederive.values import column_value, from_python
+from rederive.rows import base_relation, typed_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +55,7 @@ class Transaction:
         if self._result is not None:
             raise WrongUse("the transaction is committed", hint="begin another one")
         declared = base_relation(self._database.program, relation)
-        self._course.statement([Operation(action, relation, typed_rows(declared, rows, self._database.program.zone))])
+        self._course.statement([Operation(action, relation, requested_rows(declared, rows, self._database.program.zone))])
 
     @property
     def result(self) -> Result:
@@ -73,50 +73,13 @@ class Transaction:
             self._database.announce(self._result)
 
 
-def base_relation(program: Program, name: str) -> Relation:
-    """The declaration of a base relation, or an error that says why it is none."""
-    if name not in program.relations:
-        raise UnknownRelation(name, (n for n, r in program.relations.items() if not r.auxiliary))
-    if program.is_view(name) and program.copies_of(name) is None:
-        raise NotABase(name)
-    return program.relations[name]
-
-
-def typed_rows(relation: Relation, rows: Given, zone: str = UTC) -> tuple[Row, ...] | Bulk:
+def requested_rows(relation: Relation, rows: Given, zone: str = UTC) -> tuple[Row, ...] | Bulk:
     """Rows checked against the columns of their relation; those of a data frame stay where they are.
 
     `zone`: the database's, in which a data frame with timestamps must be too.
     """
     if hasattr(rows, "sparkSession"):
-        from rederive.lake.external import given_rows as given_frame
+        from rederive.lake.frame_rows import requested_frame_rows
 
-        return given_frame(cast("DataFrame", rows), relation, zone)
+        return requested_frame_rows(cast("DataFrame", rows), relation, zone)
     return tuple(typed_row(relation, row) for row in given_rows(rows))
-
-
-def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) -> Row:
-    """A row of Python values checked against the columns of its relation.
-
-    >>> from rederive.ir.rules import Column
-    >>> from rederive.ir.terms import NUMBER, SYMBOL
-    >>> typed_row(Relation("stock", (Column("item", SYMBOL), Column("n", NUMBER))), {"n": 3, "item": "bolt"})
-    ('bolt', 3)
-    """
-    names = [column.name for column in relation.columns]
-    if isinstance(row, Mapping):
-        for name in row:
-            if name not in names:
-                raise UnknownColumn(relation.name, name, names)
-        missing = [name for name in names if name not in row]
-        if missing:
-            raise IllTypedRow(f"relation '{relation.name}': the row {row!r} lacks column '{missing[0]}'")
-        row = [row[name] for name in names]
-    if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != len(names):
-        raise IllTypedRow(f"relation '{relation.name}' has {len(names)} columns ({', '.join(names)}), not the row {row!r}")
-    values = []
-    for column, value in zip(relation.columns, row, strict=True):
-        try:
-            values.append(column_value(value, column, from_python))
-        except ValueError as error:
-            raise IllTypedRow(f"relation '{relation.name}', column '{column.name}': {error}") from None
-    return tuple(values)

@@ -26,8 +26,9 @@ from rederive.catalog import Catalog
 from rederive.errors import MalformedInput, Mismatch, SchemaMismatch, StoreError
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Row
+from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION, change_schema
 from rederive.lake.names import folder_name
-from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, change_schema
+from rederive.lake.tables import Area
 from rederive.lake.types import arrow_table
 from rederive.locations import local_folder
 from rederive.store.journal.reader import JournalReader

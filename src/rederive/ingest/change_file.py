@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rederive.engines.protocol import Action, Operation
-from rederive.errors import MalformedInput, NotABase, UnknownRelation, nearest
+from rederive.errors import MalformedInput, RederiveError, UnknownRelation, nearest
 from rederive.ingest.input_file import reading
 from rederive.ingest.strict_json import Json, key_column, parse_line
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
-from rederive.rows import RowPlace, typed_json_rows
+from rederive.rows import RowPlace, base_relation, typed_json_rows
 
 ACTIONS = ("insert", "delete", "upsert")
 
@@ -114,7 +114,7 @@ def _typed_rows(
     typed = {}
     for name, rows in rows_by_relation.items():
         where = f"{place}: {action}.{name}"
-        relation = base_relation(name, program, where)
+        relation = input_relation(name, program, where)
         typed[name] = tuple(typed_json_rows(rows, relation, _element(where)))
     return typed
 
@@ -123,14 +123,14 @@ def _element(where: str) -> RowPlace:
     return lambda row: f"{where}[{row}]"
 
 
-def base_relation(name: str, program: Program, place: str) -> Relation:
-    """The declaration of a base relation, or an error that says why it is none."""
-    bases = program.tables
-    if name in bases:
-        return program.relations[name]
-    if name in program.relations and not program.relations[name].auxiliary:
-        raise NotABase(name).at(place)
-    raise UnknownRelation(name, bases).at(place)
+def input_relation(name: str, program: Program, place: str) -> Relation:
+    """The base relation that a name from outside denotes; an error names the place. Auxiliary relations are unknown there."""
+    if name in program.relations and program.relations[name].auxiliary:
+        raise UnknownRelation(name, program.tables).at(place)
+    try:
+        return base_relation(program, name)
+    except RederiveError as error:
+        raise error.at(place) from None
 
 
 def read_changes(path: Path, program: Program) -> Iterator[Transaction]:

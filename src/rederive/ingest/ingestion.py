@@ -25,7 +25,7 @@ from rederive.ingest.quarantine import quarantine as put_into_quarantine
 from rederive.ingest.stream_reader import Items, open_stream
 from rederive.ingest.stream_sources import StreamSource, identity
 from rederive.ir.rules import Program
-from rederive.lake.delta_log import names_in, spark_path
+from rederive.lake.file_system import names_in, spark_path
 from rederive.lake.session import check_zone, spark_session
 from rederive.locations import parse_location
 

@@ -10,7 +10,7 @@ import pyarrow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rederive.ingest.micro_batch import Rejected
-from rederive.lake.delta_log import retried
+from rederive.lake.delta_log import retry_on_conflict
 from rederive.lake.types import frame_of
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected
     columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
     frame = frame_of(spark, pyarrow.table(columns, _ARROW), SCHEMA)
     once = {"txnAppId": stream, "txnVersion": str(batch)}
-    retried(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)
+    retry_on_conflict(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rederive.errors import MalformedInput, MissingDependency, MissingFile, NotATable, SchemaMismatch
 from rederive.ingest.change_feed import feed_items
-from rederive.ingest.change_file import base_relation
+from rederive.ingest.change_file import input_relation
 from rederive.ingest.kafka_messages import message_items
 from rederive.ingest.micro_batch import Item
 from rederive.ingest.stream_sources import (
@@ -24,8 +24,9 @@ from rederive.ingest.stream_sources import (
 from rederive.ingest.streamed_files import Read, change_items, csv_items, file_items, parquet_items
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Kind
-from rederive.lake.delta_log import names_in, snapshot, spark_path
-from rederive.lake.external import check_times
+from rederive.lake.delta_log import table_state
+from rederive.lake.file_system import names_in, spark_path
+from rederive.lake.frame_rows import check_times
 from rederive.lake.jars import COMMAND, KAFKA
 from rederive.lake.session import has_class
 from rederive.lake.types import column_type
@@ -79,14 +80,14 @@ def open_stream(source: StreamSource, relation: str | None, program: Program, sp
             return Stream(_feed(spark, path, options, target, program.zone), partial(feed_items, relation=target, name=path))
         case KafkaTopics(servers, names, options):
             _check_unbound(relation)
-            relations = {topic: base_relation(name, program, f"topic '{topic}'") for topic, name in names.items()}
+            relations = {topic: input_relation(name, program, f"topic '{topic}'") for topic, name in names.items()}
             return Stream(_topics(spark, servers, list(names), options), partial(message_items, relations=relations))
 
 
 def _bound(relation: str | None, program: Program) -> Relation:
     if relation is None:
         raise MalformedInput("rows of one relation need its name", hint="name it: relation=..., or --relation")
-    return base_relation(relation, program, "relation")
+    return input_relation(relation, program, "relation")
 
 
 def _check_unbound(relation: str | None) -> None:
@@ -115,7 +116,7 @@ def _files(spark: SparkSession, path: str, options: ReaderOptions) -> DataFrame:
 
 def _feed(spark: SparkSession, path: str, options: ReaderOptions, relation: Relation, zone: str) -> DataFrame:
     path = spark_path(spark, parse_location(path))
-    table = snapshot(spark, path)
+    table = table_state(spark, path)
     if table is None:
         raise NotATable("there is no Delta table").at(path)
     if table.properties.get(_FEED_PROPERTY) != "true":

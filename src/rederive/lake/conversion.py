@@ -1,6 +1,6 @@
-"""Columns from outside as columns of a relation: for each a value, and the problem that keeps it from having one.
+"""Columns of outside data as columns of a relation: the value of each, or the problem that leaves it without one.
 
-Text and JSON mean what they mean in `lang.values`, whatever the session's time zone. Typed columns are widened, never narrowed.
+Text and JSON mean the same as in `rederive.values`, whatever the session's time zone. Typed columns are widened, never narrowed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ _DIGITS: Final = {spark_types.ByteType: 3, spark_types.ShortType: 5, spark_types
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 
 
-class Converted(NamedTuple):
-    """A value of the column's type, and the reason why there is none; NULL has neither. No `problem`: every value is one."""
+class ConvertedColumn(NamedTuple):
+    """A value of the column's type, and the reason why there is none; NULL has neither.
+
+    `problem` is None if every value fits, so that nothing has to be checked.
+    """
 
     value: SparkColumn
     problem: SparkColumn | None = None
 
 
-def from_text(text: SparkColumn, column: Column) -> Converted:
-    """The value that a field of text stands for."""
+def from_text(text: SparkColumn, column: Column) -> ConvertedColumn:
+    """The value that a text field denotes."""
     value = _parsed(text, column.type)
     if column.type.kind is Kind.SYMBOL:
-        return Converted(text)
+        return ConvertedColumn(text)
     matching = text.rlike(_pattern(column.type))
     value = F.when(matching, value)
     return _checked(value, column, text.isNotNull() & value.isNull(), text)
@@ -61,7 +64,7 @@ def _pattern(type: Type) -> str:
             return f"^{_DATE}$"
         case Kind.TIMESTAMP:
             return _TIMESTAMP
-        case Kind.DECIMAL:  # digits beyond the scale are zeros: nothing is rounded
+        case Kind.DECIMAL:  # only zeros may follow the digits of the scale: nothing is rounded
             return rf"^[+-]?([0-9]+(\.[0-9]{{0,{type.scale}}}0*)?|\.[0-9]{{1,{max(type.scale, 1)}}}0*)$"
 
 
@@ -73,15 +76,16 @@ def _parsed(text: SparkColumn, type: Type) -> SparkColumn:
 
 
 def _utc(instant: SparkColumn) -> SparkColumn:
-    """An instant as the time that clocks in Greenwich show, in whatever zone the session is.
+    """An instant as a UTC timestamp without zone, whatever the session's time zone.
 
-    By its microseconds: the difference of two instants is that of what the session's clocks show, an hour off in summer.
+    It is computed from the microseconds since 1970: Spark subtracts two timestamps by the session's wall clock, which is an hour
+    off across a change to summer time.
     """
     return F.lit("1970-01-01").cast("timestamp_ntz") + F.expr("INTERVAL '0.000001' SECOND") * F.unix_micros(instant)
 
 
-def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) -> Converted:
-    """A column of a typed source, widened to the column's type; refused where some of its values might not fit."""
+def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) -> ConvertedColumn:
+    """A typed column, widened to the column's type; raises SchemaMismatch if some of its values might not fit."""
     if not _fits(found, column.type):
         raise SchemaMismatch(
             f"column '{column.name}' is {found.simpleString()}, which does not fit {column.type}",
@@ -91,8 +95,8 @@ def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) 
     return _checked(widened, column, None, value)
 
 
-def is_value(found: spark_types.DataType, column: Column) -> bool:
-    """Whether every value of a typed source is one of the column's, as it is."""
+def is_convertible_as_is(found: spark_types.DataType, column: Column) -> bool:
+    """Whether every value of a Spark type is one of the column's type without conversion or check."""
     whole = column.type.kind in (Kind.SYMBOL, Kind.BOOLEAN, Kind.DECIMAL) or (
         column.type.kind is Kind.NUMBER and column.bits == 64
     )
@@ -123,23 +127,23 @@ def _fits(found: spark_types.DataType, type: Type) -> bool:
 
 
 def _digits(found: spark_types.DataType) -> tuple[int, int]:
-    """Digits before and after the point."""
+    """The numbers of digits before and after the point."""
     if isinstance(found, spark_types.DecimalType):
         return found.precision - found.scale, found.scale
     return _DIGITS[type(found)], 0  # type: ignore[index]
 
 
-def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn | None, shown: SparkColumn) -> Converted:
+def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn | None, shown: SparkColumn) -> ConvertedColumn:
     fits = _in_range(value, column)
     beyond = F.coalesce(~fits, F.lit(False)) if fits is not None else None
     tests = [test for test in (unreadable, beyond) if test is not None]
     if not tests:
-        return Converted(value)
+        return ConvertedColumn(value)
     refused = reduce(or_, tests)
     reason = F.concat(
         F.lit(f"column '{column.name}': '"), F.substring(shown.cast("string"), 1, 60), F.lit(f"' is not a {_shown(column)}")
     )
-    return Converted(value, F.when(refused, reason))
+    return ConvertedColumn(value, F.when(refused, reason))
 
 
 def _shown(column: Column) -> str:
@@ -147,7 +151,10 @@ def _shown(column: Column) -> str:
 
 
 def _in_range(value: SparkColumn, column: Column) -> SparkColumn | None:
-    """Whether a value of Spark's type is one of the column's, where not all are: Spark's floats, dates and others go on."""
+    """Whether a value is in the column's range; None if Spark's type has the same range.
+
+    Spark's floats include NaN and infinities, and its dates and timestamps reach beyond the years 1 to 9999.
+    """
     match column.type.kind:
         case Kind.NUMBER if column.bits < 64:
             return value.between(F.lit(-(2 ** (column.bits - 1))), F.lit(2 ** (column.bits - 1) - 1))
@@ -163,15 +170,15 @@ def _in_range(value: SparkColumn, column: Column) -> SparkColumn | None:
             return None
 
 
-def from_json(document: SparkColumn, column: Column) -> Converted:
-    """A field of a parsed JSON document: of the right JSON type first, and then what its text stands for."""
+def from_json(document: SparkColumn, column: Column) -> ConvertedColumn:
+    """A field of a parsed JSON document: its JSON type is checked first, then the value that its text denotes."""
     field = F.variant_get(document, f"$['{column.name}']", "variant")
     text = F.variant_get(document, f"$['{column.name}']", "string")
     kind = F.schema_of_variant(field)
     null = F.is_variant_null(field) | field.isNull()
     value, problem = from_text(F.when(~null, text), column)
     reason = F.concat(F.lit(f"column '{column.name}': a JSON value of type "), F.lower(kind), F.lit(f" is not a {column.type}"))
-    return Converted(value, F.when(~null & ~kind.rlike(_json_kind(column.type)), reason).otherwise(problem))
+    return ConvertedColumn(value, F.when(~null & ~kind.rlike(_json_kind(column.type)), reason).otherwise(problem))
 
 
 def _json_kind(type: Type) -> str:

@@ -1,4 +1,4 @@
-"""What a table says about itself: the format's version and the relation that it holds, as table properties."""
+"""What a table of a lake declares about itself, as table properties: its format, its relation and its time zone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from rederive.errors import Mismatch, NewerFormat, NotATable, SchemaMismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import UTC
-from rederive.lake.delta_log import Snapshot
+from rederive.lake.delta_log import TableState
 from rederive.lake.types import schema_of, type_named
 
 FORMAT: Final = 1
@@ -19,7 +19,7 @@ _RELATION: Final = "rederive.relation"
 _ZONE: Final = "rederive.zone"
 
 
-def properties(relation: Relation, zone: str) -> dict[str, str]:
+def table_properties(relation: Relation, zone: str) -> dict[str, str]:
     """The properties of a table that holds `relation`, in a database of this time zone."""
     columns = [[column.name, str(column.type), *_domain(column)] for column in relation.columns]
     declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
@@ -28,36 +28,36 @@ def properties(relation: Relation, zone: str) -> dict[str, str]:
 
 
 def _domain(column: Column) -> list[bool | int]:
-    """What only columns of SQL have: NULL, and narrow integers."""
+    """What only columns of SQL have: whether they may be NULL, and the width of narrow integers."""
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
-def declared(table: Snapshot, place: str) -> Relation:
-    """The relation that a table holds; refused where a later version of rederive, or somebody else, wrote it."""
+def declared_relation(table: TableState, place: str) -> Relation:
+    """The relation that a table holds; raises an error if a later release of rederive, or somebody else, wrote the table."""
     if _FORMAT not in table.properties:
         raise NotATable(
-            "a Delta table, but none of a lake of rederive", hint="register it as initial data or as a base relation instead"
+            "a Delta table, but not one of a lake of rederive", hint="register it as initial data or as a base relation instead"
         ).at(place)
     if int(table.properties[_FORMAT]) > FORMAT:
         found = table.properties[_FORMAT]
-        raise NewerFormat(f"the table has format {found}, and this rederive knows formats up to {FORMAT}", hint="upgrade it").at(
-            place
-        )
+        raise NewerFormat(
+            f"the table has format {found}, and this rederive reads formats up to {FORMAT}", hint="upgrade rederive"
+        ).at(place)
     declaration = json.loads(table.properties[_RELATION])
     columns = tuple(Column(name, type_named(type), *domain) for name, type, *domain in declaration["columns"])
     return Relation(declaration["name"], columns, tuple(declaration["key"]))
 
 
-def check(table: Snapshot, relation: Relation, schema: StructType, place: str, zone: str) -> None:
+def check_table(table: TableState, relation: Relation, schema: StructType, place: str, zone: str) -> None:
     """Refuse a table that does not hold `relation`, or whose columns somebody changed, naming the first difference."""
-    found = declared(table, place)
+    found = declared_relation(table, place)
     if (other := table.properties.get(_ZONE, UTC)) != zone:
         raise Mismatch(f"the table is of a database in the time zone '{other}', not '{zone}'", hint="use another lake").at(place)
     if found.name != relation.name:
         raise SchemaMismatch(f"the table holds relation '{found.name}', not '{relation.name}'").at(place)
     if difference := _difference(found, relation):
         raise SchemaMismatch(
-            f"relation '{relation.name}' is declared otherwise than its table: {difference}",
+            f"the declaration of relation '{relation.name}' differs from its table: {difference}",
             hint="declare it as it was, or add a column at the end with a default, or start a new lake",
         ).at(place)
     if difference := schema_difference(table.schema, schema):
@@ -82,14 +82,14 @@ def _shown(column: Column) -> str:
 
 
 def schema_difference(found: StructType, asked: StructType) -> str | None:
-    """The first column in which two schemas differ by name or type; whether NULL is allowed does not count.
+    """The first difference of two schemas in names or types of columns; whether NULL is allowed does not matter.
 
     >>> schema_difference(StructType().add("x", "long"), StructType().add("x", "string"))
     "column 'x' is bigint instead of string"
     """
     for old, new in zip(found.fields, asked.fields, strict=False):
         if old.name != new.name:
-            return f"column '{old.name}' stands where '{new.name}' is expected"
+            return f"column '{old.name}' is found where '{new.name}' is expected"
         if old.dataType != new.dataType:
             return f"column '{new.name}' is {old.dataType.simpleString()} instead of {new.dataType.simpleString()}"
     if len(found.fields) > len(asked.fields):
@@ -100,7 +100,7 @@ def schema_difference(found: StructType, asked: StructType) -> str | None:
 
 
 def check_frame(schema: StructType, relation: Relation) -> None:
-    """Refuse a DataFrame whose columns have not the types of the relation's; their names do not matter, their order does."""
+    """Refuse a data frame whose columns have other types than the relation's. Their order matters, their names do not."""
     asked = schema_of(relation).fields
     if relation.columns and len(schema.fields) != len(asked):
         raise SchemaMismatch(f"relation '{relation.name}' has {len(asked)} columns, the DataFrame has {len(schema.fields)}")

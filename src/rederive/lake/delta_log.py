@@ -1,4 +1,8 @@
-"""What is asked of a Delta table's log: what it is, what it holds, who wrote last. Only here are Delta's classes used."""
+"""What the log of a Delta table says: its columns, its properties, and the last version of ours that was written to it.
+
+Idempotent writes are built on that: a write carries its version, and Delta skips it if the table has that version already. So
+whoever is killed between a write and its note in the journal may repeat the write. Only this module uses Delta's Java classes.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +19,33 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from rederive.errors import NotATable, PlaceError, WriteConflict
-from rederive.locations import Location, RemoteAddress
+from rederive.errors import NotATable, WriteConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 APPLICATION: Final = "rederive"
-"""The name under which a table remembers the last version of ours that was written to it."""
+"""The application id under which a table's log holds the last version of ours that was written to it."""
 
 FAILURES: Final = (PySparkException, Py4JJavaError)
-"""What a query raises."""
+"""What a Spark query raises."""
 
 _SETTINGS: Final = {
     "txnAppId": "spark.databricks.delta.write.txnAppId",
     "txnVersion": "spark.databricks.delta.write.txnVersion",
     "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
 }
-_LOG: Final = "_delta_log"
+LOG: Final = "_delta_log"
 _BEFORE_COMMIT: Final = re.compile(r"\.|_staged_commits$|_commits$|_sidecars$")  # temporary files, and folders
 _DATA: Final = re.compile(r"\.?part-\d+-")
 _ATTEMPTS: Final = 5
-_PAUSE: Final = 0.2
+_PAUSE: Final = 0.2  # seconds after the first attempt; twice that after the second, and so on
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A Delta table as it is now. `written`: the last version of ours that was written to it."""
+class TableState:
+    """A Delta table as it is now. `written`: the last version of ours that was written to it. `size`: bytes in all its files."""
 
     version: int
     schema: StructType
@@ -52,21 +55,21 @@ class Snapshot:
     size: int
 
 
-def snapshot(spark: SparkSession, path: str) -> Snapshot | None:
-    """The table at `path` as it is now; None where there is no Delta table."""
+def table_state(spark: SparkSession, path: str) -> TableState | None:
+    """The table at `path` as it is now; None if there is no Delta table."""
     jvm: Any = spark._jvm
     none = jvm.scala.Option.empty()
     try:
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
         state = log.update(False, none, none)
     except FAILURES as error:
-        raise NotATable(f"the log of the table cannot be read: {_reason(error)}", hint="restore its _delta_log").at(
+        raise NotATable(f"the log of the table cannot be read: {java_reason(error)}", hint="restore its _delta_log").at(
             path
         ) from None
     if state.version() < 0:
         return None
     written = state.transactions().get(APPLICATION)
-    return Snapshot(
+    return TableState(
         version=state.version(),
         schema=StructType.fromJson(json.loads(state.schema().json())),
         properties=_properties(state.metadata().configuration()),
@@ -76,8 +79,8 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot | None:
     )
 
 
-def _reason(error: Exception) -> str:
-    """What Java says, without the trace."""
+def java_reason(error: Exception) -> str:
+    """The first line of what Java reports, without the stack trace."""
     said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     return said.partition("\n")[0]
 
@@ -90,61 +93,31 @@ def _properties(configuration: Any) -> dict[str, str]:
     return found
 
 
-def spark_path(spark: SparkSession, place: Location) -> str:
-    """What Spark calls a place. A path without a scheme means a local folder to us, and to Spark its default file system."""
+def forget_table(spark: SparkSession, path: Any) -> None:
+    """Drop what Delta has cached about the table at a Hadoop path."""
     jvm: Any = spark._jvm
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()
-    default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(configuration).getScheme()
-    path = str(place) if isinstance(place, RemoteAddress) or default == "file" else f"file://{place}"
-    try:
-        jvm.org.apache.hadoop.fs.Path(path).getFileSystem(configuration)
-    except FAILURES as error:
-        hint = "start the session with the file system's jar and settings, or name another place"
-        raise PlaceError(f"Spark cannot reach it: {_reason(error)}", hint=hint).at(str(place)) from None
-    return path
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)
 
 
-def exists(spark: SparkSession, path: str) -> bool:
-    """Whether anything at all is at the path."""
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    return bool(place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(place))
+def is_first_write_unfinished(log: list[str] | None, names: list[str]) -> bool:
+    """Whether a folder holds only what a first write leaves that was killed before its commit.
 
+    `log`: the names in its `_delta_log`, None without one. `names`: those in the folder. Delta makes the folder of the log, then
+    data files, then the commit. So nobody can read what is there, and the next first write replaces it. Any other file in the
+    folder belongs to somebody else.
 
-def names_in(spark: SparkSession, path: str) -> list[str] | None:
-    """The names in a folder; None where there is no folder."""
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    files = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    if not files.exists(place) or not files.getFileStatus(place).isDirectory():
-        return None
-    return [status.getPath().getName() for status in files.listStatus(place)]
-
-
-def is_unfinished(spark: SparkSession, path: str) -> bool:
-    """Whether a first write was stopped before its commit. Nobody can read what it left, and the next first write goes over it.
-
-    Delta makes the folder of the log, then data files, then the commit. Anything else in the folder is somebody's.
+    >>> is_first_write_unfinished([], ["_delta_log", "part-00000-x.parquet"]), is_first_write_unfinished(None, ["notes.txt"])
+    (True, False)
     """
-    names = names_in(spark, path)
     if not names:
-        return names is not None
-    log = names_in(spark, f"{path}/{_LOG}")
-    return log is not None and all(map(_BEFORE_COMMIT.match, log)) and all(name == _LOG or _DATA.match(name) for name in names)
+        return True
+    return log is not None and all(map(_BEFORE_COMMIT.match, log)) and all(name == LOG or _DATA.match(name) for name in names)
 
 
-def remove(spark: SparkSession, path: str) -> None:
-    """Delete the folder at the path, if there is one."""
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(place, True)
-    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, place)
+def idempotent_options(version: int | None) -> dict[str, str]:
+    """The options of a write that belongs to a version: Delta skips it if the table has this version or a later one.
 
-
-def once(version: int | None) -> dict[str, str]:
-    """The options of a write that is done once for each version: Delta skips it where the table remembers this one or a later.
-
-    >>> once(None)
+    >>> idempotent_options(None)
     {}
     """
     if version is None:
@@ -153,9 +126,9 @@ def once(version: int | None) -> dict[str, str]:
 
 
 @contextmanager
-def written_as(private: SparkSession, version: int) -> Iterator[None]:
-    """The same for a MERGE, which takes no options: they are settings of a session, which nobody else may write with."""
-    settings = {_SETTINGS[name]: value for name, value in once(version).items()}
+def idempotent_session(private: SparkSession, version: int) -> Iterator[None]:
+    """The same for MERGE, which takes no options: they become settings of a session that nobody else writes in."""
+    settings = {_SETTINGS[name]: value for name, value in idempotent_options(version).items()}
     for name, value in settings.items():
         private.conf.set(name, value)
     try:
@@ -165,10 +138,10 @@ def written_as(private: SparkSession, version: int) -> Iterator[None]:
             private.conf.unset(name)
 
 
-def version_noted(note: str | None) -> int | None:
-    """The version of ours that a commit carries.
+def version_in(note: str | None) -> int | None:
+    """The version of ours that the metadata of a Delta commit name; None if they name none.
 
-    >>> version_noted('{"rederive": 7}'), version_noted(None), version_noted("by hand")
+    >>> version_in('{"rederive": 7}'), version_in(None), version_in("by hand")
     (7, None, None)
     """
     try:
@@ -178,8 +151,8 @@ def version_noted(note: str | None) -> int | None:
     return found.get(APPLICATION) if isinstance(found, dict) else None
 
 
-def retried(write: Callable[[], T], place: str) -> T:
-    """What `write` gives. Where another writer was faster, it is tried again on the table as that one left it, a few times."""
+def retry_on_conflict(write: Callable[[], T], place: str) -> T:
+    """The result of `write`, which is repeated on the new state of the table if another writer committed first."""
     for attempt in range(1, _ATTEMPTS):
         try:
             return write()
@@ -190,7 +163,7 @@ def retried(write: Callable[[], T], place: str) -> T:
     except _CONFLICTS as error:
         raise WriteConflict(
             f"another writer changed the table during each of {_ATTEMPTS} attempts",
-            hint="base tables, views and change tables of a lake are written by rederive alone: stop the other writer",
+            hint="stop the other writer: only rederive may write the tables of a lake",
         ).at(place) from error
 
 

@@ -13,7 +13,8 @@ from rederive.errors import IllTypedRow, SourceUnavailable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 from rederive.lake.delta_log import FAILURES
-from rederive.lake.external import first_line, typed
+from rederive.lake.external import first_line
+from rederive.lake.frame_rows import PROBLEM, convert_frame
 from rederive.lake.session import spark_session
 from rederive.lake.types import rows_of
 
@@ -54,13 +55,13 @@ class JdbcTable:
         options = {"url": self._address(environment), "dbtable": self.statement}
         driver = self.driver or next((name for start, name in _DRIVERS.items() if self.url.startswith(start)), None)
         options |= {"driver": driver} if driver else {}
-        beside = [] if self.version is None else [_VERSION, _THERE]
+        extra = [] if self.version is None else [_VERSION, _THERE]
         try:
             frame = spark_session().read.format("jdbc").options(**options).load()
-            found = typed(frame, relation, beside).toArrow()
+            found = convert_frame(frame, relation, extra).toArrow()
         except FAILURES as error:
             raise SourceUnavailable(f"'{relation.name}' cannot be read: {_reason(error)}", hint=_HINT) from None
-        if problem := next(filter(None, found["problem"].to_pylist()), None):
+        if problem := next(filter(None, found[PROBLEM].to_pylist()), None):
             raise IllTypedRow(f"relation '{relation.name}': {problem}").at(self.table)
         if self.version is None:
             return rows_of(found, relation), None

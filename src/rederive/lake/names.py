@@ -46,3 +46,12 @@ def column_names(relation: Relation) -> tuple[str, ...]:
     names = [column.name for column in relation.columns]
     folded = [name.lower() for name in names]
     return tuple(name if _COLUMN.fullmatch(name) and folded.index(folded[i]) == i else f"_c{i}" for i, name in enumerate(names))
+
+
+def quote(name: str) -> str:
+    """A column's name as Spark SQL writes it.
+
+    >>> quote("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"

@@ -21,8 +21,9 @@ from rederive.delta import multiplicities
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
+from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION, change_schema
 from rederive.lake.names import folder_name
-from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake, change_schema
+from rederive.lake.tables import Area, Lake
 from rederive.lake.types import arrow_table, dataframe, frame_of
 from rederive.locations import RemoteAddress, parse_location
 from rederive.records import RecordedDelta, VersionRecord
@@ -47,7 +48,7 @@ class Tables:
 
 def settled(lake: Lake) -> int:
     """The last version to which all tables were brought; 0 where there is none."""
-    return lake.written(Area.STATE, SETTLED.name) or 0
+    return lake.last_version(Area.STATE, SETTLED.name) or 0
 
 
 def settle(lake: Lake, tables: Tables, versions: Sequence[VersionRecord]) -> int:
@@ -102,7 +103,7 @@ def _changes(
     frames = [
         lake.spark.read.schema(schema).parquet(path)
         for version in versions
-        if version.staged is not None and (path := staged_path(version.staged, area, relation.name)) and lake.has(path)
+        if version.staged is not None and (path := staged_path(version.staged, area, relation.name)) and lake.has_path(path)
     ]
     table = _rows(area, relation, versions)
     if table.num_rows:

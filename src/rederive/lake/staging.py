@@ -12,10 +12,11 @@ from rederive import failpoints
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
-from rederive.lake.delta_log import names_in, remove
+from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
+from rederive.lake.file_system import names_in, remove
 from rederive.lake.names import column_names
 from rederive.lake.settle import ROWS, staged_path
-from rederive.lake.tables import CHANGE, COUNT, MINUS, PLUS, VERSION, Area, Lake
+from rederive.lake.tables import Area, Lake
 from rederive.lake.types import collect, dataframe
 
 if TYPE_CHECKING:

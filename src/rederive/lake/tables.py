@@ -1,12 +1,12 @@
 """The tables of a lake, each a Delta table in a folder of its own under the root:
 
     base/<relation>     the rows of a base relation; of a bag, each as often as it occurs
-    views/<view>        the rows of a materialised view, likewise
-    changes/<view>      _version, _change ('plus' or 'minus'), _count, and the view's columns: what every version did to the view
-    state/settled       the versions to which all tables were brought together
+    views/<view>        the rows of a stored view, likewise
+    changes/<view>      what every version did to the view: see `change_table`
+    state/settled       the versions at which all tables of the lake agreed
 
-Each write is one Delta commit and carries the version of ours that it belongs to. A write that is repeated changes nothing, since
-the table remembers the last version that was written to it.
+Each write is one Delta commit, which carries the version of ours that it belongs to. The table's log holds the last such version,
+so a repeated write changes nothing: a process that is killed after a write and before it notes the write may repeat it.
 """
 
 from __future__ import annotations
@@ -18,33 +18,39 @@ from typing import TYPE_CHECKING, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
 from rederive.errors import NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
-from rederive.lake.declaration import check, check_frame, declared, properties, schema_difference
-from rederive.lake.delta_log import Snapshot, exists, is_unfinished, once, remove, retried, snapshot, version_noted, written_as
-from rederive.lake.names import PRESENT, column_names, folder_name
+from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, change_schema, changes_after, check_changes, net_changes
+from rederive.lake.declaration import check_frame, check_table, declared_relation, table_properties
+from rederive.lake.delta_log import (
+    LOG,
+    TableState,
+    idempotent_options,
+    idempotent_session,
+    is_first_write_unfinished,
+    retry_on_conflict,
+    table_state,
+    version_in,
+)
+from rederive.lake.file_system import exists, names_in, remove
+from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.types import dataframe, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION: Final = "_version"
-CHANGE: Final = "_change"
-COUNT: Final = "_count"
-PLUS: Final = "plus"
-MINUS: Final = "minus"
-_SMALL_FILES: Final = 64
-_SMALL: Final = 32 * 2**20
+_SMALL_FILES: Final = 64  # files of a table from which on compaction is worth a commit
+_SMALL: Final = 32 * 2**20  # bytes: files of this size on average are not small
 
 
 class Area(Enum):
-    """The folders of a lake."""
+    """The folders under the root of a lake."""
 
     BASE = "base"
     VIEWS = "views"
@@ -53,28 +59,32 @@ class Area(Enum):
 
 
 class Lake:
-    """The tables under a root path, which may be any path that Spark can write."""
+    """The Delta tables under a root, which may be any path that Spark can write.
+
+    Reads run in a session of the lake's own. Writes run in a second one, by one thread at a time: Delta's settings for idempotent
+    writes hold for a whole session.
+    """
 
     def __init__(self, spark: SparkSession, root: str, zone: str = UTC) -> None:
-        self.spark = like_session(spark)  # Delta adds settings of its own to the session that first reads a table
+        self.spark = like_session(spark)  # a copy: Delta adds settings to the session that first reads a table
         self.root = root
         self.zone = zone
-        # Delta's settings for idempotent writes hold for a whole session: this one is for that alone, without any of the user's.
-        # Whoever writes in it holds the lock.
+        # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
+        """The folder of a relation's table."""
         return f"{self.root.rstrip('/')}/{area.value}/{folder_name(name)}"
 
-    def has(self, path: str) -> bool:
-        """Whether there is anything at a path."""
+    def has_path(self, path: str) -> bool:
+        """Whether there is a file or folder at a path."""
         return exists(self.spark, path)
 
     def has_table(self, area: Area, name: str) -> bool:
-        """Whether the relation has a table; a first write that was stopped before its commit has made none."""
+        """Whether the relation has a table. A first write that was killed before its commit has not made one."""
         place = self.path(area, name)
-        return self.has(place) and self._table(place) is not None
+        return self.has_path(place) and self._table(place) is not None
 
     # Reading
 
@@ -85,52 +95,58 @@ class Lake:
         """
         if version is not None:
             return self.read_before(area, relation, version)[0]
-        self._checked(area, relation)
+        self._require(area, relation)
         return _named(self.spark.read.format("delta").load(self.path(area, relation.name)), relation)
 
     def read_before(self, area: Area, relation: Relation, version: int) -> tuple[DataFrame, int]:
-        """The table's rows as they were when `version` was the last one written, and the version that was: it, or one before."""
+        """The table's rows as of `version`, and the last version up to it that was written to the table."""
         place = self.path(area, relation.name)
-        self._checked(area, relation)
+        self._require(area, relation)
         commit, written = self._commit(place, version)
         return _named(self.spark.read.format("delta").option("versionAsOf", commit).load(place), relation), written
 
-    def written(self, area: Area, name: str) -> int | None:
-        """The last version that was written to the table; None where there is no table, or nothing was written yet."""
-        table = snapshot(self.spark, self.path(area, name))
+    def last_version(self, area: Area, name: str) -> int | None:
+        """The last version that was written to the table; None if there is no table, or nothing was written yet."""
+        table = table_state(self.spark, self.path(area, name))
         return None if table is None else table.written
 
     def declaration(self, area: Area, name: str) -> Relation | None:
-        """The relation that the table was created for; None where there is no table."""
+        """The relation that the table was created for; None if there is no table."""
         place = self.path(area, name)
-        table = snapshot(self.spark, place)
-        return None if table is None else declared(table, place)
+        table = table_state(self.spark, place)
+        return None if table is None else declared_relation(table, place)
 
-    def _checked(self, area: Area, relation: Relation) -> Snapshot:
-        table = self._there(area, relation)
+    def _require(self, area: Area, relation: Relation) -> TableState:
+        table = self._find(area, relation)
         if table is None:
             place = self.path(area, relation.name)
             raise NotATable(f"no table of relation '{relation.name}'", hint="is this the lake's root?").at(place)
         return table
 
-    def _there(self, area: Area, relation: Relation) -> Snapshot | None:
-        """The relation's table, which must hold this relation; None where there is none."""
+    def _find(self, area: Area, relation: Relation) -> TableState | None:
+        """The relation's table, which must hold this relation; None if there is none."""
         place = self.path(area, relation.name)
         table = self._table(place)
         if table is not None:
-            check(table, relation, _schema(area, relation), place, self.zone)
+            check_table(table, relation, _schema(area, relation), place, self.zone)
         return table
 
-    def _table(self, place: str) -> Snapshot | None:
-        table = snapshot(self.spark, place)
-        if table is None and exists(self.spark, place) and not is_unfinished(self.spark, place):
-            raise NotATable("there is something else than a Delta table", hint="choose another root, or move it away").at(place)
+    def _table(self, place: str) -> TableState | None:
+        table = table_state(self.spark, place)
+        if table is None and self.has_path(place):
+            log, names = (names_in(self.spark, path) for path in (f"{place}/{LOG}", place))
+            if names is None or not is_first_write_unfinished(log, names):
+                hint = "choose another root, or move it away"
+                raise NotATable("there is something other than a Delta table", hint=hint).at(place)
         return table
 
     def _commit(self, place: str, version: int) -> tuple[int, int]:
-        """The last commit of `version` or an earlier one, and that version; a commit without one belongs to the one before."""
+        """The last Delta commit of `version` or an earlier one, and that version.
+
+        A commit that names no version, such as a compaction, belongs to the version before it. Before the first version it is -1.
+        """
         history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
-        commits = sorted((int(row["version"]), version_noted(row["userMetadata"])) for row in history)
+        commits = sorted((int(row["version"]), version_in(row["userMetadata"])) for row in history)
         current = -1 if commits[0][0] == 0 else None
         found = None
         for number, noted in commits:
@@ -138,65 +154,65 @@ class Lake:
             if current is not None and current <= version:
                 found = number, current
         if found is None:
-            raise VersionGone(f"the rows of version {version} are kept no longer", hint="ask for a later version").at(place)
+            raise VersionGone(f"the rows of version {version} are no longer stored", hint="ask for a later version").at(place)
         return found
 
     # Writing
 
     def create(self, area: Area, relation: Relation) -> None:
-        """An empty table, unless the relation has one already; then that one must hold the same relation."""
-        if self._there(area, relation) is None:
+        """Create an empty table, unless the relation has one; that one must hold the same relation."""
+        if self._find(area, relation) is None:
             columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
             self._replace(area, relation, self._private.range(0).select(*columns), None)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
-        """Make `rows` the whole content, in one commit; the table is created if it is not there."""
+        """Make `rows` the whole content of the table, in one commit; create the table if there is none."""
         check_frame(rows.schema, relation)
-        if not _done(self._there(area, relation), version):
+        if not _has_version(self._find(area, relation), version):
             self._replace(area, relation, _stored(rows, relation), version)
 
     def apply_changes(self, area: Area, relation: Relation, changes: DataFrame, version: int, *, bag: bool = False) -> None:
-        """Bring the table to `version` by the changes of one or more versions: a frame like a change table's.
+        """Bring the table to `version` by the changes of one or more versions, a frame with the columns of a change table.
 
-        Those that the table has already are left out; where there is no table, they make one. What happens to a row first and
-        last decides: a row that left and came again, or came and left again, is as it was. In a bag, copies are added up instead.
+        Changes that the table has already are left out. If there is no table, the changes make one. In a set the net effect
+        applies (`net_changes`); in a bag the numbers of copies add up.
         """
-        _check_changes(changes, relation)
-        table = self._there(area, relation)
+        check_changes(changes, relation)
+        table = self._find(area, relation)
         if table is None and not bag:
-            self._replace(area, relation, _net(changes, relation).where(F.col(CHANGE) == PLUS), version)
+            self._replace(area, relation, net_changes(changes, relation).where(F.col(CHANGE) == PLUS), version)
             return
         if table is None:
             self.create(area, relation)
-        if not _done(table, version):
-            later = _later(changes, table)
-            signed = self._moved(area, relation, later) if bag else _net(later, relation)
+        if not _has_version(table, version):
+            later = changes_after(changes, _written(table))
+            signed = self._bag_changes(area, relation, later) if bag else net_changes(later, relation)
             self._apply_net(area, relation, signed, version, bag)
 
-    def _moved(self, area: Area, relation: Relation, changes: DataFrame) -> DataFrame:
-        """The rows of a bag that are to be taken out, with all their copies, and each copy that is to be put in."""
+    def _bag_changes(self, area: Area, relation: Relation, changes: DataFrame) -> DataFrame:
+        """The rows of a bag to delete, with all their copies, and each copy to insert."""
         names = column_names(relation)
-        net = bags.moved(changes, names, F.col(CHANGE) == PLUS, COUNT)
+        net = bags.net_counts(changes, names, F.col(CHANGE) == PLUS, COUNT)
         table = self._private.read.format("delta").load(self.path(area, relation.name))
-        gone = bags.taken_out(net).withColumn(CHANGE, F.lit(MINUS))
-        return gone.unionByName(bags.put_in(net, table, names).withColumn(CHANGE, F.lit(PLUS)))
+        gone = bags.rows_to_delete(net).withColumn(CHANGE, F.lit(MINUS))
+        return gone.unionByName(bags.copies_to_insert(net, table, names).withColumn(CHANGE, F.lit(PLUS)))
 
     def append_changes(self, relation: Relation, changes: DataFrame, version: int) -> None:
-        """Append what the versions up to `version` did to a view: a frame like the change table. Repeated ones are left out."""
-        _check_changes(changes, relation)
-        table = self._there(Area.CHANGES, relation)
-        self._append_to(table, Area.CHANGES, relation, _later(changes, table), version)
+        """Append to a view's change table what the versions up to `version` did. Versions that it has already are left out."""
+        check_changes(changes, relation)
+        table = self._find(Area.CHANGES, relation)
+        self._append_to(table, Area.CHANGES, relation, changes_after(changes, _written(table)), version)
 
     def append(self, area: Area, relation: Relation, rows: DataFrame, version: int) -> None:
-        """Append rows that are not there yet, in one commit; nothing where the table has this version already."""
+        """Append rows in one commit, unless the table has this version already."""
         check_frame(rows.schema, relation)
-        self._append_to(self._there(area, relation), area, relation, _stored(rows, relation), version)
+        self._append_to(self._find(area, relation), area, relation, _stored(rows, relation), version)
 
-    def _append_to(self, table: Snapshot | None, area: Area, relation: Relation, rows: DataFrame, version: int) -> None:
-        """The first rows make the table."""
+    def _append_to(self, table: TableState | None, area: Area, relation: Relation, rows: DataFrame, version: int) -> None:
+        """Append to a table, which the first rows create."""
         if table is None:
             self._replace(area, relation, rows, version)
-        elif not _done(table, version):
+        elif not _has_version(table, version):
             self._append(self.path(area, relation.name), rows, version)
 
     def evolve(self, area: Area, relation: Relation, defaults: Mapping[str, Value]) -> None:
@@ -205,9 +221,9 @@ class Lake:
         table = self._table(place)
         if table is None:
             raise NotATable(f"no table of relation '{relation.name}'").at(place)
-        old = declared(table, place)
+        old = declared_relation(table, place)
         kept = Relation(relation.name, relation.columns[: old.arity], old.key)
-        check(table, kept, _schema(area, kept), place, self.zone)
+        check_table(table, kept, _schema(area, kept), place, self.zone)
         added = Relation(relation.name, relation.columns[old.arity :])
         if relation.key != old.key or set(defaults) != {column.name for column in added.columns}:
             raise SchemaMismatch(
@@ -229,17 +245,17 @@ class Lake:
     # Upkeep
 
     def compact(self, area: Area, name: str, *, files: int = _SMALL_FILES) -> bool:
-        """Gather small files into large ones where there are `files` of them or more; whether it was done. No row changes."""
+        """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
         place = self.path(area, name)
-        table = snapshot(self.spark, place)
+        table = table_state(self.spark, place)
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
         with self._lock:
-            retried(lambda: DeltaTable.forPath(self._private, place).optimize().executeCompaction(), place)
+            retry_on_conflict(lambda: DeltaTable.forPath(self._private, place).optimize().executeCompaction(), place)
         return True
 
     def vacuum(self, area: Area, name: str) -> None:
-        """Delete the files that no version of the last week needs: older versions cannot be read any more."""
+        """Delete the files that no version of the last week needs. Older versions cannot be read any more."""
         DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
 
     # Commits
@@ -247,20 +263,20 @@ class Lake:
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
         schema = _schema(area, relation)
-        columns = (F.col(_quoted(field.name)).alias(field.name, metadata=field.metadata) for field in schema.fields)
+        columns = (F.col(quote(field.name)).alias(field.name, metadata=field.metadata) for field in schema.fields)
         typed = in_session(self._private, rows).select(*columns)
 
         def write() -> None:
-            writer = typed.writeTo(f"delta.{_quoted(place)}").using("delta").options(**once(version))
-            for name, value in properties(relation, self.zone).items():
+            writer = typed.writeTo(f"delta.{quote(place)}").using("delta").options(**idempotent_options(version))
+            for name, value in table_properties(relation, self.zone).items():
                 writer = writer.tableProperty(name, value)
             writer.createOrReplace()
 
         with self._lock:
-            retried(write, place)
+            retry_on_conflict(write, place)
 
     def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int, bag: bool = False) -> None:
-        """One commit that deletes and inserts; a mere append where nothing is deleted; none where nothing changes."""
+        """One commit that deletes and inserts; an append if nothing is deleted; none if nothing changes."""
         place = self.path(area, relation.name)
         held = signed.persist()
         try:
@@ -268,33 +284,27 @@ class Lake:
             if signs == {PLUS}:
                 self._append(place, held.drop(CHANGE), version)
             elif signs:
-                with self._lock, written_as(self._private, version):
-                    retried(lambda: self._merge(place, relation, held, bag), place)
+                with self._lock, idempotent_session(self._private, version):
+                    retry_on_conflict(lambda: self._merge(place, relation, held, bag), place)
         finally:
             held.unpersist()
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
-        writer = in_session(self._private, rows).write.format("delta").mode("append").options(**once(version))
+        writer = in_session(self._private, rows).write.format("delta").mode("append").options(**idempotent_options(version))
         with self._lock:
-            retried(lambda: writer.save(place), place)
+            retry_on_conflict(lambda: writer.save(place), place)
 
     def _merge(self, place: str, relation: Relation, signed: DataFrame, bag: bool) -> None:
-        """In a bag, a row that is put in matches nothing: it may be there already, or be taken out by the same commit."""
+        """One MERGE. In a bag an inserted copy must match nothing: equal rows may stay, or be deleted by the same commit."""
         names = column_names(relation)
         same = f"{_identical(names)} AND change.{CHANGE} = '{MINUS}'" if bag else _identical(names)
         merge = DeltaTable.forPath(self._private, place).alias("old").merge(signed.alias("change"), same)
         merge = merge.whenMatchedDelete(f"change.{CHANGE} = '{MINUS}'")
-        inserted: dict[str, str | SparkColumn] = {_quoted(name): f"change.{_quoted(name)}" for name in names}
+        inserted: dict[str, str | SparkColumn] = {quote(name): f"change.{quote(name)}" for name in names}
         merge.whenNotMatchedInsert(f"change.{CHANGE} = '{PLUS}'", inserted).execute()
 
 
 # Frames
-
-
-def change_schema(relation: Relation) -> StructType:
-    """The columns of a view's change table."""
-    own = [StructField(VERSION, LongType()), StructField(CHANGE, StringType()), StructField(COUNT, LongType())]
-    return StructType(own + schema_of(relation).fields)
 
 
 def _schema(area: Area, relation: Relation) -> StructType:
@@ -302,41 +312,26 @@ def _schema(area: Area, relation: Relation) -> StructType:
 
 
 def _named(table: DataFrame, relation: Relation) -> DataFrame:
-    """The stored columns under the relation's names."""
+    """The columns of a table under the relation's names; a change table's own three come before them."""
     stored = column_names(relation)
     own = [name for name in table.columns if name not in stored]
-    columns = [F.col(_quoted(n)).alias(c.name) for n, c in zip(stored, relation.columns, strict=False)]
+    columns = [F.col(quote(n)).alias(c.name) for n, c in zip(stored, relation.columns, strict=False)]
     return table.select(*own, *columns)
 
 
 def _stored(rows: DataFrame, relation: Relation) -> DataFrame:
-    """The columns of a frame, in their order, under the stored names."""
+    """The columns of a frame, in their order, under the names of the table."""
     return rows.toDF(*column_names(relation)) if relation.columns else rows.select(F.lit(True).alias(PRESENT))
 
 
-def _check_changes(changes: DataFrame, relation: Relation) -> None:
-    if difference := schema_difference(changes.schema, change_schema(relation)):
-        raise SchemaMismatch(f"not changes of relation '{relation.name}': {difference}")
-
-
-def _later(changes: DataFrame, table: Snapshot | None) -> DataFrame:
-    return changes if table is None or table.written is None else changes.where(F.col(VERSION) > table.written)
-
-
-def _net(changes: DataFrame, relation: Relation) -> DataFrame:
-    names = [_quoted(name) for name in column_names(relation)]
-    first, last = F.min_by(CHANGE, VERSION), F.max_by(CHANGE, VERSION)
-    ends = changes.groupBy(*names).agg(first.alias("_first"), last.alias(CHANGE))
-    return ends.where(F.col("_first") == F.col(CHANGE)).drop("_first")
-
-
 def _identical(names: tuple[str, ...]) -> str:
-    return " AND ".join(f"old.{_quoted(name)} <=> change.{_quoted(name)}" for name in names)
+    return " AND ".join(f"old.{quote(name)} <=> change.{quote(name)}" for name in names)
 
 
-def _done(table: Snapshot | None, version: int | None) -> bool:
-    return version is not None and table is not None and table.written is not None and table.written >= version
+def _written(table: TableState | None) -> int | None:
+    return None if table is None else table.written
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _has_version(table: TableState | None, version: int | None) -> bool:
+    written = _written(table)
+    return version is not None and written is not None and written >= version

@@ -15,9 +15,10 @@ from rederive.engines.spark.session.types import literal
 from rederive.errors import VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
+from rederive.lake.change_table import MINUS, PLUS
 from rederive.lake.delta_log import FAILURES
 from rederive.lake.staging import changed_rows
-from rederive.lake.tables import MINUS, PLUS, Area, Lake
+from rederive.lake.tables import Area, Lake
 from rederive.lake.types import collect
 
 _MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException")

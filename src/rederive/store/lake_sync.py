@@ -22,10 +22,11 @@ from rederive.engines.spark.session.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
 from rederive.ir.rules import COPIES, Program, Relation
 from rederive.ir.terms import Row, Value
-from rederive.lake.bags import numbered, repeated
+from rederive.lake.bags import expand_copies, number_copies
+from rederive.lake.change_table import MINUS, PLUS
 from rederive.lake.settle import Tables, rows_folder, settle, settled
 from rederive.lake.staging import Behind, changed_rows, frame, remove_leftovers, stage, staging, unstage
-from rederive.lake.tables import MINUS, PLUS, Area, Lake
+from rederive.lake.tables import Area, Lake
 from rederive.lake.time_travel import rows_at
 from rederive.locations import parse_location
 from rederive.records import RecordedDelta, VersionRecord
@@ -106,7 +107,7 @@ class LakeSync:
         if journal.lake is None or not journal.is_just_restored:
             return
         tables = [table_of(program, name).name for name in program.bases]
-        ahead = max((self.lake.written(Area.BASE, name) or 0 for name in tables), default=0)
+        ahead = max((self.lake.last_version(Area.BASE, name) or 0 for name in tables), default=0)
         if ahead > journal.version or not journal.settled <= settled(self.lake) <= journal.version:
             found = max(ahead, settled(self.lake))
             raise Mismatch(
@@ -122,7 +123,7 @@ class LakeSync:
             relation = table_of(program, name)
             if self.lake.has_table(Area.BASE, relation.name):
                 rows = self.lake.read(Area.BASE, relation)
-                found[name] = DataFrameRows(rows if relation.name == name else numbered(rows), program.relations[name].types)
+                found[name] = DataFrameRows(rows if relation.name == name else number_copies(rows), program.relations[name].types)
         return found
 
     # Versions
@@ -257,7 +258,7 @@ class LakeSync:
         with rows_folder(self.lake) as folder:
             whole = frame(self.lake, program.relations[program.counted(name)], rows, folder)
             if program.counted(name) != name:
-                whole = repeated(whole, whole.columns[-1])
+                whole = expand_copies(whole, whole.columns[-1])
             self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
 
     def _settle(self, entries: list[VersionRecord], tables: Tables) -> int:

@@ -8,11 +8,11 @@ from math import inf
 from pathlib import Path
 
 from rederive.boundary import caller_function, given_rows
-from rederive.commit.transaction import typed_row
 from rederive.errors import SourceUnavailable
 from rederive.ingest.input_file import read_rows
 from rederive.ir.rules import Program, Relation, Remote
 from rederive.ir.terms import Row
+from rederive.rows import typed_row
 from rederive.warehouse.selfmaint.source_update import SourceUpdate
 
 

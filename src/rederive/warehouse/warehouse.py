@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rederive.boundary import given_rows, guard_class
-from rederive.commit.transaction import base_relation, typed_row
 from rederive.errors import StrategyError, UnknownRelation
 from rederive.ir.terms import Row, Value
 from rederive.lang import compile_program
 from rederive.opening import make_engine
+from rederive.rows import base_relation, typed_row
 from rederive.values import sort_key
 from rederive.warehouse.maintenance_step import AfterImages, MaintenanceStep, OutdatedViews
 from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus, ViewOutcome
