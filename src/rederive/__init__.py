@@ -26,7 +26,8 @@ from rederive.opening import ENGINES as ENGINES
 from rederive.opening import attach_lake, lake_at, make_engine, places
 from rederive.result import Change, Result
 from rederive.rules.webhook import Webhooks
-from rederive.store.store import Options, Store, stored_zone
+from rederive.store.recovery import StoreOptions, stored_zone
+from rederive.store.store import Store
 from rederive.time_zones import zone_name
 from rederive.warehouse.sources import Reading
 from rederive.warehouse.warehouse import Warehouse
@@ -104,7 +105,7 @@ def open(
         db.limits = limits
         return db
     tables = lake_at(root, spark, used) if root is not None else None
-    kept = Store.open(folder, Options(strategy or "", precision or "", only or "", zone or ""), retention, zone=used)
+    kept = Store.open(folder, StoreOptions(strategy or "", precision or "", only or "", zone or ""), retention, zone=used)
     try:
         if tables is not None:
             attach_lake(kept, tables)

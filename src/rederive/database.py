@@ -132,7 +132,7 @@ class Database(ActiveDatabase):
 
     def _recover(self, store: Store) -> None:
         """Go on where the store's last version left off; views are evaluated over its base rows."""
-        self._definitions, self.version = store.definitions(), store.journal.version
+        self._definitions, self.version = store.catalog(), store.journal.version
         self.rule_base = self._recovered_rules(store, self._definitions.rules)
         self.program = self.rule_base.program
         rows = store.base_rows(self.program)
@@ -525,7 +525,7 @@ class Database(ActiveDatabase):
         self._check_not_gathering("a transaction")
         if self.rule_base.active:
             self._check_evaluated()
-        replayed = key is not None and self._durable("an idempotency key").journal.by_key(key) is not None
+        replayed = key is not None and self._durable("an idempotency key").journal.find_key(key) is not None
         return Course(self, replayed=replayed)
 
     def commit(self, operations: Sequence[Operation], key: str | None = None, course: Course | None = None) -> Result:

@@ -1,9 +1,9 @@
-"""What a place is: a local folder, or an address that only Spark can reach. Whatever takes a path asks here.
+"""Locations: a local folder, or an address that only Spark can reach. Everything that takes a path parses it here.
 
-A text with a scheme of two letters or more and a slash behind it is an address. `file:` addresses are local folders, with
-percent-encoding; all others (`s3a://`, `abfss://`, `gs://`, `hdfs://`, `dbfs:/`) are remote, and are left as they are.
-Everything else is a local folder: one letter before a colon is part of a name, `~` is the home folder, and a relative path
-starts from `base`, or from the working folder.
+A text with a scheme of at least two letters and a slash after it is an address. `file:` addresses are local folders, with
+percent-encoding; all others (`s3a://`, `abfss://`, `gs://`, `hdfs://`, `dbfs:/`) are remote and stay as they are. Everything else
+is a local folder: one letter before a colon belongs to the name, `~` is the home folder, and a relative path starts from `base`
+or from the working folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCAL_HOSTS: Final = ("", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class RemoteAddress:
-    """An address that only Spark can reach; without a slash at its end.
+    """An address that only Spark can reach, without a slash at its end.
 
     >>> str(RemoteAddress("s3a://bucket/lake") / "base")
     's3a://bucket/lake/base'
@@ -42,7 +42,7 @@ Location: TypeAlias = Path | RemoteAddress
 
 
 def parse_location(given: str | Path, base: Path | None = None) -> Location:
-    """The place that a path or an address names; local ones are absolute, as Spark's workers have other working folders.
+    """The location that a path or an address denotes. Local ones are absolute: Spark's executors have other working folders.
 
     >>> [str(parse_location(given)) for given in ("file:/data/a%20b/", "s3a://bucket/x/", "dbfs:/x", "/data/edges/")]
     ['/data/a b', 's3a://bucket/x', 'dbfs:/x', '/data/edges']
@@ -58,16 +58,16 @@ def parse_location(given: str | Path, base: Path | None = None) -> Location:
     scheme, rest = address[1].lower(), address[2]
     if not rest.startswith("/"):
         hint = f"write {scheme}:/... for an address, or ./{text} for a local folder with this name"
-        raise PlaceError("an address has a slash behind its scheme", hint=hint).at(text)
+        raise PlaceError("an address needs a slash after its scheme", hint=hint).at(text)
     if scheme == "file":
         return _from_uri(text, rest)
-    if isinstance(given, Path):  # which has made one slash of two: the host or bucket has become a folder
+    if isinstance(given, Path):  # pathlib has made one slash of two, so the host or bucket looks like a folder
         raise PlaceError("a pathlib.Path cannot hold an address", hint="pass the address as a str").at(text)
     return RemoteAddress(text.rstrip("/") if rest.strip("/") else text)
 
 
 def local_folder(given: str | Path, what: str, base: Path | None = None) -> Path:
-    """The local folder that is named; an address is refused. `what`: the thing that needs a folder, as in "a store".
+    """The local folder that a text denotes; raises PlaceError for an address. `what`: what needs the folder, such as "a store".
 
     >>> local_folder("s3a://bucket/store", "a store")
     Traceback (most recent call last):
@@ -87,20 +87,20 @@ def _in_home(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         hint = f"write the folder's absolute path, or ./{text} for a folder with this name"
-        raise PlaceError("there is no such home folder", hint=hint).at(text) from None
+        raise PlaceError("this home folder does not exist", hint=hint).at(text) from None
 
 
 def _from_uri(text: str, rest: str) -> Path:
     host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
     if host.lower() not in _LOCAL_HOSTS or not slash:
         hint = f"write file:///{rest.lstrip('/')} for a local folder, or mount the other machine's"
-        raise PlaceError(f"a file: address names a folder of this machine, and not of '{host}'", hint=hint).at(text)
+        raise PlaceError(f"a file: address must name a folder of this machine, not of '{host}'", hint=hint).at(text)
     decoded = os.fsdecode(unquote_to_bytes(os.fsencode(path)))
     if "\0" in decoded:
-        raise PlaceError("no folder has a zero byte in its name", hint="leave out %00").at(text)
+        raise PlaceError("a folder's name cannot contain a zero byte", hint="leave out %00").at(text)
     return _absolute(Path(f"/{decoded.lstrip('/')}"))
 
 
 def _absolute(path: Path) -> Path:
-    """Without `..`: the operating system follows links before it goes up, and Hadoop does not."""
+    """An absolute path without `..`: the operating system follows links before it goes up, and Hadoop does not."""
     return path.resolve() if ".." in path.parts else path.absolute()

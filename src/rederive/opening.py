@@ -31,11 +31,11 @@ def make_engine(
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
-        from rederive.lake.session import spark_session, zoned
+        from rederive.lake.session import spark_session, zone_options
         from rederive.lake.staging import SCRATCH
 
         scratch = f"{lake.root.rstrip('/')}/{SCRATCH}" if lake is not None else None
-        return SparkEngine(spark or spark_session(options=zoned(zone)), limits, scratch=scratch)
+        return SparkEngine(spark or spark_session(options=zone_options(zone)), limits, scratch=scratch)
 
     def cores() -> int:
         return spark.sparkContext.defaultParallelism if spark is not None else cpu_count() or 1
@@ -67,10 +67,10 @@ def places(path: str | Path | None, store: str | Path | None, lake: str | Path |
 def lake_at(root: Location, spark: SparkSession | None, zone: str) -> Lake:
     """The lake at a place, which Spark must be able to reach."""
     from rederive.lake.file_system import spark_path
-    from rederive.lake.session import spark_session, zoned
+    from rederive.lake.session import spark_session, zone_options
     from rederive.lake.tables import Lake
 
-    session = spark_session(spark, options=zoned(zone))
+    session = spark_session(spark, options=zone_options(zone))
     return Lake(session, spark_path(session, root), zone)
 
 

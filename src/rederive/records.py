@@ -1,4 +1,4 @@
-"""What the journal holds, as data: versions with their changes, and the program that stands."""
+"""What the journal holds, as data: versions with their deltas and firings, and the current definitions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class RecordedDelta:
     delta: Delta
 
 
-DONE, WAITING, DELIVERED, FAILED = "done", "waiting", "delivered", "failed"  # what becomes of a firing
+DONE, WAITING, DELIVERED, FAILED = "done", "waiting", "delivered", "failed"  # the outcomes of a firing
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An active rule that fired: for which rows of its condition, and what became of it.
+    """One execution of an active rule's action: the rows that entered and left its condition, and the outcome.
 
-    `outcome`: done; of a webhook waiting, delivered; failed, when `version` is the one that the failed transaction was for.
-    `detail`: the last error. `relation`: the condition. `address`: where a webhook goes.
-    `number`: in a store, which one it is: later ones have higher numbers.
+    `outcome`: done; waiting or delivered for a webhook; failed, with the version that the failed transaction would have made.
+    `detail`: the last error. `relation`: the condition. `address`: where a webhook goes. `number`: the position among all firings
+    of a store; later firings have higher numbers.
     """
 
     version: int
@@ -49,9 +49,10 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """One version: `base` are its net base changes, `views` those of the monitored views, `firings` the rules that fired in it.
+    """What the journal holds of one version: the net effect on base relations, the deltas of monitored views, the firings.
 
-    `key` and `digest`: the idempotency key and what it was used for. `staged`: where the changes of a bulk version are.
+    `key` and `digest`: the idempotency key, and the digest of the operations that it was used for. `staged`: the folder with the
+    changes of a bulk version, whose `base` and `views` are empty.
     """
 
     number: int
@@ -67,9 +68,10 @@ class VersionRecord:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionText:
-    """A definition's text and which of its statements stand. Texts of one `part` were compiled together.
+    """The text of definitions. Texts of one `part` were compiled together.
 
-    In SQL it is the text of one statement, and `kept` says where that stood in its file.
+    `kept`: JSON with the lines and columns of the statements that are still defined. A text of SQL is one statement, and `kept`
+    says where it was in its file.
     """
 
     part: int
@@ -81,7 +83,7 @@ class DefinitionText:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRecord:
-    """The program that stands. `followed`: the version from which on every change of a view is recorded; None for no record."""
+    """The current definitions. `followed`: the version after which all changes of a view are recorded; None if none is."""
 
     texts: tuple[DefinitionText, ...] = ()
     followed: Mapping[str, int | None] = field(default_factory=dict)

@@ -27,7 +27,7 @@ def fetched(folder: Path) -> Path:
 
 def with_kafka(folder: Path, client: Path) -> Path:
     """What `python -m rederive.lake.jars` and `... kafka` leave behind, put together from what is there already."""
-    delta = jars.resolved()
+    delta = jars.find_jars()
     assert delta is not None
     spoken = [jar for jar in client.iterdir() if jar.name.startswith(CLIENT)]
     for place, packages, found in ((folder, jars.PACKAGES, delta), (folder / "kafka", jars.KAFKA, spoken)):

@@ -76,15 +76,15 @@ def test_jars_that_were_not_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_jars_of_another_release_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "resolved.json").write_text('{"packages": ["io.delta:delta-spark_2.12:1.0.0"], "jars": []}')
-    assert jars.resolved(place=tmp_path) is None
+    assert jars.find_jars(place=tmp_path) is None
 
 
 def test_jars_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the resolver says is handed on, and nothing counts as fetched."""
     monkeypatch.setattr(jars, "_RESOLVE", "import sys; sys.exit('Error: unresolved dependency')")
     with pytest.raises(MissingDependency, match="cannot be fetched: Error: unresolved dependency\n  help: a network is needed"):
-        jars.resolve(place=tmp_path / "new")
-    assert jars.resolved(place=tmp_path / "new") is None
+        jars.fetch_jars(place=tmp_path / "new")
+    assert jars.find_jars(place=tmp_path / "new") is None
 
 
 def test_jars_of_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:

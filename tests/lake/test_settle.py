@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from rederive import failpoints
 from rederive.delta import Delta
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, SYMBOL
-from rederive.lake import settle as module
 from rederive.lake.change_table import change_schema
-from rederive.lake.settle import Tables, settle, settled, staged_path
+from rederive.lake.settle import LakeRelations, settle, settled_version, staged_path
 from rederive.lake.tables import Area, Lake
 from rederive.records import RecordedDelta, VersionRecord
 from tests.lake import witness
 
 EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
 REACH = Relation("reach.view", EDGE.columns)
-TABLES = Tables((EDGE,), (REACH,), {"reach.view"})
+TABLES = LakeRelations((EDGE,), (REACH,), {"reach.view"})
 
 
 def entry(number: int, base: Delta | None = None, views: Delta | None = None, staged: str | None = None) -> VersionRecord:
@@ -53,7 +53,7 @@ class Stopped(Exception):
 
 
 def check(lake: Lake) -> None:
-    assert settled(lake) == 4
+    assert settled_version(lake) == 4
     assert witness.rows(lake.path(Area.BASE, "edge")) == BASE
     assert witness.rows(lake.path(Area.VIEWS, "reach.view")) == VIEW
     assert sorted(witness.rows(lake.path(Area.CHANGES, "reach.view"))) == CHANGES
@@ -63,17 +63,17 @@ def check(lake: Lake) -> None:
 def test_stopped_anywhere_and_begun_again_with_more(lake: Lake, monkeypatch: pytest.MonkeyPatch, stop: int) -> None:
     passed: list[str] = []
 
-    def passing(point: str) -> None:
+    def hit(point: str) -> None:
         passed.append(point)
         if len(passed) == stop:
             raise Stopped
 
-    monkeypatch.setattr(module, "passing", passing)
+    monkeypatch.setattr(failpoints, "hit", hit)
     with pytest.raises(Stopped):
         settle(lake, TABLES, VERSIONS[:3])
     expected = ["lake.settle:table"] * 3 + ["lake.settle:tables", "lake.settle:after"]
     assert passed == expected[:stop]
-    assert settled(lake) == (3 if stop == 5 else 0)
+    assert settled_version(lake) == (3 if stop == 5 else 0)
     assert settle(lake, TABLES, VERSIONS) == 4
     check(lake)
     assert settle(lake, TABLES, VERSIONS) == 4
@@ -101,7 +101,7 @@ def test_a_bag_holds_each_row_as_often_as_it_occurs(lake: Lake) -> None:
         entry(3, Delta({AB: 2}, {nothing: 1, BC: 1}), Delta({BC: 2, AB: 1})),
         entry(4, Delta({}, {AB: 3}), Delta({}, {BC: 1, AB: 2})),
     )
-    tables = Tables((EDGE,), (REACH,), {"reach.view"}, {"edge", "reach.view"})
+    tables = LakeRelations((EDGE,), (REACH,), {"reach.view"}, {"edge", "reach.view"})
     states = ((2, [AB, nothing, nothing, BC], [AB]), (3, [AB, AB, AB, nothing], [AB, AB, BC, BC]), (4, [nothing], [BC]))
     for number, base, view in states:
         settle(lake, tables, versions[:number])
@@ -113,6 +113,6 @@ def test_a_bag_holds_each_row_as_often_as_it_occurs(lake: Lake) -> None:
 
 def test_other_columns_are_refused(lake: Lake) -> None:
     other = Relation("edge", (Column("x", SYMBOL), Column("n", NUMBER)))
-    with pytest.raises(SchemaMismatch, match="had other columns when these changes were made"):
+    with pytest.raises(SchemaMismatch, match="had other columns when these changes were recorded"):
         settle(lake, TABLES, (replace(entry(1), base=(RecordedDelta(other, Delta((("a", 1),))),)),))
-    assert settled(lake) == 0
+    assert settled_version(lake) == 0

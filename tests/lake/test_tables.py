@@ -209,7 +209,7 @@ def test_a_frame_of_other_types_is_refused(lake: Lake) -> None:
         lake.replace(Area.BASE, EDGE, wrong, 1)
     with pytest.raises(SchemaMismatch, match=r"column 'y' of relation 'edge' is symbol, so string is expected.*has bigint"):
         lake.append(Area.BASE, EDGE, wrong, 1)
-    with pytest.raises(SchemaMismatch, match="not changes of relation 'edge': column 'x' stands where '_version' is expected"):
+    with pytest.raises(SchemaMismatch, match="not changes of relation 'edge': column 'x' is found where '_version' is expected"):
         lake.apply_changes(Area.BASE, EDGE, wrong, 1)
     assert commits(lake) == 0
 
@@ -238,12 +238,12 @@ def test_what_is_no_table_of_ours_is_refused(lake: Lake) -> None:
         lake.read(Area.BASE, EDGE)
     path = lake.path(Area.BASE, "edge")
     lake.spark.range(1).write.parquet(path)
-    with pytest.raises(NotATable, match="something else than a Delta table"):
+    with pytest.raises(NotATable, match="something other than a Delta table"):
         lake.create(Area.BASE, EDGE)
-    with pytest.raises(NotATable, match="something else than a Delta table"):
+    with pytest.raises(NotATable, match="something other than a Delta table"):
         lake.replace(Area.BASE, EDGE, frame(lake, EDGE, []))
     lake.spark.range(1).write.format("delta").save(lake.path(Area.VIEWS, "edge"))
-    with pytest.raises(NotATable, match="none of a lake of rederive"):
+    with pytest.raises(NotATable, match="not one of a lake of rederive"):
         lake.create(Area.VIEWS, EDGE)
 
 
@@ -273,5 +273,5 @@ def test_a_version_that_the_log_has_forgotten(lake: Lake) -> None:
     for number in (0, 1):
         Path(path, "_delta_log", f"{number:020}.json").unlink()
     assert rows(lake, 2) == [("a", "1"), ("a", "2")]
-    with pytest.raises(VersionGone, match="the rows of version 1 are kept no longer"):
+    with pytest.raises(VersionGone, match="the rows of version 1 are no longer stored"):
         lake.read(Area.BASE, EDGE, 1)

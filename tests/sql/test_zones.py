@@ -174,7 +174,7 @@ def test_a_zone_belongs_to_its_store(tmp_path: Path) -> None:
         assert db.query("SELECT CAST(d AS STRING) FROM w") == [("2026-07-01 00:00:00",)]
         assert db.explain("w").startswith("time zone: Europe/Berlin\n")
         assert '"zone": "Europe/Berlin"' in db.explain("w", "json")
-    with pytest.raises(Mismatch, match="the store is kept with zone 'Europe/Berlin', not 'UTC'"):
+    with pytest.raises(Mismatch, match="the store has zone 'Europe/Berlin', not 'UTC'"):
         rederive.open(tmp_path, zone="UTC")
 
 

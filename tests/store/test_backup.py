@@ -174,11 +174,11 @@ def test_what_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         put(db, 11)
         db.backup(tmp_path / "backup")
-        with pytest.raises(StoreError, match="there is something here already"):
+        with pytest.raises(StoreError, match="the folder exists already and is not empty"):
             db.backup(tmp_path / "backup")
     with pytest.raises(NotAStore, match="this is a backup"):
         rederive.open(tmp_path / "backup")
-    with pytest.raises(StoreError, match="there is something here already"):
+    with pytest.raises(StoreError, match="the folder exists already and is not empty"):
         restore(tmp_path / "backup", tmp_path / "a")
     with pytest.raises(NotAStore):
         restore(tmp_path / "nothing", tmp_path / "b")
@@ -232,7 +232,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert made.returncode == 0
     assert epoch not in made.stdout
     again = run("restore", str(tmp_path / "backup"), str(tmp_path / "b"))
-    assert (again.returncode, "there is something here already" in again.stderr, again.stdout) == (2, True, "")
+    assert (again.returncode, "the folder exists already and is not empty" in again.stderr, again.stdout) == (2, True, "")
     logged = run("log", str(tmp_path / "b"), "--since", f"{epoch}-1")
     assert (logged.returncode, "error[mismatch]" in logged.stderr) == (2, True)
     assert run("log", str(tmp_path / "b"), "--since", "0").stdout.count("\n") == 1

@@ -53,7 +53,7 @@ def test_entries_come_back_as_they_were_appended(journal: Journal) -> None:
         assert list(journal.since(0)) == entries
         assert list(journal.since(2)) == entries[2:]
         assert list(journal.since(3)) == []
-        assert (journal.version, journal.base_rows(), journal.by_key("k"), journal.by_key("j")) == (
+        assert (journal.version, journal.base_rows(), journal.find_key("k"), journal.find_key("j")) == (
             3,
             {"e": [(2,)]},
             entries[0],
@@ -215,8 +215,8 @@ def test_cursors_are_forgotten_on_request(journal: Journal) -> None:
     journal.append([entry(1)])
     journal.acknowledge("a", 1, NOON)
     journal.acknowledge("b", 0, NOON)
-    journal.forget("a")
-    journal.forget("nobody")
+    journal.delete_cursor("a")
+    journal.delete_cursor("nobody")
     assert (journal.cursor("a"), journal.cursor("b")) == (None, 0)
 
 

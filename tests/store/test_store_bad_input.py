@@ -167,7 +167,7 @@ def test_reading_what_is_no_store(tmp_path: Path) -> None:
 def test_options_that_the_record_depends_on_cannot_change(tmp_path: Path) -> None:
     rederive.open(tmp_path, strategy="differencing", precision="nervous", only="plus").close()
     for option in ({"only": "minus"}, {"precision": "exact"}):
-        with pytest.raises(Mismatch, match="the store is kept with") as caught:
+        with pytest.raises(Mismatch, match="the store has") as caught:
             rederive.open(tmp_path, **option)  # type: ignore[arg-type]
         assert caught.value.code == "mismatch"
     with rederive.open(tmp_path) as db:

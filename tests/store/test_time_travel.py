@@ -65,14 +65,14 @@ def test_every_version_is_what_it_was(tmp_path: Path) -> None:
 
 def test_time_travel(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions at which the lake was settled, between these, and after the last; also where the journal forgot the changes."""
-    chance, travelled, travels = random.Random(3), list[int](), past._travels
+    chance, travelled, travels = random.Random(3), list[int](), past._lake_for
 
     def noted(store: Any, relation: Any, version: int) -> Any:
         found = travels(store, relation, version)
         travelled.extend([version] if found is not None else [])
         return found
 
-    monkeypatch.setattr(past, "_travels", noted)
+    monkeypatch.setattr(past, "_lake_for", noted)
     with rederive.open(lake=tmp_path / "lake", spark=spark, engine="resident", strategy="materialized") as db:
         define(db)
         first = db.version

@@ -158,7 +158,7 @@ def test_rows_and_version_are_of_one_state(postgres: Server) -> None:
 def test_what_cannot_be_read_says_why(postgres: Server) -> None:
     with pytest.raises(SourceUnavailable, match=r"'r' cannot be read: .*ERROR: relation .r. does not exist"):
         JdbcTable(postgres.url, "r").read(R)
-    with pytest.raises(SourceUnavailable, match="names 'SHOP_PASSWORD', which the environment lacks"):
+    with pytest.raises(SourceUnavailable, match="names 'SHOP_PASSWORD', which is not an environment variable"):
         JdbcTable(postgres.url, "r").read(R, environment={})
     with pytest.raises(SourceUnavailable, match="password authentication failed"):
         JdbcTable(postgres.url, "r").read(R, environment={"SHOP_PASSWORD": "another"})

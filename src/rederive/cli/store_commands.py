@@ -13,7 +13,7 @@ from rederive.cli.output import change_line, print_on_success
 from rederive.locations import local_folder, parse_location
 from rederive.store import backup as backups
 from rederive.store.journal.reader import JournalReader
-from rederive.store.store import changes_of
+from rederive.store.version_changes import changes_of
 
 
 def log(
@@ -61,7 +61,7 @@ def restore(
     _print_copied(backups.restore(*folders, str(parse_location(lake)) if lake is not None else None))
 
 
-def _print_copied(copied: backups.Copied) -> None:
+def _print_copied(copied: backups.StoreCopy) -> None:
     position = {"version": copied.version, "epoch": copied.epoch}
     lake = {"lake": copied.lake, "settled": copied.settled} if copied.lake is not None else {}
     print(json.dumps(position | lake))

@@ -19,7 +19,7 @@ from rederive.cli.program_files import InitialRows, Loading, define, run_files
 from rederive.errors import MalformedInput
 from rederive.ir.terms import UTC
 from rederive.lake.session import session_in
-from rederive.store.store import stored_zone
+from rederive.store.recovery import stored_zone
 from rederive.time_zones import zone_name
 
 # `rederive.ingest` imports PySpark, which takes a second: the other commands must not wait for it.

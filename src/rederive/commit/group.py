@@ -80,13 +80,13 @@ class Group:
         db, version = self._db, self._db.version
         given: Sequence[Operation] | None = None
         if db.house is not None:
-            if write.key is not None and (known := self._store.repeated(write.key, write.operations)) is not None:
+            if write.key is not None and (known := self._store.find_result(write.key, write.operations)) is not None:
                 return known
             write, given = replace(write, operations=db.house.translated(write)), write.operations
         course = write.course or db.begin(write.key)
         if write.operations:
             course.statement(write.operations)
-        if write.key is not None and (known := self._store.repeated(write.key, course.given)) is not None:
+        if write.key is not None and (known := self._store.find_result(write.key, course.given)) is not None:
             return known
         net, propagation = course.settled()
         used_for = digest(course.given if given is None else given) if write.key is not None else None
@@ -125,9 +125,9 @@ class Group:
             self._applied += 1
 
     def _entry(self, net: Net, result: Result, key: str | None, used_for: str | None) -> VersionRecord:
-        if self._entries and self._store.bulky(net, result):
+        if self._entries and self._store.is_bulk(net, result):
             raise StandsAlone
-        return self._store.entry(self._db.program, net, result, self._db.signs, key, used_for)
+        return self._store.version_record(self._db.program, net, result, self._db.signs, key, used_for)
 
     def flush(self) -> None:
         """On disk first, then in memory: a kill between the two loses nothing, as the next start reads the disk."""

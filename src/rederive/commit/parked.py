@@ -44,7 +44,7 @@ class ParkedDefinitions:
         found: dict[str, tuple[tuple[Type, ...], Counter[Row]]] = {}
         for name in (name for name in program.monitored if program.is_view(name)):
             total = DeltaSum()
-            for change in store.recorded(program.relations[name], 0):
+            for change in store.recorded_changes(program.relations[name], 0):
                 total.add(change.delta)
             found[name] = (program.relations[name].types, Counter(multiplicities(total.delta().plus)))
         return cls(error, found, {})

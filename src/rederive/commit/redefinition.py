@@ -23,7 +23,7 @@ from rederive.errors import Endless, Violated
 from rederive.ir.rules import Mode, Program
 from rederive.result import Result
 from rederive.store.codec import digest
-from rederive.store.store import vanishing
+from rederive.store.version_changes import dropped_base_rows
 
 if TYPE_CHECKING:
     from rederive.database import Database
@@ -47,7 +47,7 @@ class Advance:
         """Take a step whose program is the database's already. Without rows to load, definitions that do not end are parked."""
         db, before, after = self._db, self._before, self._db.program
         rows = numbered(after, {name: counted(given) for name, given in step.facts.items()}, db.engine, before.bases)
-        gone = vanishing(db.engine, before, after)
+        gone = dropped_base_rows(db.engine, before, after)
         changed = newly_counted(before, step.after.program) if self._parked is None else []
         uncounted = {name: db.engine.rows(name, {}) for name in changed}
         same = step.after is db.definitions
@@ -102,7 +102,7 @@ class Advance:
         db, parked = self._db, self._parked
         assert parked is not None
         operations = [*(write.course.operations if write.course is not None else ()), *write.operations]
-        if write.key is not None and db.durable is not None and (known := db.durable.repeated(write.key, operations)):
+        if write.key is not None and db.durable is not None and (known := db.durable.find_result(write.key, operations)):
             return known
         if db.rule_base.active or db.house is not None:
             raise parked.error
@@ -114,7 +114,7 @@ class Advance:
             _check_constraints(db.program, result)
             if db.durable is not None:
                 used_for = digest(operations) if write.key is not None else None
-                entry = db.durable.entry(db.program, net, result, db.signs, write.key, used_for)
+                entry = db.durable.version_record(db.program, net, result, db.signs, write.key, used_for)
                 db.durable.append([entry])
                 self.bulk = entry.staged is not None
 

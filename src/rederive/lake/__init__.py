@@ -1,1 +1,1 @@
-"""Delta tables: base relations, materialised views and their changes. Spark is used here, in `pipeline` and `engines.spark`."""
+"""The lake: Delta tables of base relations, stored views and their changes."""

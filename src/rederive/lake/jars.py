@@ -1,7 +1,7 @@
-"""The Java libraries that Delta tables need, fetched once: `python -m rederive.lake.jars`; and those of `... kafka postgresql`.
+"""The Java libraries of Delta Lake, fetched once by `python -m rederive.lake.jars`; with `kafka` or `postgresql`, those drivers.
 
-Spark's own resolver does it, the one behind `spark.jars.packages`, so a mirror that is set up for Spark is used here too. What it
-finds is kept in this Python environment (or in `$REDERIVE_JARS`), and every later session starts from there, without a network.
+Spark's own resolver fetches them, the one behind `spark.jars.packages`, so a mirror that is configured for Spark is used. They
+are stored in this Python environment, or in `$REDERIVE_JARS`, and every session starts from there, without a network.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Final
 from rederive.errors import MissingDependency, RederiveError
 
 PACKAGES: Final = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
-"""For Spark 4.2 and Scala 2.13. The wheel of delta-spark holds Python alone; its patch release may differ from the jars'."""
+"""For Spark 4.2 and Scala 2.13. The wheel of delta-spark has no jars; its patch release may differ from theirs."""
 
 KAFKA: Final = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
-"""For streams of Kafka's topics alone, so they are fetched apart, and used where they are there."""
+"""Only streams of Kafka topics need these, so they are fetched separately, and used if they are present."""
 
 POSTGRESQL: Final = ("org.postgresql:postgresql:42.7.4",)
-"""The JDBC driver, for remote relations that live in PostgreSQL; fetched apart too."""
+"""The JDBC driver for remote relations in PostgreSQL; fetched separately too."""
 
 OPTIONAL: Final = {"kafka": KAFKA, "postgresql": POSTGRESQL}
 
-# Spark brings its own release of these; a second one on the class path would only be in its way.
+# Spark has its own release of these; a second one on the class path could shadow it.
 _WITH_SPARK: Final = (
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
@@ -57,17 +57,17 @@ COMMAND: Final = "python -m rederive.lake.jars"
 
 
 def folder(packages: Sequence[str] = PACKAGES) -> Path:
-    """Where the jars are kept."""
+    """The folder of the jars."""
     chosen = os.environ.get("REDERIVE_JARS")
     place = Path(chosen) if chosen else Path(sys.prefix) / "share" / "rederive" / "jars"
-    apart = [name for name, found in OPTIONAL.items() if found == packages]
-    return place.joinpath(*apart)
+    separate = [name for name, found in OPTIONAL.items() if found == packages]
+    return place.joinpath(*separate)
 
 
-def resolved(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...] | None:
-    """The jars, or None where they were not fetched yet, or only for another release.
+def find_jars(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...] | None:
+    """The jars; None if they were not fetched yet, or only those of another release.
 
-    >>> resolved(Path("/nowhere")) is None
+    >>> find_jars(Path("/nowhere")) is None
     True
     """
     place = place or folder(packages)
@@ -79,24 +79,24 @@ def resolved(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> t
     return jars if found["packages"] == list(packages) and all(jar.exists() for jar in jars) else None
 
 
-def resolve(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
-    """The jars, fetched if they are not there yet."""
+def fetch_jars(place: Path | None = None, packages: Sequence[str] = PACKAGES) -> tuple[Path, ...]:
+    """The jars, which are fetched if they are missing."""
     place = place or folder(packages)
-    if jars := resolved(place, packages):
+    if jars := find_jars(place, packages):
         return jars
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as fresh:
         _fetch(packages, Path(fresh))
-        kept = place / "jars"
-        kept.mkdir(exist_ok=True)
+        jars_folder = place / "jars"
+        jars_folder.mkdir(exist_ok=True)
         names = sorted(jar.name for jar in Path(fresh, "jars").iterdir())
         for name in names:
-            Path(fresh, "jars", name).replace(kept / name)
-    # Last of all and at once: before it nothing counts as fetched.
+            Path(fresh, "jars", name).replace(jars_folder / name)
+    # The list is written last, by an atomic rename: without it nothing counts as fetched, and the next call fetches again.
     draft = place / "resolved.json.new"
     draft.write_text(json.dumps({"packages": packages, "jars": names}, indent=1), encoding="utf-8")
     draft.replace(place / "resolved.json")
-    return tuple(kept / name for name in names)
+    return tuple(jars_folder / name for name in names)
 
 
 def _fetch(packages: Sequence[str], place: Path) -> None:
@@ -110,7 +110,7 @@ def _fetch(packages: Sequence[str], place: Path) -> None:
     if done.returncode != 0:
         raise MissingDependency(
             f"the jars of {', '.join(packages)} cannot be fetched: {_reason(done.stderr)}",
-            hint="a network is needed this once; a mirror is named in DEFAULT_ARTIFACT_REPOSITORY or in Spark's own settings; "
+            hint="connect to a network once, or name a mirror in DEFAULT_ARTIFACT_REPOSITORY or in Spark's settings; "
             f"on a machine without network, copy {folder()} from another one",
         )
 
@@ -122,13 +122,16 @@ def _reason(log: str) -> str:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Fetch, and say where."""
+    """Fetch jars, and print where they are."""
     if unknown := [name for name in arguments if name not in OPTIONAL]:
-        print(f"unknown jars '{unknown[0]}'; known: {', '.join(OPTIONAL)}, and none of them for Delta Lake's", file=sys.stderr)
+        print(
+            f"unknown jars '{unknown[0]}'; known: {', '.join(OPTIONAL)}, or no name for Delta Lake's",
+            file=sys.stderr,
+        )
         return 2
     for packages in [OPTIONAL[name] for name in arguments] or [PACKAGES]:
         try:
-            jars = resolve(packages=packages)
+            jars = fetch_jars(packages=packages)
         except RederiveError as error:
             print(error, file=sys.stderr)
             return 2

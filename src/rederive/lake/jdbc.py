@@ -1,4 +1,4 @@
-"""A table of another database, read by JDBC in one statement: its rows, and how many transactions they reflect."""
+"""Tables of other databases, read by JDBC in one statement: their rows, and how many transactions the rows reflect."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from rederive.lake.session import spark_session
 from rederive.lake.types import rows_of
 
 _VERSION, _THERE = "rederive_version", "rederive_there"
-_DRIVERS: Final = {"jdbc:postgresql:": "org.postgresql.Driver"}  # Java finds by itself only what it started with
+_DRIVERS: Final = {"jdbc:postgresql:": "org.postgresql.Driver"}  # Java finds by itself only the drivers that it was started with
 _HINT: Final = "check url, table, driver, version and the driver's jar: python -m rederive.lake.jars postgresql"
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcTable:
-    """A table, or a query in brackets, behind a JDBC address.
+    """A table, or a query in brackets, at a JDBC address.
 
-    `${NAME}` in the address is the environment's, so that programs hold no secret. `version`: a query of one number.
+    `${NAME}` in the address is an environment variable, so that programs contain no secret. `version`: a query that returns one
+    number, how many transactions the database has committed.
     """
 
     url: str
@@ -37,7 +38,7 @@ class JdbcTable:
 
     @property
     def statement(self) -> str:
-        """What is read. One statement sees one state: rows and version belong together, also where there is no row.
+        """The SQL that is read. One statement sees one state, so rows and version belong together, even without any row.
 
         >>> print(JdbcTable("jdbc:x", "r", version="SELECT n FROM taken").statement)
         (SELECT v.*, t.* FROM (SELECT (SELECT n FROM taken) AS rederive_version) v
@@ -51,7 +52,7 @@ class JdbcTable:
         )
 
     def read(self, relation: Relation, environment: Mapping[str, str] = environ) -> tuple[list[Row], int | None]:
-        """The rows, and the version; raises SourceUnavailable where the database does not answer."""
+        """The rows and the version; raises SourceUnavailable if the database does not answer."""
         options = {"url": self._address(environment), "dbtable": self.statement}
         driver = self.driver or next((name for start, name in _DRIVERS.items() if self.url.startswith(start)), None)
         options |= {"driver": driver} if driver else {}
@@ -71,17 +72,17 @@ class JdbcTable:
         try:
             return Template(self.url).substitute(environment)
         except (KeyError, ValueError) as error:
-            raise SourceUnavailable(f"the address '{self.url}' names {error}, which the environment lacks") from None
+            raise SourceUnavailable(f"the address '{self.url}' names {error}, which is not an environment variable") from None
 
     def _number(self, versions: list[int | None]) -> int:
         number = versions[0]
         if number is None:
-            raise SourceUnavailable(f"'{self.version}' gives no version", hint="it is to give the number of transactions so far")
+            raise SourceUnavailable(f"'{self.version}' gives no version", hint="it must return the number of transactions so far")
         return int(number)
 
 
 def _reason(error: Exception) -> str:
-    """What the database said, which Spark wraps into words of its own.
+    """The database's own message, which Spark wraps.
 
     >>> wrapped = ValueError("Failed JDBC")
     >>> wrapped._cause = ValueError("org.postgresql.util.PSQLException: Connection to 127.0.0.1:5432 refused.")

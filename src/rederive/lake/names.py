@@ -1,4 +1,4 @@
-"""Names of relations and columns as folders and as columns of tables: injective, and safe on every file system."""
+"""Names of relations as folders, and of columns in tables: no two names become one, and every file system accepts them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 from rederive.ir.rules import Relation
 
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_")
-_LONGEST: Final = 150
+_LONGEST: Final = 150  # characters of a folder's name; most file systems allow 255 bytes
 _COLUMN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 PRESENT: Final = "_present"
-"""The one column of a relation that has none: Delta has no table without columns."""
+"""The only column of a table of a relation without columns: Delta has no table without columns."""
 
 
 def folder_name(relation: str) -> str:
-    """Lower-case letters, digits and `_` stand for themselves, every other byte for `-` and its two hexadecimal digits.
+    """The folder of a relation. Lower-case letters, digits and `_` stay; every other byte becomes `-` and two hexadecimal digits.
 
-    So no two names become one, not even where the file system ignores case. A very long name ends in its hash, after `--`.
+    So no two names become one, even on a file system that ignores case. A very long name ends with `--` and its hash.
 
     >>> folder_name("edge"), folder_name("deg.count1"), folder_name("Edge")
     ('edge', 'deg-2ecount1', '-45dge')
@@ -34,7 +34,7 @@ def folder_name(relation: str) -> str:
 
 
 def column_names(relation: Relation) -> tuple[str, ...]:
-    """The names of the table's columns: the relation's own, or `_c<position>` where Delta could not tell or write them.
+    """The columns of a relation's table: its own names, or `_c<position>` for one that Delta cannot write or tell from another.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import NUMBER

@@ -1,8 +1,7 @@
 """Spark sessions that can read and write Delta tables.
 
-A session that is handed in, or that runs already, is used as it is: nothing of its configuration is changed. Only where no
-context runs in the process is one built. What is missing for it (pyspark, Java, the jars) is found out, and said, before anything
-starts.
+A session that is passed in, or that runs already, is used as it is, and its configuration does not change. A new one is built
+only if no Spark context runs in this process. What it needs (pyspark, Java, the jars) is checked before anything starts.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _OLDEST_JAVA: Final = 17
 def spark_session(
     existing: SparkSession | None = None, *, master: str | None = None, options: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """`existing`, or the session that runs already, or a new one with `options` on top of ours."""
+    """`existing`, or the running session, or a new one with our settings and `options`, which win."""
     _require_pyspark()
     from pyspark.sql import SparkSession
 
@@ -57,26 +56,26 @@ def spark_session(
         builder = builder.config(name, value)
     built = builder.getOrCreate()
     if (built.sparkContext.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        built.sparkContext.pythonExec = sys.executable  # workers are of this environment, not the first python3 on the PATH
+        built.sparkContext.pythonExec = sys.executable  # executors use this environment, not the first python3 on the PATH
     return require_delta(built)
 
 
-def zoned(zone: str) -> dict[str, str]:
-    """The options of a session that is built here for a database."""
+def zone_options(zone: str) -> dict[str, str]:
+    """The options of a new session in a time zone."""
     return {_ZONE: zone}
 
 
 def session_in(zone: str, master: str | None = None) -> SparkSession:
-    """A session of our own in a time zone, on the context that runs, or on one that is started for it."""
+    """A session of our own in a time zone, on the running context, or on a new one."""
     from rederive.engines.spark.session.sessions import like_session
 
-    found = like_session(spark_session(master=master, options=zoned(zone)))
+    found = like_session(spark_session(master=master, options=zone_options(zone)))
     found.conf.set(_ZONE, zone)
     return found
 
 
 def session_zone(spark: SparkSession | None) -> str | None:
-    """The time zone of a session, or of the one that runs already; None where none does. Starts nothing and imports nothing."""
+    """The time zone of a session, by default the running one; None if none runs. This starts no session and imports no Spark."""
     if spark is None and "pyspark.sql" in sys.modules:
         from rederive.engines.spark.session.sessions import running_session
 
@@ -85,7 +84,7 @@ def session_zone(spark: SparkSession | None) -> str | None:
 
 
 def check_zone(spark: SparkSession | None, zone: str) -> None:
-    """Refuse a session in which the same text would mean another time than in the database."""
+    """Refuse a session whose time zone differs from the database's: a text would mean two different times."""
     if spark is not None and (found := session_zone(spark)) != zone:
         raise Mismatch(
             f"the Spark session is in the time zone '{found}', and the database in '{zone}'",
@@ -94,11 +93,11 @@ def check_zone(spark: SparkSession | None, zone: str) -> None:
 
 
 def settings(master: str | None = None, options: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The configuration of a session that is built here; small where Spark runs inside this process.
+    """The configuration of a new session; with few partitions if Spark runs inside this process.
 
-    Under spark-submit, the master and the jars are its own to choose.
+    Under spark-submit, the submit command chooses the master and the jars.
     """
-    shown = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}  # Spark's own progress, where somebody sees it
+    shown = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}  # Spark's progress bar, on a terminal only
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
         return {**_SETTINGS, **shown, **(options or {})}
     master = master or "local[*]"
@@ -108,7 +107,7 @@ def settings(master: str | None = None, options: Mapping[str, str] | None = None
 
 
 def _local(master: str) -> dict[str, str]:
-    """Few partitions: a task costs more than a partition of a small relation."""
+    """Settings for Spark inside this process. Few partitions: a task costs more than a partition of a small relation."""
     cores = re.match(r"local\[(\d+)", master)
     partitions = cores[1] if cores else str(os.cpu_count() or 2)
     return {
@@ -119,16 +118,16 @@ def _local(master: str) -> dict[str, str]:
 
 
 def _jars() -> tuple[Path, ...]:
-    found = jars.resolved()
+    found = jars.find_jars()
     if found is None:
         raise MissingDependency("the jars of Delta Lake are missing", hint=f"fetch them once: {jars.COMMAND}").at(
             str(jars.folder())
         )
-    return found + tuple(jar for packages in jars.OPTIONAL.values() for jar in jars.resolved(packages=packages) or ())
+    return found + tuple(jar for packages in jars.OPTIONAL.values() for jar in jars.find_jars(packages=packages) or ())
 
 
 def require_delta(spark: SparkSession) -> SparkSession:
-    """`spark` itself if it has Delta; otherwise the error says which settings it lacks."""
+    """The session itself if it can write Delta tables; otherwise an error names the settings that are missing."""
     lacking = [f"{name}={value}" for name, value in DELTA.items() if value not in (spark.conf.get(name, "") or "")]
     if not has_class(spark, DELTA["spark.sql.catalog.spark_catalog"]):
         lacking.append(f"spark.jars.packages={','.join(jars.PACKAGES)}")
@@ -151,7 +150,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def require_java() -> None:
-    """Refuse to start where Java is missing or too old."""
+    """Raise MissingDependency if Java is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     hint = f"install Java {_OLDEST_JAVA} (`make java`), and let JAVA_HOME or PATH lead to it"
@@ -169,7 +168,7 @@ def require_java() -> None:
 def _require_pyspark() -> None:
     try:
         with warnings.catch_warnings():
-            # What pyspark says about pandas 3 concerns its pandas API, which is not used here.
+            # The warning about pandas 3 concerns pyspark's pandas API, which rederive does not use.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
             import delta  # noqa: F401
             import pyspark.sql  # noqa: F401

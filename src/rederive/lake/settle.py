@@ -1,8 +1,8 @@
-"""Settling: a lake is brought to a version, once, by the changes of all versions that it does not have yet.
+"""Settling: bring the tables of a lake to a version, by the changes of all versions that they lack.
 
-Each table is brought there by one commit, which the table remembers; at the end the version is written down in `state/settled`.
-Whoever is killed on the way starts again, with the same versions or with more: a table takes only what it lacks.
-A reader that must see all tables at one version reads each as of `settled(lake)`.
+Each table takes them in one Delta commit, which its log remembers. At the end `state/settled` gets the version. After a kill,
+settling starts again with the same versions or with more: a table takes only those that it lacks, so no change applies twice.
+A reader that must see all tables at one version reads each as of `settled_version(lake)`.
 """
 
 from __future__ import annotations
@@ -32,61 +32,61 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS: Final = "_rows-"
-"""How the names of folders begin that hold rows on their way to the tables."""
+"""The prefix of temporary folders, which hold rows on their way to the tables."""
 SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """The relations of a lake: which are base, which are monitored, which of the views are kept as tables too, and the bags."""
+class LakeRelations:
+    """What a lake holds: base relations, monitored views, the names of views with a table of rows, and the names of bags."""
 
     base: Sequence[Relation]
     views: Sequence[Relation]
-    materialized: Collection[str] = ()
+    with_tables: Collection[str] = ()
     bags: Collection[str] = ()
 
 
-def settled(lake: Lake) -> int:
-    """The last version to which all tables were brought; 0 where there is none."""
+def settled_version(lake: Lake) -> int:
+    """The last version to which all tables were brought; 0 if there is none."""
     return lake.last_version(Area.STATE, SETTLED.name) or 0
 
 
-def settle(lake: Lake, tables: Tables, versions: Sequence[VersionRecord]) -> int:
-    """Bring every table to the last of `versions`, which follow one another; the version to which the lake is settled then."""
-    done = settled(lake)
+def settle(lake: Lake, relations: LakeRelations, versions: Sequence[VersionRecord]) -> int:
+    """Bring every table to the last of `versions`, which are consecutive; returns the version that the lake is settled to."""
+    done = settled_version(lake)
     if not versions or versions[-1].number <= done:
         return done
     last = versions[-1].number
     with rows_folder(lake) as folder:
-        for _ in _written(lake, tables, versions, folder):
+        for _ in _write_tables(lake, relations, versions, folder):
             failpoints.hit("lake.settle:table")
     failpoints.hit("lake.settle:tables")
-    _write_down(lake, last)
+    _note_settled(lake, last)
     failpoints.hit("lake.settle:after")
     return last
 
 
-def _write_down(lake: Lake, version: int) -> None:
+def _note_settled(lake: Lake, version: int) -> None:
     lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
 
 
-def _written(lake: Lake, tables: Tables, versions: Sequence[VersionRecord], folder: str | None) -> Iterator[None]:
-    """Bring each table that changes to the last version, one after the other; one that nothing changed yet is made empty."""
+def _write_tables(lake: Lake, relations: LakeRelations, versions: Sequence[VersionRecord], folder: str | None) -> Iterator[None]:
+    """Bring each table to the last version, and yield after each. A table that no version changed yet is created empty."""
     last = versions[-1].number
-    for relation in tables.base:
+    for relation in relations.base:
         changes = _changes(lake, Area.BASE, relation, versions, folder)
         if changes is not None:
-            lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in tables.bags)
+            lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in relations.bags)
             yield
         elif not lake.has_table(Area.BASE, relation.name):
             lake.create(Area.BASE, relation)
-    for relation in tables.views:
+    for relation in relations.views:
         changes = _changes(lake, Area.CHANGES, relation, versions, folder)
         if changes is not None:
             lake.append_changes(relation, changes, last)
             yield
-            if relation.name in tables.materialized:
-                lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in tables.bags)
+            if relation.name in relations.with_tables:
+                lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in relations.bags)
                 yield
         elif not lake.has_table(Area.CHANGES, relation.name):
             lake.create(Area.CHANGES, relation)
@@ -98,14 +98,14 @@ def _written(lake: Lake, tables: Tables, versions: Sequence[VersionRecord], fold
 def _changes(
     lake: Lake, area: Area, relation: Relation, versions: Sequence[VersionRecord], folder: str | None
 ) -> DataFrame | None:
-    """A frame like the relation's change table; None where no version changes it."""
+    """The changes with the columns of the relation's change table; None if no version changes the relation."""
     schema = change_schema(relation)
     frames = [
         lake.spark.read.schema(schema).parquet(path)
         for version in versions
         if version.staged is not None and (path := staged_path(version.staged, area, relation.name)) and lake.has_path(path)
     ]
-    table = _rows(area, relation, versions)
+    table = _recorded_rows(area, relation, versions)
     if table.num_rows:
         frames.append(frame_of(lake.spark, table, schema, folder))
     if not frames:
@@ -117,7 +117,7 @@ def _changes(
 
 
 def staged_path(folder: str, area: Area, name: str) -> str:
-    """Where a bulk version keeps the changes of one relation.
+    """The folder with a bulk version's changes of one relation.
 
     >>> staged_path("/lake/_staged/7", Area.CHANGES, "Closure")
     '/lake/_staged/7/changes/-43losure'
@@ -125,7 +125,7 @@ def staged_path(folder: str, area: Area, name: str) -> str:
     return f"{folder}/{area.value}/{folder_name(name)}"
 
 
-def _rows(area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> pyarrow.Table:
+def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> pyarrow.Table:
     rows: list[Row] = []
     numbers: list[int] = []
     signs: list[str] = []
@@ -148,8 +148,8 @@ def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tup
             continue
         if recorded.relation.columns != relation.columns:
             raise SchemaMismatch(
-                f"relation '{relation.name}' had other columns when these changes were made",
-                hint="settle before columns change",
+                f"relation '{relation.name}' had other columns when these changes were recorded",
+                hint="settle the lake before columns change",
             )
         yield MINUS, multiplicities(recorded.delta.minus)
         yield PLUS, multiplicities(recorded.delta.plus)
@@ -157,7 +157,7 @@ def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tup
 
 @contextmanager
 def rows_folder(lake: Lake) -> Iterator[str | None]:
-    """A folder for rows that are many, where this process and every worker see the lake's root as a local folder."""
+    """A temporary folder for many rows; None if the root is not a local folder that this process and all executors see."""
     root = parse_location(lake.root)
     if isinstance(root, RemoteAddress) or not (lake.spark.sparkContext.master or "").startswith("local"):
         yield None

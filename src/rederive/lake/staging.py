@@ -1,4 +1,7 @@
-"""Changes of a version that are too many for a journal: written beside the tables first, applied to them once it is committed."""
+"""Staging: the changes of a bulk version are written as files next to the tables before the journal commits the version.
+
+The journal then names the folder, and settling applies its files to the tables. Files that no journal names are leftovers.
+"""
 
 from __future__ import annotations
 
@@ -24,53 +27,53 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STAGED: Final = "_staged"
-SCRATCH: Final = "_scratch"  # of the engine, on a cluster
+SCRATCH: Final = "_scratch"  # where the engine keeps checkpoints on a cluster
 
 
-def staging(lake: Lake, version: int) -> str:
-    """The folder of a version's changes."""
+def staging_folder(lake: Lake, version: int) -> str:
+    """The folder of a version's staged changes."""
     return f"{lake.root.rstrip('/')}/{STAGED}/{version}"
 
 
-class Behind(Enum):
-    """What the given rows have behind the columns of the relation's table."""
+class LastColumn(Enum):
+    """What the last value of a given row is: the relation's own, or one more value after the relation's columns."""
 
-    NOTHING = "nothing"
-    COPY = "the number of the copy"
-    COUNT = "how many copies there are"
+    OWN = "a column of the relation"
+    COPY_NUMBER = "the number of this copy of the row"
+    COUNT = "how many copies of the row there are"
 
 
-def stage(
+def stage_changes(
     lake: Lake,
     version: int,
     area: Area,
     relation: Relation,
-    gone: Iterable[Collection[Row]],
-    came: Iterable[Collection[Row]],
-    behind: Behind = Behind.NOTHING,
+    minus: Iterable[Collection[Row]],
+    plus: Iterable[Collection[Row]],
+    last: LastColumn = LastColumn.OWN,
     folder: str | None = None,
 ) -> None:
-    """Write what leaves and enters one relation. Written twice is written once: its place is emptied first.
+    """Write the rows that leave and enter one relation, in parts. The target is emptied first, so a repetition has no effect.
 
-    `folder`: what many rows of ours go through, as for `frame`.
+    `folder`: see `as_frame`.
     """
-    given = relation if behind is Behind.NOTHING else numbered_relation(relation)
-    place = staged_path(staging(lake, version), area, relation.name)
+    given = relation if last is LastColumn.OWN else with_number(relation)
+    place = staged_path(staging_folder(lake, version), area, relation.name)
     remove(lake.spark, place)
-    for sign, parts in ((MINUS, gone), (PLUS, came)):
+    for sign, parts in ((MINUS, minus), (PLUS, plus)):
         for rows in parts:
             if len(rows):
-                _signed(frame(lake, given, rows, folder), version, sign, behind).write.mode("append").parquet(place)
+                _with_own_columns(as_frame(lake, given, rows, folder), version, sign, last).write.mode("append").parquet(place)
                 failpoints.hit("lake.stage:part")
 
 
 def unstage(lake: Lake, version: int) -> None:
-    """Remove what was staged for a version."""
-    remove(lake.spark, staging(lake, version))
+    """Remove the staged changes of a version."""
+    remove(lake.spark, staging_folder(lake, version))
 
 
 def remove_leftovers(lake: Lake, is_needed: Callable[[int], bool]) -> None:
-    """Remove folders of rows that were on their way, and staged versions that are not needed: all are ours by their names."""
+    """Remove temporary folders, and staged versions that are not needed. The names of both are reserved for rederive."""
     root = lake.root.rstrip("/")
     for name in names_in(lake.spark, lake.root) or ():
         if name.startswith(ROWS) or name == SCRATCH:
@@ -80,31 +83,31 @@ def remove_leftovers(lake: Lake, is_needed: Callable[[int], bool]) -> None:
             unstage(lake, int(name))
 
 
-def numbered_relation(relation: Relation) -> Relation:
-    """A relation with a number behind its columns: of a copy, or of how many copies there are."""
+def with_number(relation: Relation) -> Relation:
+    """The relation with one more column: the number of a copy, or the number of copies."""
     return Relation(relation.name, (*relation.columns, Column(COUNT, NUMBER)))
 
 
 def changed_rows(
     lake: Lake, relation: Relation, after: int, upto: int, sign: str, where: SparkColumn | None = None
 ) -> list[tuple[Row, int]]:
-    """The rows that some versions put into a view, or took out of it, and how many of each, from its change table."""
+    """The rows with one sign in a view's change table, and the copies of each, of the versions after `after` up to `upto`."""
     asked = (F.col(VERSION) > after) & (F.col(VERSION) <= upto) & (F.col(CHANGE) == sign)
     table = lake.read(Area.CHANGES, relation).where(asked if where is None else asked & where)
     others = [F.col(f"`{name}`") for name in table.columns[3:]]
-    found = collect(table.select(*others, F.col(COUNT)), numbered_relation(relation))
+    found = collect(table.select(*others, F.col(COUNT)), with_number(relation))
     return [(row[:-1], int(str(row[-1]))) for row in found]
 
 
-def frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str | None = None) -> DataFrame:
-    """Rows, wherever they are, as a frame with the columns of the relation's table. Many rows of ours go through a folder."""
+def as_frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str | None = None) -> DataFrame:
+    """Rows as a data frame with the columns of the relation's table. Rows in Spark stay there; many others use `folder`."""
     if isinstance(rows, DataFrameRows) and relation.columns:
         return rows.data.toDF(*column_names(relation))
     return dataframe(lake.spark, relation, rows, folder)
 
 
-def _signed(rows: DataFrame, version: int, sign: str, behind: Behind) -> DataFrame:
-    names = rows.columns if behind is Behind.NOTHING else rows.columns[:-1]
-    count = F.col(f"`{rows.columns[-1]}`") if behind is Behind.COUNT else F.lit(1)
+def _with_own_columns(rows: DataFrame, version: int, sign: str, last: LastColumn) -> DataFrame:
+    names = rows.columns if last is LastColumn.OWN else rows.columns[:-1]
+    count = F.col(f"`{rows.columns[-1]}`") if last is LastColumn.COUNT else F.lit(1)
     own = (F.lit(version).cast("long").alias(VERSION), F.lit(sign).alias(CHANGE), count.cast("long").alias(COUNT))
     return rows.select(*own, *(F.col(f"`{name}`") for name in names))

@@ -1,4 +1,7 @@
-"""A view at a version that the lake was settled to: its table as it was, by Delta's time travel, and what changed since then."""
+"""A view at a settled version: its table at or before that version, by Delta's time travel, and the changes from there on.
+
+A table is not written at every version, so the table of an earlier version and the change table give the rows in between.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
 from rederive.lake.change_table import MINUS, PLUS
 from rederive.lake.delta_log import FAILURES
+from rederive.lake.names import quote
 from rederive.lake.staging import changed_rows
 from rederive.lake.tables import Area, Lake
 from rederive.lake.types import collect
@@ -25,12 +29,12 @@ _MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 
 def rows_at(lake: Lake, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
-    """The rows of a view, as often as each was there; bindings fix columns, by position."""
-    names = ["`" + column.name.replace("`", "``") + "`" for column in relation.columns]
+    """The rows of a view at a version, each as often as it was there. `bindings`: values of columns, by position."""
+    names = [quote(column.name) for column in relation.columns]
     tests = (F.expr(f"{names[i]} <=> {literal(value, relation.types[i])}") for i, value in bindings.items())
     where = reduce(and_, tests) if bindings else None
     table, start = lake.read_before(Area.VIEWS, relation, version)
-    with _kept_still(version):
+    with _report_missing_files(version):
         found = Counter(collect(table if where is None else table.where(where), relation))
     if start < version and lake.has_table(Area.CHANGES, relation.name):
         for sign, move in ((PLUS, found.update), (MINUS, found.subtract)):
@@ -40,8 +44,8 @@ def rows_at(lake: Lake, relation: Relation, version: int, bindings: Mapping[int,
 
 
 @contextmanager
-def _kept_still(version: int) -> Iterator[None]:
-    """Whatever is read inside is of a version whose files may have been removed."""
+def _report_missing_files(version: int) -> Iterator[None]:
+    """Raise VersionGone if the files of the version that is read inside were removed."""
     try:
         yield
     except FAILURES as error:

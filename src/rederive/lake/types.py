@@ -1,7 +1,7 @@
-"""Column types and rows, as Spark and Arrow have them; both ways, and nothing is lost on the way.
+"""Schemas of tables, and rows as Arrow tables and data frames. Both directions are exact.
 
-An unsigned number goes as `decimal(20,0)`, as Spark has no unsigned type. A timestamp goes as `timestamp_ntz`: ours is UTC by
-definition, and no session's time zone shall move it. A field's metadata keeps our name of the type: the way back is exact.
+Types follow from `rederive.arrow_types`. The metadata of each field hold our name of its type, so that an unsigned number, which
+Spark has as `decimal(20,0)`, is read back as one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METADATA: Final = "rederive.type"
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)}
 MANY_ROWS: Final = 20_000
-"""From here on, rows reach Spark faster by way of a Parquet file."""
+"""Rows from which on a Parquet file is faster than sending them to Spark."""
 
 
 def spark_type(type: Type) -> spark_types.DataType:
@@ -42,7 +42,7 @@ def spark_type(type: Type) -> spark_types.DataType:
 
 
 def column_type(field: spark_types.StructField) -> Type:
-    """Our type of a table's column: the one it was written with, or else the least that holds every value of Spark's type.
+    """Our type of a table's column: the one that it was written with, or the smallest that holds every value of Spark's type.
 
     >>> column_type(spark_types.StructField("n", spark_types.ShortType())) == NUMBER
     True
@@ -66,7 +66,7 @@ def column_type(field: spark_types.StructField) -> Type:
             return Type(Kind.DECIMAL, decimal.precision, decimal.scale)
         case other:
             raise SchemaMismatch(
-                f"column '{field.name}' has the type {other.simpleString()}, which no column of a relation can have",
+                f"column '{field.name}' has the type {other.simpleString()}, which a relation cannot have",
                 hint=f"leave it out or convert it; known: {', '.join(_SIMPLE)}, decimal(p,s)",
             )
 
@@ -83,7 +83,7 @@ def type_named(name: str) -> Type:
 
 
 def schema_of(relation: Relation) -> spark_types.StructType:
-    """The table's schema. Every column may be NULL: keys are checked where rows come in."""
+    """The schema of a relation's table. Every column may be NULL: keys are checked when rows enter the database."""
     if not relation.columns:
         return spark_types.StructType([spark_types.StructField(PRESENT, spark_types.BooleanType())])
     return spark_types.StructType(
@@ -123,22 +123,22 @@ def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
 
 
 def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], staging: str | None = None) -> DataFrame:
-    """Rows as a DataFrame with the relation's stored columns.
+    """Rows as a data frame with the columns of the relation's table.
 
-    Where they are many and `staging` names a local folder that every worker sees, they go by way of a Parquet file in it, which
-    must stay there as long as the DataFrame is used.
+    `staging`: a local folder that every executor sees. Many rows go through a Parquet file in it, which must exist as long as the
+    data frame is used.
     """
     return frame_of(spark, arrow_table(relation, rows), schema_of(relation), staging)
 
 
 def frame_of(spark: SparkSession, table: pyarrow.Table, schema: spark_types.StructType, staging: str | None = None) -> DataFrame:
-    """An Arrow table as a DataFrame; see `dataframe`."""
+    """An Arrow table as a data frame; see `dataframe`."""
     file = f"{staging}/{uuid4().hex}.parquet" if staging is not None and table.num_rows >= MANY_ROWS else None
     return from_table(spark, table, schema, file)
 
 
 def collect(frame: DataFrame, relation: Relation) -> list[Row]:
-    """The rows of a DataFrame whose columns are the relation's, in its order."""
+    """The rows of a data frame whose columns are the relation's, in its order."""
     if not relation.columns:
         return [()] * frame.count()
     return rows_of(frame.toArrow(), relation)

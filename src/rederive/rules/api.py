@@ -224,7 +224,7 @@ class ActiveDatabase(Lifecycle):
 
     def note_failure(self, firing: Firing) -> None:
         if self._store is not None:
-            self._store.journal.note(firing)
+            self._store.journal.write_firing(firing)
         else:
             self._fired.append(firing)
 

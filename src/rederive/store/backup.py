@@ -1,8 +1,8 @@
-"""Backups: a copy of a store's journal as it was at one version, also while a process writes it; and a new store from one.
+"""Backups: a copy of a store's journal at one version, even while a process writes it; and a new store from such a copy.
 
-A store that is restored goes on from the version of its backup with another history than the one that was lost, so it has
-another epoch: a saved position of the lost history is refused, and never taken for one of the new. A backup itself cannot be
-opened to be written: it would go on under the epoch of its store.
+A restored store continues from the version of its backup with another history than the lost one, so it gets another epoch: a
+saved position of the lost history is refused, and never taken for one of the new. Nobody can write to a backup itself: it would
+continue under the epoch of its store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from rederive.errors import StoreError
-from rederive.store.journal.file import BACKUP, FILE, LOCK, connect_to_read, guarded
+from rederive.store.journal.file import BACKUP, FILE, LOCK, connect_read_only, name_errors
 from rederive.store.journal.reader import JournalReader
 from rederive.store.journal.writer import Journal
 
@@ -26,8 +26,8 @@ PARTIAL: Final = ".partial"
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """A backup, or a store made from one. `lake`: where the base relations are if not in it, and `settled`: their version."""
+class StoreCopy:
+    """A backup, or a restored store. `lake`: the root of the lake, if it has one; `settled`: the version of the lake."""
 
     epoch: str
     version: int
@@ -35,23 +35,23 @@ class Copied:
     settled: int | None = None
 
 
-def back_up(folder: Path, target: Path) -> Copied:
-    """Copy the journal of a store into a folder that is not there yet."""
-    with guarded(folder), closing(connect_to_read(folder)) as source, _made(target) as made:
+def back_up(folder: Path, target: Path) -> StoreCopy:
+    """Copy the journal of a store into a new folder."""
+    with name_errors(folder), closing(connect_read_only(folder)) as source, _new_folder(target) as made:
         _copy_files(folder, made)
         with closing(sqlite3.connect(made / FILE, isolation_level=None)) as copy:
             source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, which can be read where nothing can be written
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file without a WAL, which is readable on a read-only medium
             copy.execute(f"CREATE TABLE {BACKUP} (at TEXT NOT NULL)")
             copy.execute(f"INSERT INTO {BACKUP} VALUES (?)", (datetime.now(UTC).isoformat(),))
         with JournalReader.read(made) as journal:
-            found = _described(journal)
+            found = _describe(journal)
     return found
 
 
-def restore(backup: Path, folder: Path, lake: str | None = None) -> Copied:
-    """Make a store from a backup, in a folder that is not there yet. `lake`: where the lake is now, if it is not where it was."""
-    with guarded(backup), closing(connect_to_read(backup)) as source, _made(folder) as made:
+def restore(backup: Path, folder: Path, lake: str | None = None) -> StoreCopy:
+    """Make a store from a backup, in a new folder. `lake`: the root of the lake, if it has moved since the backup."""
+    with name_errors(backup), closing(connect_read_only(backup)) as source, _new_folder(folder) as made:
         _copy_files(backup, made)
         with closing(sqlite3.connect(made / FILE, isolation_level=None)) as copy:
             source.backup(copy)
@@ -62,37 +62,37 @@ def restore(backup: Path, folder: Path, lake: str | None = None) -> Copied:
             journal.begin_epoch()
             if lake is not None:
                 journal.move_lake(lake)
-            found = _described(journal)
+            found = _describe(journal)
         finally:
             journal.close()
         (made / LOCK).unlink()
     return found
 
 
-def _described(journal: JournalReader) -> Copied:
+def _describe(journal: JournalReader) -> StoreCopy:
     settled = journal.settled if journal.lake is not None else None
-    return Copied(journal.epoch, journal.version, journal.lake, settled)
+    return StoreCopy(journal.epoch, journal.version, journal.lake, settled)
 
 
 def _copy_files(folder: Path, target: Path) -> None:
-    """What else is in the folder of a store: which texts of a project were applied. Folders are not copied."""
+    """Copy the other files of a store's folder, such as a project's list of applied texts. Folders are not copied."""
     for file in folder.iterdir():
         if file.is_file() and file.name != LOCK and not file.name.startswith(FILE):
             shutil.copy2(file, target / file.name)
 
 
 @contextmanager
-def _made(target: Path) -> Iterator[Path]:
-    """A folder that is there as a whole or not at all: it gets its name when everything in it is on disk."""
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A folder that exists completely or not at all: it gets its name after everything in it has been synced."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StoreError("there is something here already", hint="give a folder that does not exist").at(str(target))
+        raise StoreError("the folder exists already and is not empty", hint="give a folder that does not exist").at(str(target))
     partial = target.with_name(target.name + PARTIAL)
-    with guarded(target):
+    with name_errors(target):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     try:
         yield partial
-        with guarded(target):
+        with name_errors(target):
             for file in partial.iterdir():
                 _sync(file)
             _sync(partial)

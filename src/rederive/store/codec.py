@@ -1,6 +1,7 @@
-"""Rows, columns and operations as the journal keeps them: JSON in the contract's encoding of values.
+"""Rows, columns and operations as the journal writes them: JSON, with values encoded as in HTTP.
 
-Rows that an engine takes for one row have one text: a zero has no sign, a decimal has its column's scale.
+Rows that are equal for an engine have equal texts, because the journal looks rows up by text: a zero has no sign, and a decimal
+has the scale of its column.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from rederive.rows import typed_json_rows
 from rederive.values import from_json, to_json
 
 
-def _other(value: Value) -> str | int | float | bool | None:
-    """A value that JSON has no type for."""
+def _encode_other(value: Value) -> str | int | float | bool | None:
+    """The JSON of a value that JSON has no type for."""
     return to_json(_unsigned_zero(value))
 
 
-_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_other).encode
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_encode_other).encode
 _SIGNED_ZERO: Final = re.compile(r"-0\.0[],]")
 
 
 def encode_row(row: Row) -> str:
-    """One row as JSON.
+    """One row as JSON text.
 
     >>> encode_row(("bolt", Decimal("-0.00"), -0.0, None))
     '["bolt","0.00",0.0,null]'
@@ -54,7 +55,7 @@ def _unsigned_zero(value: Value) -> Value:
 
 
 def encode_rows(rows: Iterable[Row]) -> str:
-    """Rows as one JSON array.
+    """Rows as the text of one JSON array.
 
     >>> encode_rows([("a", 1), ("b", 2)])
     '[["a",1],["b",2]]'
@@ -82,7 +83,7 @@ def _value(value: object, type: Type) -> Value:
 
 
 def encode_columns(relation: Relation) -> str:
-    """The columns and the key of a relation.
+    """The columns and the key of a relation as JSON text.
 
     >>> from rederive.ir.terms import NUMBER
     >>> encode_columns(Relation("n", (Column("x", NUMBER),), key=(0,)))
@@ -93,12 +94,12 @@ def encode_columns(relation: Relation) -> str:
 
 
 def _domain(column: Column) -> list[bool | int]:
-    """What only columns of SQL have: NULL, and narrow integers."""
+    """What only columns of SQL have: whether they may be NULL, and the width of narrow integers."""
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
 def decode_relation(name: str, text: str) -> Relation:
-    """The relation that `encode_columns` has written."""
+    """The relation whose columns `encode_columns` wrote."""
     try:
         read = json.loads(text)
         columns = tuple(_column(*column) for column in read["columns"])
@@ -112,7 +113,7 @@ def _column(name: str, kind: str, precision: int, scale: int, nullable: bool = F
 
 
 def encode_counts(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | None:
-    """The numbers of copies that entered and left.
+    """The multiplicities of the rows that entered and of those that left, as JSON text.
 
     >>> encode_counts(([2, 1], []))
     '[[2,1],[]]'
@@ -121,7 +122,7 @@ def encode_counts(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | N
 
 
 def decode_counts(text: str | None, plus: Sequence[Row], minus: Sequence[Row]) -> tuple[list[int], list[int]] | None:
-    """What `encode_counts` has written, for these rows."""
+    """The multiplicities that `encode_counts` wrote for these rows."""
     try:
         if text is None:
             return None
@@ -134,7 +135,7 @@ def decode_counts(text: str | None, plus: Sequence[Row], minus: Sequence[Row]) -
 
 
 def digest(operations: Sequence[Operation]) -> str:
-    """Tells one transaction from another: equal operations in equal order, and only they, have equal digests.
+    """A hash of operations: only equal operations in equal order have equal digests.
 
     >>> from rederive.engines.protocol import Action
     >>> one, two = (Operation(Action.INSERT, "edge", (("a", y),)) for y in "bc")

@@ -1,7 +1,7 @@
-"""Where somebody is in the history of a database: a version, and the epoch that it is of.
+"""Positions in the history of a database: a version and its epoch.
 
-Version 7 is not always the same version 7: a store that is made again, or restored from a backup, goes on with another history
-under the same numbers. So a history has a random name, its epoch, and whoever saves how far he is saves both.
+Two versions 7 may differ: a store that is deleted and created again, or restored from a backup, continues with another history
+under the same numbers. So each history has a random name, its epoch, and a client that wants to resume saves both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _FORM: Final = re.compile(r"(?:([0-9a-f]{16})-)?([0-9]{1,18})")
 
 
 def new_epoch() -> str:
-    """A name that no other history has."""
+    """A random name for a new history."""
     return secrets.token_hex(8)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A version of an epoch. Without one it is a plain number, which is taken for a version that every history shares.
+    """A version of an epoch. Without an epoch it is a plain number: a version that all histories of the store share.
 
     >>> str(Position(7, "00c0ffee00c0ffee")), str(Position(7))
     ('00c0ffee00c0ffee-7', '7')
@@ -34,7 +34,8 @@ class Position:
 
     @classmethod
     def of(cls, given: str | Position) -> Position:
-        """
+        """The position that a text denotes.
+
         >>> Position.of("00c0ffee00c0ffee-7")
         Position(version=7, epoch='00c0ffee00c0ffee')
         >>> Position.of("seven")

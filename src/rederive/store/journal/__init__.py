@@ -1,1 +1,1 @@
-"""The journal: one SQLite file that holds every committed version."""
+"""The journal: one SQLite file that holds every committed version. `file` opens it, `reader` reads it, `writer` commits to it."""

@@ -1,7 +1,7 @@
-"""The journal's file: made, opened, checked and locked. What is in it is `journal`'s business.
+"""The journal's file: it is created, opened, checked and locked here. `writer` and `reader` know what is in it.
 
-SQLite keeps it in WAL mode and syncs it at every commit. A lock file beside it keeps two writers apart; the system lets go of the
-lock when its holder ends, however it ends. Readers need no lock.
+SQLite holds it in WAL mode and syncs it at every commit. A lock file next to it admits one writer; the operating system releases
+the lock when its holder ends, however it ends. Readers need no lock.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rederive.errors import CorruptStore, NewerStore, NotAStore, StoreError, Sto
 
 FILE: Final = "journal.sqlite"
 LOCK: Final = "lock"
-BACKUP: Final = "backup"  # a table that only a backup has
+BACKUP: Final = "backup"  # a table that only backups have
 FORMAT: Final = 2
-_APPLICATION: Final = 0x72656472  # "redr": tells our files from other SQLite files
+_APPLICATION: Final = 0x72656472  # "redr": distinguishes our files from other SQLite files
 
 _TABLES: Final = """
 CREATE TABLE option (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -44,21 +44,21 @@ CREATE TABLE cursor (name TEXT PRIMARY KEY, version INTEGER NOT NULL, at TEXT NO
 CREATE TABLE lake (uri TEXT NOT NULL, settled INTEGER NOT NULL);
 """
 
-# From each older format to the next one: definitions have a language, and changes may have copies.
-_NEXT: Final = {
+# The statements that lead from a format to the next one. 1 to 2: definitions get a language, and changes the counts of copies.
+_MIGRATIONS: Final = {
     1: ("ALTER TABLE text ADD COLUMN language TEXT NOT NULL DEFAULT 'datalog'", "ALTER TABLE change ADD COLUMN counts TEXT"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
-    """Held until it is released or the process ends."""
+class StoreLock:
+    """The lock of a store, which is held until it is released or the process ends."""
 
     descriptor: int
 
     @classmethod
-    def take(cls, folder: Path) -> Lock:
-        """The lock of a store; refused with the holder's process id while another one has it."""
+    def take(cls, folder: Path) -> StoreLock:
+        """Take the lock of a store; raises StoreLocked with the holder's process id while another process has it."""
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,19 +67,20 @@ class Lock:
             os.close(descriptor)
             raise StoreLocked(
                 f"process {holder} has this store open",
-                hint="one process at a time writes a store; end that one, or read: rederive log",
+                hint="end that process, because only one may write a store; or read it: rederive log",
             ).at(str(folder)) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return cls(descriptor)
 
     def release(self) -> None:
+        """Release the lock."""
         os.close(self.descriptor)
 
 
 @contextmanager
-def guarded(place: Path) -> Iterator[None]:
-    """What goes wrong with the file or its folder becomes an error that names it."""
+def name_errors(place: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the file system into errors that name the store's folder."""
     try:
         yield
     except StoreError as error:
@@ -87,26 +88,26 @@ def guarded(place: Path) -> Iterator[None]:
             error.at(str(place))
         raise
     except sqlite3.Error as error:
-        raise _explained(error).at(str(place)) from error
+        raise _store_error(error).at(str(place)) from error
     except (FileExistsError, NotADirectoryError):
-        raise NotAStore("a file stands here, and a store is a folder", hint="give another path").at(str(place)) from None
+        raise NotAStore("a store is a folder, and this is a file", hint="give another path").at(str(place)) from None
     except OSError as error:
         raise StoreError(f"cannot be opened: {error.strerror}", hint="give a folder that can be written").at(
             str(place)
         ) from error
 
 
-def _explained(error: sqlite3.Error) -> StoreError:
+def _store_error(error: sqlite3.Error) -> StoreError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_NOTADB"):
         return NotAStore(f"{FILE} is not a journal of rederive", hint="give another path, or restore the file from a backup")
     if name.startswith("SQLITE_CORRUPT"):
         return CorruptStore(f"{FILE} is damaged: {error}")
-    return StoreError(f"the journal cannot be used: {error}", hint="nothing was changed; see to the disk, and try again")
+    return StoreError(f"the journal cannot be used: {error}", hint="check the disk, and try again; nothing was changed")
 
 
-def create(folder: Path) -> None:
-    """Make the folder where there is none, and have its name on disk."""
+def create_folder(folder: Path) -> None:
+    """Create the folder if there is none, and sync its parent, so that the folder's name is on disk too."""
     if not folder.is_dir():
         folder.mkdir(parents=True)
         descriptor = os.open(folder.parent, os.O_RDONLY)
@@ -116,25 +117,25 @@ def create(folder: Path) -> None:
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """The journal of a folder, made where there is none, for the one writer."""
+    """A connection for the only writer. The journal is created if there is none, and an older format is migrated."""
     connection = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
     try:
-        _recognise(connection)
-        if _blank(connection):
-            _make(connection)
+        _check_identity(connection)
+        if _is_blank(connection):
+            _create_tables(connection)
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (BACKUP,)).fetchone() is not None:
             raise NotAStore("this is a backup of a store", hint="make a store from it: rederive restore BACKUP DIR")
         connection.execute("PRAGMA synchronous = FULL")
-        _renew(connection)
-        _verify(connection)
+        _migrate(connection)
+        _check_pages(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def connect_to_read(folder: Path) -> sqlite3.Connection:
-    """The journal of a folder, to look at; its writer may be at work."""
+def connect_read_only(folder: Path) -> sqlite3.Connection:
+    """A connection for a reader. A writer may be at work."""
     file = folder / FILE
     if not file.is_file():
         raise NotAStore(f"there is no {FILE} here", hint="give the folder that --store or rederive.open was given").at(
@@ -142,8 +143,8 @@ def connect_to_read(folder: Path) -> sqlite3.Connection:
         )
     connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
     try:
-        _recognise(connection)
-        if _blank(connection):
+        _check_identity(connection)
+        if _is_blank(connection):
             raise NotAStore(f"{FILE} is empty", hint="open it once to make it a store")
     except BaseException:
         connection.close()
@@ -151,22 +152,22 @@ def connect_to_read(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-def _blank(connection: sqlite3.Connection) -> bool:
+def _is_blank(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
-def _recognise(connection: sqlite3.Connection) -> None:
+def _check_identity(connection: sqlite3.Connection) -> None:
     application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if application != _APPLICATION and not (application == 0 and _blank(connection)):
-        raise NotAStore(f"{FILE} is an SQLite file of something else", hint="give another path")
+    if application != _APPLICATION and not (application == 0 and _is_blank(connection)):
+        raise NotAStore(f"{FILE} is an SQLite file of another application", hint="give another path")
     if version > FORMAT:
         raise NewerStore(
             f"{FILE} has format {version}, and this rederive reads formats up to {FORMAT}", hint="install a newer rederive"
         )
 
 
-def _make(connection: sqlite3.Connection) -> None:
-    """All tables in one transaction: a kill leaves a journal or a blank file."""
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Create all tables in one transaction: a kill leaves either a journal or a blank file, which the next opening fills."""
     failpoints.hit("journal.create:before")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -182,23 +183,23 @@ def _make(connection: sqlite3.Connection) -> None:
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """The format that the file has, as the connection sees it now."""
+    """The format of the file, as the connection sees it now."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _renew(connection: sqlite3.Connection) -> None:
-    """Bring a journal of an older format to this one, in one transaction."""
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a journal of an older format to the present one, in one transaction."""
     if (found := format_of(connection)) < FORMAT:
         connection.execute("BEGIN IMMEDIATE")
         for number in range(found, FORMAT):
-            for statement in _NEXT[number]:
+            for statement in _MIGRATIONS[number]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         failpoints.hit("journal.renew:written")
         connection.execute("COMMIT")
 
 
-def _verify(connection: sqlite3.Connection) -> None:
+def _check_pages(connection: sqlite3.Connection) -> None:
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
         raise CorruptStore(f"{FILE} is damaged: {answer}")

@@ -1,4 +1,4 @@
-"""Reading a journal: as its writer, or beside it from another process."""
+"""Reading a journal, as its writer or from another process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, VersionRecord
 from rederive.store.codec import decode_counts, decode_relation, decode_rows
-from rederive.store.journal.file import connect_to_read, format_of, guarded
+from rederive.store.journal.file import connect_read_only, format_of, name_errors
 from rederive.store.position import Position
 
-_BATCH = 256  # versions that are read at once
+_BATCH = 256  # versions that one query reads
 
 
 class JournalReader:
-    """What can be asked of a journal. Every answer is that of one committed version."""
+    """The read-only side of a journal. Every answer is that of one committed version."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
         self.folder = folder
@@ -32,12 +32,12 @@ class JournalReader:
 
     @classmethod
     def read(cls, folder: Path) -> JournalReader:
-        """The journal of a folder, to look at, while another process may write it."""
-        with guarded(folder):
-            return JournalReader(folder, connect_to_read(folder))
+        """Open the journal of a folder for reading. Another process may write it meanwhile."""
+        with name_errors(folder):
+            return JournalReader(folder, connect_read_only(folder))
 
     def close(self) -> None:
-        """Let go of the file. Twice is once."""
+        """Close the file. Closing it again has no effect."""
         self.closed = True
         self._connection.close()
 
@@ -55,19 +55,19 @@ class JournalReader:
         return self._number("SELECT coalesce(max(number), 0) FROM version")
 
     def reach(self, view: str | None = None) -> int:
-        """The earliest version from which one can resume: everything, or one view."""
+        """The earliest version after which all changes are still recorded: of everything, or of one view."""
         kept = self._number("SELECT coalesce(min(number) - 1, 0) FROM version")
         return kept if view is None else max(kept, self._recorded_since(view))
 
     @property
     def epoch(self) -> str:
-        """The name of this history; empty of a journal that nobody has opened to write since there are such names."""
+        """The epoch of this history; empty if the journal is older than epochs and no writer has opened it since."""
         found = self._epochs()
         return found[-1][0] if found else ""
 
     @property
     def is_restored(self) -> bool:
-        """Whether this history is the continuation of a backup."""
+        """Whether this history continues a backup."""
         return len(self._epochs()) > 1
 
     @property
@@ -76,42 +76,42 @@ class JournalReader:
         return self.is_restored and self.version == self._epochs()[-1][1]
 
     def version_at(self, position: int | str | Position) -> int:
-        """The version of a position in this history; refused where it is, or may be, of another one.
+        """The version of a position in this history; raises Mismatch if the position is, or may be, of another history.
 
-        A number that this process has from this journal is one of its versions. One that somebody saved without the epoch is
-        one of its versions up to the first restore, and might be one of those that were lost after it.
+        An int is a version that this process has read from this journal. A saved number without an epoch means the same version
+        in all histories of this store up to the first restore; a greater one may be a version that the restore lost.
         """
         if isinstance(position, int):
             return position
         given, epochs = Position.of(position), self._epochs()
         if given.epoch and given.epoch != self.epoch:
-            raise self._of_another_history(f"the position {given} is of another history: this one is {self.epoch}")
+            raise self._other_history(f"the position {given} is of another history: this one is {self.epoch}")
         if not given.epoch and len(epochs) > 1 and given.version > (shared := epochs[1][1]):
             reason = f"version {given.version} may be of another history: the store was restored at version {shared}"
-            raise self._of_another_history(reason)
+            raise self._other_history(reason)
         return given.version
 
-    def _of_another_history(self, reason: str) -> Mismatch:
-        hint = "take the rows as they are now, and follow the changes from there"
+    def _other_history(self, reason: str) -> Mismatch:
+        hint = "take the current rows, and follow the changes from there"
         return Mismatch(reason, hint=hint).at(str(self.folder))
 
     def since(self, version: int, view: str | None = None) -> Iterator[VersionRecord]:
-        """The versions after this one, in order, with all their changes, or with those of one view.
+        """The versions after this one, in order, with all their changes or those of one view.
 
-        Refused with `Expired` where some of them are no longer kept.
+        Raises `Expired` if the journal no longer has some of them.
         """
         self._check_reach(version, view)
         return self._following(version, view)
 
-    def by_key(self, key: str) -> VersionRecord | None:
-        """The version that an idempotency key was used for, as long as it is kept."""
+    def find_key(self, key: str) -> VersionRecord | None:
+        """The version that an idempotency key was used for, as long as the journal has it."""
         found = self._query("SELECT number FROM version WHERE key = ?", key)
-        return self._entries(found[0][0] - 1, None, 1)[0] if found else None
+        return self._records(found[0][0] - 1, None, 1)[0] if found else None
 
     def base_rows(self) -> dict[str, list[Row]]:
-        """The base rows that are in the journal, by relation."""
+        """The base rows in the journal, by relation; none if the store has a lake."""
         rows: dict[str, list[Row]] = {}
-        with guarded(self.folder):
+        with name_errors(self.folder):
             for number, relation in self._relations().items():
                 texts = [text for (text,) in self._query("SELECT row FROM base WHERE relation = ?", number)]
                 if texts:
@@ -122,16 +122,16 @@ class JournalReader:
 
     @property
     def catalog(self) -> CatalogRecord:
-        """The program that stands."""
+        """The current definitions."""
         with self._snapshot():
-            language = "language" if self._counts else f"'{DATALOG}'"
+            language = "language" if self._has_counts else f"'{DATALOG}'"
             texts = self._query(f"SELECT part, name, text, kept, {language} FROM text ORDER BY position")
             followed = self._query("SELECT name, since FROM followed ORDER BY name")
         return CatalogRecord(tuple(DefinitionText(*row) for row in texts), dict(followed))
 
     @property
     def options(self) -> dict[str, str]:
-        """The options that the store is kept with."""
+        """The stored options."""
         return dict(self._query("SELECT name, value FROM option"))
 
     def cursor(self, name: str) -> int | None:
@@ -141,29 +141,29 @@ class JournalReader:
 
     @property
     def lake(self) -> str | None:
-        """Where the base relations are, if not in the journal."""
+        """The root of the lake that holds the base relations; None without a lake."""
         found = self._query("SELECT uri FROM lake")
         return str(found[0][0]) if found else None
 
     @property
     def settled(self) -> int:
-        """The version up to which the lake has everything; without a lake, the last one."""
+        """The version that the lake is settled to; without a lake, the last version."""
         found = self._query("SELECT settled FROM lake")
         return int(found[0][0]) if found else self.version
 
     def unsettled(self) -> Iterator[VersionRecord]:
-        """The versions that the lake does not have yet, in order."""
+        """The versions that the lake is not settled to yet, in order."""
         return self.since(self.settled)
 
-    def staged(self, version: int) -> list[int]:
-        """Those of them up to this one whose changes are staged in the lake."""
+    def staged_versions(self, upto: int) -> list[int]:
+        """The unsettled versions up to this one whose changes are staged in the lake."""
         numbers = "SELECT number FROM version WHERE number > ? AND number <= ? AND staged IS NOT NULL"
-        return [number for (number,) in self._query(numbers, self.settled, version)]
+        return [number for (number,) in self._query(numbers, self.settled, upto)]
 
     # How
 
     def _epochs(self) -> list[tuple[str, int]]:
-        """The names of this history, and the version that each begins after: the first, and one more for each restore."""
+        """The epochs, each with the version after which it begins: the first, and one more for each restore."""
         if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'epoch'"):
             return []
         return [(str(epoch), int(since)) for epoch, since in self._query("SELECT id, since FROM epoch ORDER BY rowid")]
@@ -171,7 +171,7 @@ class JournalReader:
     def _query(self, sql: str, *parameters: object) -> list[Any]:
         if self.closed:
             raise Closed
-        with guarded(self.folder):
+        with name_errors(self.folder):
             return self._connection.execute(sql, parameters).fetchall()
 
     def _number(self, sql: str) -> int:
@@ -179,7 +179,7 @@ class JournalReader:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """What is read inside is read of one version."""
+        """Everything that is read inside comes from one committed state of the file."""
         if self.closed or self._connection.in_transaction:
             yield
             return
@@ -197,50 +197,50 @@ class JournalReader:
         while True:
             with self._snapshot():
                 self._check_reach(version, view)
-                entries = self._entries(version, view, _BATCH)
-            if not entries:
+                records = self._records(version, view, _BATCH)
+            if not records:
                 return
-            yield from entries
-            version = entries[-1].number
+            yield from records
+            version = records[-1].number
 
-    def _entries(self, version: int, view: str | None, most: int) -> list[VersionRecord]:
+    def _records(self, version: int, view: str | None, most: int) -> list[VersionRecord]:
         versions = self._query(
             "SELECT number, at, engine, key, digest, staged FROM version WHERE number > ? ORDER BY number LIMIT ?", version, most
         )
         if not versions:
             return []
         changes = self._changes(version, versions[-1][0], view)
-        return [_entry(row, changes.get(row[0], {})) for row in versions]
+        return [_record(row, changes.get(row[0], {})) for row in versions]
 
     def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[RecordedDelta]]]:
-        counts = "counts" if self._counts else "NULL"
+        counts = "counts" if self._has_counts else "NULL"
         sql = f"""SELECT version, kind, name, columns, plus, minus, {counts}
                   FROM change JOIN relation ON relation.id = change.relation
                   WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
                   ORDER BY version, kind, name, relation.id"""
         found: dict[int, dict[str, list[RecordedDelta]]] = {}
-        with guarded(self.folder):
+        with name_errors(self.folder):
             for version, kind, name, *change in self._query(sql, after, until, view):
                 found.setdefault(version, {}).setdefault(kind, []).append(_recorded(name, *change))
         return found
 
     @property
-    def _counts(self) -> bool:
-        """Whether the file's format knows languages and copies; beside its first writer of that format, it may not yet."""
+    def _has_counts(self) -> bool:
+        """Whether the format has languages and counts. A reader may see format 1 until a writer has migrated the file."""
         return format_of(self._connection) > 1
 
     def check_committed(self, version: int) -> None:
-        """Refuse a version that there is not."""
+        """Raise Mismatch for a version that does not exist."""
         if not 0 <= version <= self.version:
             raise Mismatch(f"there is no version {version}: the last one is {self.version}").at(str(self.folder))
 
     def _check_reach(self, version: int, view: str | None) -> None:
-        """Refuse to resume where changes are missing: trimmed, or never recorded."""
+        """Raise Expired if changes after a version are missing: trimmed, or never recorded."""
         self.check_committed(version)
         if version < (first := self.reach(view)):
             raise Expired(
-                f"the changes after version {version} are not kept: they reach back to version {first}",
-                hint="take the rows as they are now, and follow the changes from there",
+                f"the changes after version {version} are not stored: they reach back to version {first}",
+                hint="take the current rows, and follow the changes from there",
             ).at(str(self.folder))
 
     def _recorded_since(self, view: str) -> int:
@@ -259,7 +259,7 @@ def _recorded(name: str, columns: str, plus: str, minus: str, counts: str | None
     return RecordedDelta(relation, Delta(counted(entering, numbers[0]), counted(leaving, numbers[1])))
 
 
-def _entry(row: Sequence[Any], changes: Mapping[str, Sequence[RecordedDelta]]) -> VersionRecord:
+def _record(row: Sequence[Any], changes: Mapping[str, Sequence[RecordedDelta]]) -> VersionRecord:
     number, at, engine, key, digest, staged = row
     try:
         when = datetime.fromisoformat(at)

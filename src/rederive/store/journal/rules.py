@@ -1,7 +1,8 @@
-"""What the journal keeps of active rules: their texts, which of them are active, what fired, and the webhooks still to be sent.
+"""What the journal holds about active rules: their texts and activity, their firings, and the outbox of webhooks.
 
-A webhook is in the outbox from the commit of its version on, in the same SQLite transaction, and leaves it when it was delivered.
-One that is given up is parked, with the outcome `failed`, until it is to be sent again or its rule is dropped.
+The SQLite transaction that commits a version also puts its webhooks into the outbox, so no committed version lacks one.
+A webhook leaves the outbox when it is delivered. After the last failed attempt it is parked, with the outcome `failed`, until
+somebody retries it or its rule is dropped.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ _TABLES: Final = (
 _FIRINGS: Final = """SELECT version, rule, action, plus, minus, outcome, detail, relation.name, columns, firing.id
                      FROM firing JOIN relation ON relation.id = firing.relation WHERE (?1 IS NULL OR rule = ?1)"""
 
-# A version that is no longer kept is older than all that are.
+# A version that the journal no longer has is older than all that it has.
 _OLDEST: Final = """SELECT min(coalesce(v.at, (SELECT min(at) FROM version)))
                     FROM outbox LEFT JOIN version AS v ON v.number = outbox.version"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRule:
-    """`text`: the CREATE RULE statement; empty where the program states the rule. `activity`: for which rows it is active."""
+    """A stored active rule. `text`: its CREATE RULE statement, empty if the program has it. `activity`: its active rows."""
 
     name: str
     text: str
@@ -58,7 +59,10 @@ class StoredRule:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """How delivery is going. `oldest`: when the oldest webhook that waits was committed. `error`: why nothing is delivered."""
+    """The state of the outbox. `oldest`: when the oldest waiting webhook was committed, in seconds since 1970.
+
+    `error`: why delivery stopped; empty while it runs.
+    """
 
     waiting: int = 0
     parked: int = 0
@@ -66,12 +70,12 @@ class Deliveries:
     error: str = ""
 
     def lag(self, now: float) -> float:
-        """The seconds for which the oldest webhook has been waiting."""
+        """How many seconds the oldest webhook has waited."""
         return max(0.0, now - self.oldest) if self.oldest is not None else 0.0
 
 
 def deliveries_in(connection: sqlite3.Connection) -> Deliveries:
-    """What the outbox of a journal says."""
+    """The state of a journal's outbox."""
     (waiting,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
     (parked,) = connection.execute("SELECT count(*) FROM parked").fetchone()
     (oldest,) = connection.execute(_OLDEST).fetchone() if waiting else (None,)
@@ -79,7 +83,7 @@ def deliveries_in(connection: sqlite3.Connection) -> Deliveries:
 
 
 class RuleJournal(JournalReader):
-    """The part of a journal that is about rules."""
+    """The tables of a journal that are about active rules; `Journal` adds everything else."""
 
     @abstractmethod
     def _transaction(self, name: str) -> AbstractContextManager[None]: ...
@@ -87,55 +91,56 @@ class RuleJournal(JournalReader):
     @abstractmethod
     def _id(self, relation: Relation) -> int: ...
 
-    def _make_rule_tables(self) -> None:
-        """A journal that was made before there were rules gets their tables when it is opened."""
+    def _ensure_rule_tables(self) -> None:
+        """Create the tables of rules in a journal that has none: a new one, or one that is older than rules."""
         for statement in _TABLES:
             self._connection.execute(statement)
 
     @property
     def rules(self) -> tuple[StoredRule, ...]:
+        """The stored active rules, by name."""
         return tuple(StoredRule(*row) for row in self._query("SELECT name, text, activity FROM rule ORDER BY name"))
 
     def write_rules(self, rules: Iterable[StoredRule]) -> None:
-        """Keep these rules in place of what was there. What waits to be sent for a rule that is gone is given up."""
-        kept = list(rules)
-        names = {rule.name for rule in kept}
+        """Replace the stored rules. Webhooks of dropped rules that were not delivered fail."""
+        stored = list(rules)
+        names = {rule.name for rule in stored}
         with self._transaction("amend"):
             self._connection.execute("DELETE FROM rule")
-            self._connection.executemany("INSERT INTO rule VALUES (?, ?, ?)", [(r.name, r.text, r.activity) for r in kept])
-            gone = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM outbox") if row[0] not in names]
-            given_up = f"UPDATE firing SET outcome = '{FAILED}', detail = 'the rule was dropped' WHERE id IN "
-            self._connection.executemany(f"{given_up}(SELECT firing FROM outbox WHERE rule = ?)", gone)
-            self._connection.executemany("DELETE FROM outbox WHERE rule = ?", gone)
+            self._connection.executemany("INSERT INTO rule VALUES (?, ?, ?)", [(r.name, r.text, r.activity) for r in stored])
+            dropped = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM outbox") if row[0] not in names]
+            fail = f"UPDATE firing SET outcome = '{FAILED}', detail = 'the rule was dropped' WHERE id IN "
+            self._connection.executemany(f"{fail}(SELECT firing FROM outbox WHERE rule = ?)", dropped)
+            self._connection.executemany("DELETE FROM outbox WHERE rule = ?", dropped)
             parked = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM parked")]
             self._connection.executemany("DELETE FROM parked WHERE rule = ?", [one for one in parked if one[0] not in names])
 
-    def note(self, firing: Firing) -> None:
-        """Keep a firing that makes no version: one whose transaction was rolled back."""
+    def write_firing(self, firing: Firing) -> None:
+        """Record a firing that makes no version: one whose transaction was rolled back."""
         with self._transaction("amend"):
             self._write_firing(firing)
 
     def firings(self, rule: str | None = None, since: int = 0) -> list[Firing]:
-        """What fired after a version, in order, as far as it is kept."""
+        """The firings after a version, in order, as far as the journal has them."""
         return [_firing(row) for row in self._query(f"{_FIRINGS} AND version > ?2 ORDER BY firing.id", rule, since)]
 
     def firings_after(self, number: int, rule: str | None, most: int) -> list[Firing]:
-        """The next firings after the one with this number. A number is never given twice, also where its firing is not kept."""
+        """The next firings after the one with this number. A number is never used twice, even if its firing was trimmed."""
         rows = self._query(f"{_FIRINGS} AND firing.id > ?2 ORDER BY firing.id LIMIT ?3", rule, number, most)
         return [_firing(row) for row in rows]
 
     @property
     def last_firing(self) -> int:
-        """The number of the last firing that is kept: whatever fires later has a higher one."""
+        """The number of the last firing; later firings have higher numbers."""
         return self._number("SELECT coalesce(max(id), 0) FROM firing")
 
     @property
     def undelivered(self) -> int:
-        """How many webhooks wait."""
+        """How many webhooks are in the outbox."""
         return self._number("SELECT count(*) FROM outbox")
 
     def retry_parked(self, rule: str | None) -> int:
-        """Put webhooks that were given up back into the outbox, of one rule or of all; how many."""
+        """Move parked webhooks of one rule, or of all, back to the outbox; returns how many."""
         with self._transaction("amend"):
             (number,) = self._query("SELECT count(*) FROM parked WHERE ?1 IS NULL OR rule = ?1", rule)[0]
             update = (
@@ -150,7 +155,7 @@ class RuleJournal(JournalReader):
         return int(number)
 
     def deliveries(self) -> Deliveries:
-        """What waits to be sent, and what was given up."""
+        """The state of the outbox, and how many webhooks are parked."""
         if self.closed:
             raise Closed
         return deliveries_in(self._connection)
@@ -166,13 +171,13 @@ class RuleJournal(JournalReader):
             self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, 0, 0)", outgoing)
 
     def _trim_firings(self, horizon: int) -> None:
-        """What is not delivered is kept, however long it takes."""
+        """Delete the firings of trimmed versions, but none whose webhook is not delivered."""
         gone = "DELETE FROM firing WHERE version <= ? AND id NOT IN (SELECT firing FROM outbox UNION SELECT firing FROM parked)"
         self._connection.execute(gone, (horizon,))
 
 
 def body_of(firing: Firing) -> str:
-    """What is posted: the rule, the version, and the rows that entered and left its condition.
+    """The JSON that a webhook posts: the rule, the version, and the rows that entered and left the rule's condition.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import SYMBOL

@@ -1,10 +1,11 @@
-"""The journal: everything that a database must find again, in one SQLite file.
+"""Writing the journal: everything that a database must find again, in one SQLite file.
 
-A commit is one SQLite transaction, on disk before `append` returns: the version, its net base changes, its view changes, and
-the base rows as they are then. Whatever ends the process, the next one finds all of a version or nothing of it.
+A commit is one SQLite transaction, which is synced before `append` returns. It contains the version, the net effect on base
+relations, the changes of views, the firings, and the base rows after it. So after a kill at any point the next process finds all
+of a version or nothing of it.
 
-Without a lake the base rows are in the journal, and every version is settled. With a lake they are there, and a version is
-settled once the lake has it; what is not settled is never trimmed.
+Without a lake the journal holds the base rows, and every version counts as settled. Otherwise the lake has them, and a version
+is settled once all tables have it. A version that is not settled is never trimmed, because only the journal has its changes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rederive.errors import Closed, Mismatch
 from rederive.ir.rules import Relation
 from rederive.records import CatalogRecord, RecordedDelta, VersionRecord
 from rederive.store.codec import encode_columns, encode_counts, encode_row, encode_rows
-from rederive.store.journal.file import Lock, connect, create, guarded
+from rederive.store.journal.file import StoreLock, connect, create_folder, name_errors
 from rederive.store.journal.rules import RuleJournal
 from rederive.store.position import new_epoch
 
@@ -40,25 +41,25 @@ class Journal(RuleJournal):
     ...     journal.append([VersionRecord(1, noon, "resident", base=(RecordedDelta(n, Delta([(7,)])),))])
     ...     journal.close()
     ...     journal = Journal.open(Path(folder))
-    ...     print(journal.version, journal.base_rows(), [entry.number for entry in journal.since(0)])
+    ...     print(journal.version, journal.base_rows(), [record.number for record in journal.since(0)])
     ...     journal.close()
     1 {'n': [(7,)]} [1]
     """
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Lock, retention: int | None) -> None:
+    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: StoreLock, retention: int | None) -> None:
         super().__init__(folder, connection)
-        self._make_rule_tables()
-        self._make_epoch()
+        self._ensure_rule_tables()
+        self._ensure_epoch()
         self.retention = retention
         self._lock = lock
         self._ids = self._known_ids()
 
     @classmethod
     def open(cls, folder: Path, retention: int | None = None) -> Journal:
-        """The journal of a folder, made where there is none. `retention`: how many versions are kept; None for all."""
-        with guarded(folder):
-            create(folder)
-            lock = Lock.take(folder)
+        """Open the journal of a folder, and create it if there is none. `retention`: how many versions it holds; None for all."""
+        with name_errors(folder):
+            create_folder(folder)
+            lock = StoreLock.take(folder)
             try:
                 return cls(folder, connect(folder), lock, retention)
             except BaseException:
@@ -66,20 +67,20 @@ class Journal(RuleJournal):
                 raise
 
     def close(self) -> None:
-        """Let go of the file and of its lock. Twice is once."""
+        """Close the file and release its lock. Closing it again has no effect."""
         if not self.closed:
             super().close()
             self._lock.release()
 
-    def _make_epoch(self) -> None:
-        """A journal that was made before there were epochs gets one when it is opened."""
+    def _ensure_epoch(self) -> None:
+        """Give an epoch to a journal that has none: a new one, or one that is older than epochs."""
         self._connection.execute("CREATE TABLE IF NOT EXISTS epoch (id TEXT NOT NULL, since INTEGER NOT NULL)")
         self._connection.execute("CREATE TABLE IF NOT EXISTS lost_cursor (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
         if not self._epochs():
             self._connection.execute("INSERT INTO epoch VALUES (?, ?)", (new_epoch(), self.version))
 
     def begin_epoch(self) -> str:
-        """From now on this is another history: what is known of this one's later versions elsewhere is not of it."""
+        """Begin another history after the present version: positions of the old one after it are refused from now on."""
         epoch = new_epoch()
         with self._transaction("amend"):
             self._connection.execute("INSERT INTO epoch VALUES (?, ?)", (epoch, self.version))
@@ -89,51 +90,51 @@ class Journal(RuleJournal):
 
     # Versions
 
-    def append(self, entries: Iterable[VersionRecord], catalog: CatalogRecord | None = None) -> None:
-        """Commit versions, all or none, and the program that stands after them; on disk when this returns."""
+    def append(self, records: Iterable[VersionRecord], catalog: CatalogRecord | None = None) -> None:
+        """Commit versions, all or none, and the definitions after them, if these change; on disk when this returns."""
         with self._transaction("append"):
-            for entry in entries:
-                self._append(entry)
+            for record in records:
+                self._append(record)
             if catalog is not None:
                 self._write_catalog(catalog)
             self._trim()
         failpoints.hit("journal.append:after")
 
-    def append_bulk(self, entry: VersionRecord) -> None:
-        """Commit a version whose changes are staged in the lake; `settle_to` follows once its tables have them."""
-        if self.lake is None or entry.staged is None or entry.base or entry.views:
+    def append_bulk(self, record: VersionRecord) -> None:
+        """Commit a version whose changes are staged in the lake. `settle_to` follows once the tables have them."""
+        if self.lake is None or record.staged is None or record.base or record.views:
             raise Mismatch(
-                "a bulk version has its changes staged in the store's lake", hint="attach a lake, and stage them there"
+                "the changes of a bulk version must be staged in the store's lake", hint="attach a lake, and stage them there"
             )
-        self.append([entry])
+        self.append([record])
 
     def amend(self, catalog: CatalogRecord | None = None, base: Iterable[RecordedDelta] = ()) -> None:
-        """Keep what makes no version: a program under which no view changed, and initial rows."""
+        """Write what makes no version: definitions that change no view, and initial rows."""
         with self._transaction("amend"):
             if catalog is not None:
                 self._write_catalog(catalog)
             for recorded in base:
-                self._move(recorded)
+                self._apply_to_base(recorded)
         failpoints.hit("journal.amend:after")
 
     # Options and cursors
 
     def write_options(self, options: Mapping[str, str]) -> None:
-        """Keep these options in place of what was there."""
+        """Replace the stored options."""
         with self._transaction("amend"):
             self._connection.executemany("INSERT OR REPLACE INTO option VALUES (?, ?)", options.items())
 
     def cursor(self, name: str) -> int | None:
-        """Refused where the subscription was last heard of before a restore: what it has may not be of this history."""
+        """Raises Mismatch if the subscription last acknowledged before a restore: what it has may be of another history."""
         if lost := self._query("SELECT version FROM lost_cursor WHERE name = ?", name):
             reason = f"'{name}' acknowledged version {lost[0][0]} or a later one before the store was restored"
-            error = self._of_another_history(reason)
-            error.hint = f"take the rows as they are now, then acknowledge version {self.version}"
+            error = self._other_history(reason)
+            error.hint = f"take the current rows, then acknowledge version {self.version}"
             raise error
         return super().cursor(name)
 
     def acknowledge(self, name: str, version: int, at: datetime) -> None:
-        """A named subscription has everything up to this version; a cursor never goes back."""
+        """Record that a named subscription has everything up to this version. A cursor never goes back."""
         self.check_committed(version)
         with self._transaction("amend"):
             self._connection.execute("DELETE FROM lost_cursor WHERE name = ?", (name,))
@@ -143,8 +144,8 @@ class Journal(RuleJournal):
                 (name, version, at.isoformat()),
             )
 
-    def forget(self, name: str) -> None:
-        """Remove a cursor."""
+    def delete_cursor(self, name: str) -> None:
+        """Delete the cursor of a named subscription."""
         with self._transaction("amend"):
             self._connection.execute("DELETE FROM cursor WHERE name = ?", (name,))
             self._connection.execute("DELETE FROM lost_cursor WHERE name = ?", (name,))
@@ -152,22 +153,22 @@ class Journal(RuleJournal):
     # Lake
 
     def attach_lake(self, uri: str) -> None:
-        """From now on the base relations are in this lake, which must have them as they are at the present version."""
+        """Hand the base relations over to a lake, which must have them as of the present version already."""
         if self.lake is not None:
-            raise Mismatch(f"the store has a lake already: {self.lake}").at(str(self.folder))
+            raise Mismatch(f"the store already has a lake: {self.lake}").at(str(self.folder))
         with self._transaction("attach"):
             self._connection.execute("INSERT INTO lake VALUES (?, ?)", (uri, self.version))
             self._connection.execute("DELETE FROM base")
 
     def move_lake(self, uri: str) -> None:
-        """The lake is in another place now."""
+        """Record that the lake is at another location now."""
         if self.lake is None:
             raise Mismatch("the store has no lake", hint="leave the lake out").at(str(self.folder))
         with self._transaction("amend"):
             self._connection.execute("UPDATE lake SET uri = ?", (uri,))
 
     def settle_to(self, version: int) -> None:
-        """The lake has everything up to this version. Saying it twice is saying it once."""
+        """Record that the lake is settled to this version. Recording it again has no effect."""
         if self.lake is None:
             raise Mismatch("the store has no lake to settle into", hint="attach one first").at(str(self.folder))
         self.check_committed(version)
@@ -180,10 +181,10 @@ class Journal(RuleJournal):
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[None]:
-        """All of a block or nothing."""
+        """Commit all that a block writes, or nothing of it."""
         if self.closed:
             raise Closed
-        with guarded(self.folder):
+        with name_errors(self.folder):
             self._connection.execute("BEGIN IMMEDIATE")
             failpoints.hit(f"journal.{name}:begun")
             try:
@@ -191,26 +192,26 @@ class Journal(RuleJournal):
                 failpoints.hit(f"journal.{name}:written")
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # SQLite may have rolled back by itself
+                if self._connection.in_transaction:  # after some errors, such as a full disk, SQLite has rolled back already
                     self._connection.execute("ROLLBACK")
                 self._ids = self._known_ids()
                 raise
 
-    def _append(self, entry: VersionRecord) -> None:
-        if entry.number != self.version + 1:
-            raise Mismatch(f"version {entry.number} cannot follow version {self.version}")
+    def _append(self, record: VersionRecord) -> None:
+        if record.number != self.version + 1:
+            raise Mismatch(f"version {record.number} cannot follow version {self.version}")
         self._connection.execute(
             "INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)",
-            (entry.number, entry.at.isoformat(), entry.engine, entry.key, entry.digest, entry.staged),
+            (record.number, record.at.isoformat(), record.engine, record.key, record.digest, record.staged),
         )
-        for recorded in entry.base:
-            self._write_delta(entry.number, "base", recorded)
-        for recorded in entry.views:
-            self._write_delta(entry.number, "view", recorded)
+        for recorded in record.base:
+            self._write_delta(record.number, "base", recorded)
+        for recorded in record.views:
+            self._write_delta(record.number, "view", recorded)
         if self.lake is None:
-            for recorded in entry.base:
-                self._move(recorded)
-        for firing in entry.firings:
+            for recorded in record.base:
+                self._apply_to_base(recorded)
+        for firing in record.firings:
             self._write_firing(firing)
 
     def _write_delta(self, version: int, kind: str, recorded: RecordedDelta) -> None:
@@ -219,7 +220,7 @@ class Journal(RuleJournal):
         row = (version, kind, self._id(recorded.relation), *sides)
         self._connection.execute("INSERT INTO change VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def _move(self, recorded: RecordedDelta) -> None:
+    def _apply_to_base(self, recorded: RecordedDelta) -> None:
         """Apply the delta of a base relation to its rows in the journal."""
         relation, delta = self._id(recorded.relation), recorded.delta
         leaving, entering = (((relation, encode_row(row)) for row in rows) for rows in (delta.minus, delta.plus))
@@ -230,7 +231,7 @@ class Journal(RuleJournal):
         return {relation: number for number, relation in self._relations().items()}
 
     def _id(self, relation: Relation) -> int:
-        """A relation with these columns is known to the file by a number."""
+        """The number of a relation with these columns in the file; a new relation gets one."""
         kept = replace(relation, monitored=None)
         if kept not in self._ids:
             insert = "INSERT INTO relation (name, columns) VALUES (?, ?)"
@@ -240,7 +241,7 @@ class Journal(RuleJournal):
         return self._ids[kept]
 
     def _write_catalog(self, catalog: CatalogRecord) -> None:
-        """Write what differs: texts are added far more often than changed."""
+        """Write the texts that differ. Common is a new text at the end, so equal texts at the beginning stay."""
         pairs = zip(self.catalog.texts, catalog.texts, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         rows = ((i, t.part, t.name, t.text, t.kept, t.language) for i, t in enumerate(catalog.texts) if i >= same)
@@ -250,7 +251,7 @@ class Journal(RuleJournal):
         self._connection.executemany("INSERT INTO followed VALUES (?, ?)", catalog.followed.items())
 
     def _trim(self) -> None:
-        """Forget versions beyond the retention; never one that is not settled, and never the last."""
+        """Delete versions beyond the retention, but none that is not settled."""
         if self.retention is not None:
             horizon = min(self.version - self.retention, self.settled)
             self._connection.execute("DELETE FROM change WHERE version <= ?", (horizon,))

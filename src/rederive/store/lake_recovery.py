@@ -1,0 +1,85 @@
+"""What opening a store does with its lake: remove what a killed process left, attach a new lake, read the base relations.
+
+Everything here may be killed at any point and done again by the next opening:
+  - Leftovers are folders with names of ours that neither the journal nor a table refers to.
+  - Attaching writes all base tables first and the journal last. Until the journal names the lake, the journal has the base rows,
+    and the next attempt replaces the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.errors import Mismatch
+from rederive.ir.rules import COPIES, Program
+from rederive.ir.terms import Row
+from rederive.lake.bags import number_copies
+from rederive.lake.settle import LakeRelations, rows_folder, settle, settled_version
+from rederive.lake.staging import as_frame, remove_leftovers
+from rederive.lake.tables import Area, Lake
+from rederive.store.bulk_version import table_of
+from rederive.store.journal.writer import Journal
+
+
+def clean(lake: Lake, journal: Journal) -> None:
+    """Remove rows that were on their way to a table, and staged versions that were never committed or are settled."""
+    remove_leftovers(lake, lambda version: journal.settled < version <= journal.version)
+
+
+def attach(lake: Lake, journal: Journal, program: Program) -> None:
+    """Move the base relations of a store that has no lake yet into this one."""
+    check_restored(lake, journal, program)
+    if journal.lake is not None:
+        return
+    rows = journal.base_rows()
+    with rows_folder(lake) as folder:
+        for name in program.bases:
+            relation, stored = table_of(program, name), rows.get(name, [])
+            lake.replace(Area.BASE, relation, as_frame(lake, relation, _without_copy_numbers(name, stored), folder))
+    _write_history(lake, journal, program)
+    journal.attach_lake(lake.root)
+
+
+def _write_history(lake: Lake, journal: Journal, program: Program) -> None:
+    """Fill the change tables with the versions before the lake, as far as the journal has them: changes add up to the view.
+
+    A view that had other columns once starts with the first version that has its present ones.
+    """
+    views = [program.relations[name] for name in program.monitored]
+    columns = {view.name: view.columns for view in views}
+    records = []
+    for record in journal.since(journal.reach()):
+        fitting = (one for one in record.views if columns.get(one.relation.name) == one.relation.columns)
+        records.append(replace(record, base=(), views=tuple(fitting)))
+    settle(lake, LakeRelations((), views), records)
+
+
+def check_restored(lake: Lake, journal: Journal, program: Program) -> None:
+    """Refuse a lake that is ahead of a store just restored from a backup: its later versions belong to another history."""
+    if journal.lake is None or not journal.is_just_restored:
+        return
+    tables = [table_of(program, name).name for name in program.bases]
+    ahead = max((lake.last_version(Area.BASE, name) or 0 for name in tables), default=0)
+    if ahead > journal.version or not journal.settled <= settled_version(lake) <= journal.version:
+        found = max(ahead, settled_version(lake))
+        raise Mismatch(
+            f"the lake is at version {found}, and the restored store at version {journal.version}",
+            hint=f"restore the lake too, as it was at version {journal.settled}, and name it: rederive restore --lake",
+        ).at(lake.root)
+
+
+def read_base_relations(lake: Lake, program: Program) -> dict[str, DataFrameRows]:
+    """The base relations, as data frames over their tables. The copies of a bag are numbered for the engine."""
+    found = {}
+    for name in program.bases:
+        relation = table_of(program, name)
+        if lake.has_table(Area.BASE, relation.name):
+            rows = lake.read(Area.BASE, relation)
+            found[name] = DataFrameRows(rows if relation.name == name else number_copies(rows), program.relations[name].types)
+    return found
+
+
+def _without_copy_numbers(base: str, rows: Collection[Row]) -> Collection[Row]:
+    return [row[:-1] for row in rows] if base.endswith(f".{COPIES}") else rows
