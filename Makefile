@@ -8,8 +8,6 @@ STAMP := $(VENV)/ready-$(shell pwd | cksum | cut -d ' ' -f 1)
 # Java and the jars of Delta Lake, for whatever uses Spark.
 SPARK := $(STAMP)-spark
 TESTS := $(STAMP)-tests
-# What a run of all tests reports, for tools/record_run.py.
-RUN := .pytest_cache/test-all.xml
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java postgresql browser check format test test-all golden bench demo clean
@@ -33,11 +31,11 @@ format: $(STAMP) ## format the code and sort its imports
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations 20
 
 test: $(TESTS) ## every feature, in at most 8 minutes on two cores
-	$(PYTEST) -m "not slow" --timeout 600
+	$(PYTEST) -m "not slow" --timeout 600 --junit-xml .pytest_cache/test.xml
 
 test-all: $(TESTS) ## all tests, with many more random examples; writes the result to docs/testing.md
-	status=0; HYPOTHESIS_PROFILE=thorough $(PYTEST) --timeout 7200 --junit-xml $(RUN) || status=$$?; \
-	$(BIN)/python tools/record_run.py $(RUN); exit $$status
+	status=0; HYPOTHESIS_PROFILE=thorough $(PYTEST) --timeout 7200 --junit-xml .pytest_cache/test-all.xml || status=$$?; \
+	$(BIN)/python tools/record_run.py .pytest_cache/test-all.xml "make test-all"; exit $$status
 
 golden: $(TESTS) ## rewrite tests/golden from what the code prints now; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden

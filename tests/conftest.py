@@ -87,6 +87,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
     }
     session = spark_session(master="local[2]", options=options)
     yield session

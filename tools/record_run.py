@@ -1,6 +1,6 @@
-"""Write the result of a run of all tests into docs/testing.md.
+"""Write the result of a run of the tests into docs/testing.md.
 
-    python -m pytest --junit-xml run.xml; python tools/record_run.py run.xml
+    make test; python tools/record_run.py .pytest_cache/test.xml "make test"      `make test-all` does it by itself
 
 The table between the two markers of the page gets one line for each run, the newest first.
 """
@@ -17,11 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "testing.md"
-HEAD = "| when | commit | machine | passed | failed | skipped | duration |\n|---|---|---|---|---|---|---|\n"
+HEAD = "| when | run | commit | machine | passed | failed | skipped | duration |\n|---|---|---|---|---|---|---|---|\n"
 BEGIN, END = "<!-- runs -->\n", "<!-- end of runs -->"
 
 
-def line_of(report: Path, commit: str) -> str:
+def line_of(report: Path, run: str, commit: str) -> str:
     """Return the line of the table for a report of pytest.
 
     >>> from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ def line_of(report: Path, commit: str) -> str:
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "run.xml")
     ...     _ = path.write_text(text + "</testsuites>")
-    ...     line_of(path, "abc").split(" | ")[3:]
+    ...     line_of(path, "make test", "abc").split(" | ")[4:]
     ['1', '1', '1', '1 min 30 s |\\n']
     """
     suite = ElementTree.parse(report).getroot().find("testsuite")
@@ -40,7 +40,7 @@ def line_of(report: Path, commit: str) -> str:
     when = datetime.datetime.fromisoformat(suite.get("timestamp", "")).strftime("%Y-%m-%d %H:%M")
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     passed = tests - failed - errors - skipped
-    return f"| {when} | {commit} | {machine} | {passed} | {failed + errors} | {skipped} | {minutes} min {seconds} s |\n"
+    return f"| {when} | {run} | {commit} | {machine} | {passed} | {failed + errors} | {skipped} | {minutes} min {seconds} s |\n"
 
 
 def with_line(page: str, line: str) -> str:
@@ -49,8 +49,8 @@ def with_line(page: str, line: str) -> str:
     >>> print(with_line("# Runs\\n<!-- runs -->\\n<!-- end of runs -->\\n", "| today |\\n"), end="")
     # Runs
     <!-- runs -->
-    | when | commit | machine | passed | failed | skipped | duration |
-    |---|---|---|---|---|---|---|
+    | when | run | commit | machine | passed | failed | skipped | duration |
+    |---|---|---|---|---|---|---|---|
     | today |
     <!-- end of runs -->
     """
@@ -63,7 +63,7 @@ def main() -> None:
     """Record the run that the report describes."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-    line = line_of(Path(sys.argv[1]), commit)
+    line = line_of(Path(sys.argv[1]), sys.argv[2], commit)
     PAGE.write_text(with_line(PAGE.read_text(encoding="utf-8"), line), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {line}", end="")
 
