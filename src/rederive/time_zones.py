@@ -126,6 +126,7 @@ def start_of_day(day: date, zone: str) -> datetime:
     if before >= after:
         return midnight - before
     earlier, later = midnight - after, midnight - before
+    # Midnight is in a gap. The change of clocks is between the two candidates; it is found by bisection.
     while later - earlier > timedelta(microseconds=1):
         middle = earlier + (later - earlier) / 2
         earlier, later = (earlier, middle) if offset_at(middle, zone) == after else (middle, later)

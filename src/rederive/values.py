@@ -114,6 +114,7 @@ def column_value(value: object, column: Column, convert: Callable[[Any, Type], V
     >>> column_value(None, Column("n", NUMBER, nullable=True), from_json), column_value(7, Column("n", NUMBER), from_json)
     (None, 7)
     """
+    # An empty field of a text file is NULL, as CSV has no other way to write it.
     if column.nullable and (value is None or (value == "" and convert is from_text)):
         return None
     converted = convert(value, column.type)

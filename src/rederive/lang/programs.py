@@ -72,6 +72,7 @@ def replace_sql_view(statements: Statements, added: SqlDefinition, empty: Progra
     at = next((i for i, s in enumerate(statements) if isinstance(s, SqlDefinition) and s.name == added.name and s.is_view), None)
     if at is None:
         return (*statements, added)
+    # In its place, the views after it can read it. If it reads one of these itself, it can only come at the end.
     in_place = (*statements[:at], added, *statements[at + 1 :])
     try:
         compile_statements(in_place, empty)

@@ -65,6 +65,7 @@ class AggregateView:
         return [v for v in dict.fromkeys((*found, *values, *self.group)) if v.name not in self.fresh]
 
     def _direct(self, columns: Sequence[Variable]) -> Relation | None:
+        # A body of one atom over exactly these variables: the rows of the relation are the bindings.
         match self.bodies:
             case [AggregateBody((Atom(relation, terms),), ())] if terms == tuple(columns) and self._plain_value():
                 return self.builder.relations[relation]

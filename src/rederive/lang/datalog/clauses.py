@@ -62,6 +62,7 @@ def lower_constant(value: syntax.Value) -> Constant | None:
 
 
 def _folded(functor: str, numbers: Sequence[Constant], span: Span) -> Constant | None:
+    # Only integers are folded: the rounding of floats and the scale of decimals are decided where the term is typed.
     type = numbers[0].type
     match functor, [number.value for number in numbers]:
         case "-", [int() as only]:
@@ -129,6 +130,7 @@ class _ClauseLowering:
                 case syntax.Compare():
                     self._test(item, into)
                 case _:
+                    # `false` becomes a comparison that never holds: rules have no literal for it.
                     never = Constant(0, NUMBER, item.span)
                     into.literals.append(Comparison(Operator.NE, never, never, item.span))
 
@@ -157,6 +159,7 @@ class _ClauseLowering:
         term = self._term(value, into)
         if not isinstance(term, Call):
             return term
+        # Atoms have simple terms only: a join looks up values, it does not compute them.
         variable = self._new(term.span)
         into.literals.append(Comparison(Operator.EQ, variable, term, term.span))
         return variable
@@ -179,6 +182,7 @@ class _ClauseLowering:
                 return result
 
     def _new(self, span: Span | None) -> Variable:
+        # A name of the user may look like a generated one: `_1` is a legal variable.
         number = len(self._fresh) + 1
         while (name := f"_{number}") in self._used:
             number += 1
@@ -194,6 +198,8 @@ class _ClauseLowering:
         if not folds:
             yield literals
             return
+        # An aggregate can be joined once its group is bound. Its result may bind the group of another aggregate, so that the
+        # others wait for the next step.
         inside = level.within((), literals)
         bound = binders(inside.literals)
         ready = [pair for pair in folds if all(v.name in bound for v in _group(pair[1], inside.names))]
@@ -213,6 +219,7 @@ class _ClauseLowering:
         join: Literals = (Atom(relation.name, (*keys, result), span=fold.span),)
         if fold.function not in (Function.COUNT, Function.SUM) or is_never_empty(bodies, group, level.literals):
             return [join]
+        # The aggregate has no row for an empty group. There, the group itself comes from the outer literals.
         kept = range(len(keys))
         absent = Negation(Atom(self._builder.projection(relation, kept, fold.span), keys, span=fold.span))
         type = relation.columns[-1].type

@@ -40,6 +40,7 @@ def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
 
 
 def _conjoined(formula: And) -> list[tuple[Item, ...]]:
+    # Distributing n disjunctions of two parts gives 2^n alternatives: the product is counted before it is built.
     parts = [alternatives(part) for part in formula.parts]
     size = 1
     for part in parts:
@@ -64,7 +65,7 @@ def _too_many(formula: And | Or) -> Unsupported:
 
 
 def _negated(formula: Formula) -> Formula:
-    """The complement, by De Morgan's laws. Datalog has two truth values, so a negated comparison is the opposite comparison."""
+    """The complement, by De Morgan's laws. Conditions of Datalog have two truth values."""
     match formula:
         case ParsedAtom():
             return Not(formula, formula.span)

@@ -75,6 +75,7 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
                 except RecursionError:
                     errors.append(_too_deep(statement.span))
 
+    # Statements may refer to later ones, so each kind is lowered as a whole: types, relations, rules, then what names them.
     each(TypeDefinition, lowering.type_definition)
     each(Declaration, lowering.declaration)
     each(Clause, lowering.clause)
@@ -162,6 +163,7 @@ class _ProgramLowering:
             return
         for head in clause.heads:
             self._refuse_known(head, _is_fact(clause))
+        # A fact of a relation with rules is a rule without a body: the relation is a view.
         if _is_fact(clause) and clause.heads[0].relation not in self._ruled:
             self.builder.facts.append(_fact(clause, self.builder.relations))
         else:
@@ -176,6 +178,7 @@ class _ProgramLowering:
             raise Redefined(f"'{name}' is a view of an earlier text and accepts no input", directive.relation.span)
         options = input_options(directive)
         if name in self._ruled:
+            # A relation with rules is a view. Its rows from files are a base relation, which one more rule reads.
             name = self.builder.input_base(relation, directive.span)
             options.setdefault("filename", f"{relation.name}.facts")
         self.builder.inputs.append(Input(name, tuple(options.items()), directive.span))

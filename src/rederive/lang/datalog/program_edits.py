@@ -38,6 +38,7 @@ def parse_rules(text: str) -> tuple[Clause, ...]:
 
 def with_rules(statements: Sequence[Statement | SqlDefinition], added: Sequence[Clause]) -> Statements:
     """The program with more rules, each before the first SQL definition that may read the relation of its head."""
+    # SQL definitions are compiled in order, each over what precedes it: a rule after one would change a relation it has read.
     found = list(statements)
     for rule in added:
         names = {head.relation for head in rule.heads}

@@ -104,6 +104,7 @@ def _own_type(term: Term, types: Mapping[str, Type]) -> Type:
 
 def _substituted(rule: Rule) -> Rule:
     """`p(y) :- q(x), y = x.` becomes `p(x) :- q(x).`: one equation at a time, until none is trivial."""
+    # Sound because `=` of rules is identity of values, in which NULL equals NULL (docs/decisions/0016).
     while (found := next(filter(None, map(_replacement, rule.body)), None)) is not None:
         equation, old, new = found
         body = tuple(_replaced(literal, old, new) for literal in rule.body if literal is not equation)

@@ -167,6 +167,7 @@ def _condition(words: _Words) -> Condition:
     if words.maybe("TABLE") is not None:
         span = words.span()
         return ViewCondition(words.name(), span)
+    # DO may be an alias inside a subquery, so it counts only outside of parentheses and before the word of an action.
     start, depth = words.at, 0
     while words.at < len(words.tokens):
         depth += {"(": 1, ")": -1}.get(words.peek(), 0)

@@ -225,6 +225,7 @@ def define_view(
         _define_bag(builder, name, fields, parsed)
     else:
         builder.relations[name] = replace(builder.relations[name], columns=tuple(fields))
+    # The view comes after its auxiliary relations, in the order of their definitions.
     declared = builder.relations.pop(name)
     builder.relations[name] = replace(declared, monitored=monitored)
 

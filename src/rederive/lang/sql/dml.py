@@ -227,6 +227,7 @@ class _DmlLowering:
 
     def bindings(self, where: exp.Expr | None, lower: ExpressionLowering) -> list[tuple[int, Value]]:
         """The columns that the condition equates with constants."""
+        # The whole condition is tested, too: a binding may only narrow the rows that are read.
         found: dict[int, Value] = {}
         for part in conjuncts(where) if where is not None else ():
             if isinstance(part, exp.EQ):
@@ -239,6 +240,7 @@ class _DmlLowering:
     def change_by_query(
         self, tree: exp.Expr, table: Relation, where: exp.Expr | None, updates: Sequence[exp.Expr]
     ) -> ChangeQuery:
+        # SELECT * gives the old row; the new row is computed in the same query, so that both are of one state.
         source = tree.this.copy()
         select = exp.Select(expressions=[exp.Star()]).from_(source, copy=False)
         if where is not None:

@@ -196,6 +196,7 @@ class ExpressionLowering:
 
     def cast(self, typed: TypedTerm, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> TypedTerm:
         """The value cast to another type; a literal is cast now."""
+        # Integers of all widths have one representation, so widening is only a change of type.
         if typed.type == to or (typed.type.is_integer and to.is_integer and typed.type.bits <= to.bits):
             return replace(typed, type=to)
         if isinstance(typed.term, Constant) and typed.term.value is None:
@@ -243,6 +244,7 @@ class ExpressionLowering:
         if nullable is None:
             nullable = SCALARS[name].strict and any(argument.nullable for argument in arguments)
         terms = [argument.term for argument in arguments]
+        # A term is self-contained: the zone of the database is a constant in it, so that both engines compute the same.
         zone = self.context.builder.zone
         if zone != UTC and name in ZONED and MOMENT in (gives, *(argument.type for argument in arguments)):
             terms.append(Constant(zone, SYMBOL))

@@ -213,12 +213,12 @@ class _GroupingLowering:
         if name == "count_if":
             tests.append(lower.boolean(nodes[0]))
             value = numeric_literal("1")
-        if tests:
+        if tests:  # aggregates skip NULL, so a row that fails the FILTER gives NULL
             test = tests[0] if len(tests) == 1 else lower.call("and", tests, BOOL, nullable=any(t.nullable for t in tests))
             parts = [test, value, TypedTerm(Constant(None, value.type.type), value.type, True)]
             value = lower.call("case", parts, value.type, nullable=True)
         elif name == "count" and not value.nullable and not distinct:
-            return None
+            return None  # count(x) of a value that is never NULL is count(*)
         if any(variable.name in self.body.outer for variable in variables(self.body.term(value.term))):
             raise self.context.unsupported(
                 "an aggregate of columns of an enclosing query", call, "join the table of that query instead"
@@ -251,6 +251,7 @@ class _GroupingLowering:
     # The relations
 
     def above(self) -> ExpressionLowering:
+        # The query above the grouping starts with an empty body: only groups and results are visible there.
         body = self.context.body()
         body.domain = self.body.domain
         groups = [self.above_group(i, body) for i in range(len(self.groups))]

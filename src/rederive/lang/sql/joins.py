@@ -87,6 +87,7 @@ class JoinLowering:
         """Bind `( sources ) [alias]`: they are joined first. An alias hides the names of the sources from the outside."""
         if unread := next((part for part, value in node.args.items() if value and part not in ("this", "alias", "joins")), None):
             raise self.context.unsupported(f"{unread.rstrip('_').upper()} after sources in parentheses", node)
+        # After other sources, the group has a body of its own: an outer join inside it must see its own sides only.
         alone = not scope.body.literals
         inner = scope if alone else Scope(self.context.body(scope.body), scope.parent)
         self.from_clause(_bare(node.this), node.this.args.get("joins") or (), inner)
@@ -192,6 +193,7 @@ class JoinLowering:
         right = Scope(self.context.body(scope.body), scope.parent)
         self.operand(node.this, right)
         self.check_aliases(scope, right, node)
+        # The partners are projected to the columns of the left side that the condition uses: a semi join adds no copies.
         inner = _SemiJoinScope(right.body, scope, right.columns)
         keys = []
         for key in self.keys(node, scope, right):
@@ -290,6 +292,7 @@ class JoinLowering:
         self.context.columns.update({v.name: column for v, column in zip((*terms, *tags), columns, strict=True)})
         key = (*sides[0].key, *sides[1].key, *tags)
         body = scope.body
+        # Padding may make any column NULL again, so nothing that the body knew about its variables holds any more.
         body.literals, body.equal_to, body.not_null = [Atom(whole, (*terms, *tags))], {}, set()
         body.sources = [SourceRows((*terms, *tags), key)]
 

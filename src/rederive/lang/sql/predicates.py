@@ -45,6 +45,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
             yield from conjuncts(exp.Not(this=inner.this))
         case exp.Not(this=exp.Not() as inner):
             yield from conjuncts(inner.this)
+        # De Morgan's laws hold in three-valued logic: NOT (a OR b) is true exactly if NOT a and NOT b are.
         case exp.Not(this=exp.Or() as inner):
             yield from conjuncts(exp.Not(this=inner.left))
             yield from conjuncts(exp.Not(this=inner.right))
@@ -102,6 +103,8 @@ def require_equal(one: TypedTerm, two: TypedTerm, lower: ExpressionLowering, nod
 def _compared(name: str, node: exp.Expr, lower: ExpressionLowering) -> None:
     body = lower.scope.body
     sides = lower.alike([lower.lower(node.this), lower.lower(node.expression)], node)
+    # A comparison of rules takes NULL for a value. A computed side that may be NULL is compared by the scalar function instead,
+    # which gives NULL.
     if any(side.nullable and isinstance(side.term, Call) for side in sides):
         body.require(lower.call(name, sides, BOOL))
         return

@@ -122,7 +122,7 @@ class QueryLowering:
         """Keep the first rows of a query: they are numbered in its order. DISTINCT applies before LIMIT."""
         if prepared.body.outer:
             raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
-        if prepared.distinct:
+        if prepared.distinct:  # SQL removes duplicates before it counts rows.
             prepared = self._from_relation(self.project(prepared, None), None)
         named = tuple((name, prepared.body.assign(typed, name)) for name, typed in prepared.outputs)
         keep_first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
@@ -150,6 +150,7 @@ class QueryLowering:
         body = prepared.body
         terms = [body.representative(typed.term) for _, typed in named]
         outer = tuple(body.outer.values())
+        # Two derivations of a row that differ in a source row differ in `hidden`: the relation has a row for each copy.
         hidden = [] if prepared.distinct else body.identity(terms)
         fields = tuple(Field(name, typed.type, typed.nullable) for name, typed in named)
         columns = [self.context.columns[variable.name] for variable in hidden]
@@ -248,6 +249,7 @@ class QueryLowering:
 
     def _combine(self, rel: LoweredRelation, branches: Sequence[PreparedQuery], *, negated: bool) -> None:
         """The rows of both sides, or of the first only. A shared variable matches NULL with NULL, as set operations of SQL do."""
+        # The sides are relations, because a negated body must be a single atom.
         sides = [self.project(replace(branch, distinct=True), None).name for branch in branches]
         variables = tuple(self.context.fresh(field.name) for field in rel.fields)
         other = Atom(sides[1], variables)
@@ -271,6 +273,7 @@ class QueryLowering:
         prepared = [self._constants(row) for row in node.expressions]
         branches, fields = self._alike(prepared, node)
         terms = [[branch.body.representative(typed.term) for _, typed in self._named(branch)] for branch in branches]
+        # A computed value may equal another one, which is known only when it is evaluated.
         copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
         hidden = (Column("row", NUMBER),) if copies else ()
         rel = LoweredRelation(self.context.into(target, "values", hidden), fields, hidden)

@@ -70,6 +70,7 @@ class _RecursionLowering:
     def define(self) -> None:
         """Define the queries and bring their names into scope."""
         rels = {name: LoweredRelation(self.context.name(name), fields) for name, fields in self.typed().items()}
+        # Branches are lowered again with the columns of the previous round, until no column becomes nullable.
         for _ in range(_MOST_ROUNDS):
             before = ProgramBuilder.of(self.context.builder.program())
             found = self.attempt(rels)

@@ -81,6 +81,7 @@ class StatementContext:
         if name in self.ctes:
             return self.ctes[name]
         relations = self.builder.relations
+        # SQL ignores case and Datalog does not: of several relations that differ only by case, the name means the lower-case one.
         found = [known for known in relations if known.lower() == name and "." not in known]
         if not found:
             raise UnknownName("table or view", name, (*self.ctes, *(n for n in relations if "." not in n)), self.span(node))

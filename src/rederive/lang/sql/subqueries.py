@@ -94,6 +94,7 @@ class SubqueryLowering:
         `x NOT IN (q)` is `x <> y` for every y of q. It is false if some y equals x, and NULL if some y is NULL, or if x is NULL
         and q has any answer. If q has no answer, it is true for every x, even for NULL.
         """
+        # A body is lowered once for each reason: lowering it adds literals to it.
         bodies = [self.equals(node, lower)]
         prepared, values = self.pairs(node, lower)
         if len(values) > 1 and any(typed.nullable for typed in (*values, *(t for _, t in prepared.outputs))):
@@ -118,7 +119,7 @@ class SubqueryLowering:
         name = self.context.name(word)
         self.context.declare(name, [replace(self.context.columns[v], nullable=True) for v in outer])
         for body in bodies:
-            body.outer = dict(outer)
+            body.outer = dict(outer)  # every rule has all outer columns, also those that only another body mentions
             literals = body.finish()
             self.context.define(name, [body.representative(v) for v in outer.values()], literals)
         return Atom(name, tuple(outer.values()))

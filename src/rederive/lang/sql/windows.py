@@ -67,6 +67,7 @@ def keep_first_rows(
     frozen = FrozenBody.of(lower.scope.body, context)
     by = [_order(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
     name = context.name("first")
+    # Equal rows in the order are numbered by their other columns, so that the result does not depend on the engine.
     context.ranking(name, frozen.name, (), by, most + skipped if most is not None else None)
     number = context.fresh("number")
     frozen.join(Atom(name, (*frozen.variables, number)))
@@ -115,6 +116,8 @@ class FrozenBody:
         """Define the relation of a body, and let the body read it."""
         if body.outer:
             raise context.unsupported("a window function in a correlated query", None, "define the query as a view")
+        # All variables of the body are columns, so that the relation has one row for each binding, and the identities of the
+        # sources stay among them.
         literals = body.finish()
         atoms = [literal for literal in literals if isinstance(literal, Atom)]
         tests = [literal for literal in literals if isinstance(literal, Comparison) and literal.operator is Operator.EQ]
@@ -298,6 +301,7 @@ class _WindowLowering:
         ranked, columns = self.ranked(order)
         number, place = self.context.fresh("number"), self.context.fresh("place")
         group = self.variables(self.group)
+        # A row with number n gives its value to the row with number n + steps of the same partition.
         there, value = self.context.name("shifted"), self.variables([self.at(argument)])[0]
         keys = [*(self.context.columns[v.name] for v in group), Column("number", NUMBER)]
         held = replace(self.context.columns[value.name], nullable=True)

@@ -18,6 +18,7 @@ def functor_function(name: str, first: Type, arity: int) -> Callable[..., Any]:
     """The function that computes a functor on values; its first argument has this type."""
     if first.kind is Kind.UNSIGNED and name == "bnot":
         return lambda a: a ^ INTEGER_RANGES[Kind.UNSIGNED][1]
+    # Integers of Python have no width: the result of every operation is checked for 64 bits.
     if first.kind in INTEGER_RANGES and name in _INTEGER:
         low, high = INTEGER_RANGES[first.kind]
         return _within(_INTEGER[name], low, high, name)
@@ -57,7 +58,7 @@ def _remainder(a: int, b: int) -> int:
 def _power(a: int, b: int) -> int:
     if b < 0:
         raise ScalarError(f"negative exponent: {a} ^ {b}")
-    if abs(a) > 1 and b > 64:
+    if abs(a) > 1 and b > 64:  # refused before Python computes a number of many digits
         raise ScalarError(f"^ overflows 64 bits: {a}, {b}")
     return int(a**b)
 

@@ -58,6 +58,7 @@ def _clock(part: Callable[[datetime.datetime], int]) -> Implementation:
 def _date_trunc(unit: str, moment: datetime.datetime, zone: str = UTC) -> datetime.datetime | None:
     if zone == UTC:
         return _cut(moment, unit)  # type: ignore[no-any-return]
+    # A unit longer than a day starts with the first instant of its first day, which is not midnight if clocks skip it.
     cut = _cut(wall_time(moment, zone), unit)
     if cut is None or unit.lower() in _WITHIN_A_DAY:
         return cut if cut is None else _instant(cut, zone, moment)
