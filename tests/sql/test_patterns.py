@@ -54,7 +54,7 @@ def test_a_pattern_of_rlike_is_one_of_java(pattern: str, text: str, expected: bo
 
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_a_pattern_of_rlike_that_is_refused(pattern: str) -> None:
-    with pytest.raises(ScalarError, match="not a regular expression that is supported"):
+    with pytest.raises(ScalarError, match="not a supported regular expression"):
         has_match("a", pattern)
 
 
@@ -69,7 +69,7 @@ def test_a_pattern_is_refused_where_it_is_written() -> None:
 
 def test_a_word_boundary_beyond_ascii_depends_on_the_version_of_java() -> None:
     assert has_match("a b", "\\bb")
-    with pytest.raises(ScalarError, match="Java 17 and 21"):
+    with pytest.raises(ScalarError, match="Java 17 and Java 21 disagree"):
         has_match("é b", "\\bb")
 
 
