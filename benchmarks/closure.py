@@ -53,14 +53,14 @@ def run(edges: int, repeats: int, seed: int) -> Iterator[Section]:
     rounds = [one_round(db, edge) for edge in Random(seed).sample(rows, edges)]
     yield changes_section(rounds, min(evaluations.peer))
     named = {edge: [one_round(db, edge) for _ in range(repeats)] for edge in NAMED}
-    yield named_section(named, peer, repeats, peer.agrees(db.engine.rows("closure", {})))
+    yield named_section(named, peer, repeats, peer.agrees(db.pipeline.state.engine.rows("closure", {})))
 
 
 # From scratch
 
 
 def read_edges() -> list[Row]:
-    return read_rows(DATA, based().program.relations["edge"])
+    return read_rows(DATA, based().pipeline.state.program.relations["edge"])
 
 
 def based() -> rederive.Database:
@@ -72,7 +72,7 @@ def based() -> rederive.Database:
 def loaded(rows: Sequence[Row]) -> rederive.Database:
     """The base rows stored, no view yet."""
     db = based()
-    db.load_typed({"edge": rows})
+    db.pipeline.load({"edge": rows})
     return db
 
 
@@ -90,7 +90,7 @@ def evaluate(rows: Sequence[Row], peer: DuckDB, repeats: int) -> Evaluations:
         gc.collect()
         seconds, db = timed(lambda db=db: evaluated(db))  # type: ignore[misc]
         result.ours.append(seconds)
-        result.sizes.add(db.engine.size("closure"))
+        result.sizes.add(db.pipeline.state.engine.size("closure"))
         del db
         result.ours_from_file.append(timed(lambda: evaluated(loaded(read_edges())))[0])
         for graph, times in ((peer, result.peer), (coded, result.peer_coded)):

@@ -41,7 +41,7 @@ class Graph:
         edges = random_edges(size, seed)
         db = rederive.open()
         db.define(PROGRAM)
-        db.load_typed({"edge": edges})
+        db.pipeline.load({"edge": edges})
         return cls(edges, Random(seed).sample(edges, changes), db, DuckDB.of(edges))
 
 
@@ -67,7 +67,9 @@ def run(sizes: Sequence[int], changes: int, repeats: int, seed: int) -> Iterator
         + tuple(_figures("insert", graphs, [median(r.insert for r in each) for each in rounds], recomputes)),
         (
             Check("each delete loses exactly the rows that its insert wins", all(r.verified for each in rounds for r in each)),
-            Check("every view equals DuckDB's", all(g.peer.agrees(g.db.engine.rows("closure", {})) for g in graphs)),
+            Check(
+                "every view equals DuckDB's", all(g.peer.agrees(g.db.pipeline.state.engine.rows("closure", {})) for g in graphs)
+            ),
         ),
         (f"Blocks of {NODES} nodes with {EDGES} edges each; medians. The graphs take turns, edge by edge.",),
     )

@@ -59,7 +59,7 @@ def in_process(module: str, *arguments: object, **environment: str) -> Any:
 
 def _hold_rederive() -> Callable[[], int]:
     db = evaluated(loaded(read_edges()))
-    return lambda: db.engine.size("closure")
+    return lambda: db.pipeline.state.engine.size("closure")
 
 
 def _hold_duckdb() -> Callable[[], int]:

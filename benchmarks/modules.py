@@ -219,7 +219,7 @@ def _based_on(library: Library, module: str) -> set[str]:
 def opened(library: Library, strategy: str, rules: str) -> rederive.Database:
     db = rederive.open(strategy=strategy)
     db.define(BASE)
-    db.load_typed(library.rows)
+    db.pipeline.load(library.rows)
     db.define(rules)
     return db
 
@@ -320,7 +320,7 @@ def measure(library: Library, view: View, number: int, seed: int) -> Line:
     ways = [[way(db) for _ in range(times_each)] for way, db in ((bottom_up, again), (directed, databases["on_demand"]))]
     up, down = (median(seconds for seconds, _, _ in way) for way in ways)
     evaluated = min(median(seconds for _, seconds, _ in way) for way in ways)
-    stored = sum(databases["materialized"].engine.size(name) for name in again.monitored)
+    stored = sum(databases["materialized"].pipeline.state.engine.size(name) for name in again.pipeline.state.monitored)
     same = same and all(size == stored for way in ways for _, _, size in way)
     medians = {strategy: median(of) for strategy, of in times.items()}
     return Line(view, medians, median(bare) + min(up, down), (up, down), evaluated, median(both), same)
@@ -343,14 +343,14 @@ def inserted(db: rederive.Database, link: Link) -> tuple[float, dict[str, tuple[
 
 def directed(db: rederive.Database) -> tuple[float, float, int]:
     """By magic sets, as a query."""
-    delivered, size = timed(lambda: sum(len(db.rows(name)) for name in db.monitored))
-    evaluated, _ = timed(lambda: sum(db.engine.size(name) for name in db.monitored))
+    delivered, size = timed(lambda: sum(len(db.rows(name)) for name in db.pipeline.state.monitored))
+    evaluated, _ = timed(lambda: sum(db.pipeline.state.engine.size(name) for name in db.pipeline.state.monitored))
     return delivered, evaluated, size
 
 
 def bottom_up(db: rederive.Database) -> tuple[float, float, int]:
     """The first phase of each section of `recompute` evaluates the old state; rolling back forgets it."""
-    engine = db.engine
+    engine = db.pipeline.state.engine
     assert isinstance(engine, ResidentEngine)
     installed = engine.installed
 
@@ -363,6 +363,6 @@ def bottom_up(db: rederive.Database) -> tuple[float, float, int]:
         return sorted(found, key=sort_key)
 
     evaluated, _ = timed(evaluate)
-    delivering, size = timed(lambda: sum(len(rows(name)) for name in db.monitored))
+    delivering, size = timed(lambda: sum(len(rows(name)) for name in db.pipeline.state.monitored))
     engine.rollback()
     return evaluated + delivering, evaluated, size

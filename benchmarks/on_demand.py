@@ -96,7 +96,7 @@ def measure(strategy: str, edges: int, seed: int) -> Run:
     db = rederive.open(strategy=strategy)
     db.define(BASE)
     rows = read_edges()
-    db.load_typed({"edge": rows})
+    db.pipeline.load({"edge": rows})
     chosen = Random(seed).sample(rows, edges)
     del rows
     db.define("")  # installed anew, without what only loading needed
@@ -121,8 +121,8 @@ def rows_left(db: rederive.Database) -> int:
     >>> rows_left(kept), rows_left(derived)
     (1, 0)
     """
-    assert isinstance(db.engine, ResidentEngine)
-    present = db.engine.installed
+    assert isinstance(db.pipeline.state.engine, ResidentEngine)
+    present = db.pipeline.state.engine.installed
     views = sum(len(present.tables.table(name)) for name in present.program.views)
     variants = sum(len(table) + sum(map(len, table.caches)) for table in present.tables.transient)
     derived = sum(map(answer_rows, (*present.tables.answers(), *present.queries.answers())))

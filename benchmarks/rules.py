@@ -40,7 +40,7 @@ def employed(employees: int, alarms: list[object]) -> rederive.Database:
     db.sql("CREATE TABLE employee (id BIGINT PRIMARY KEY, salary BIGINT NOT NULL); CREATE TABLE budget (most BIGINT PRIMARY KEY)")
     db.load("employee", ((i, 1000) for i in range(employees)))
     db.load("budget", [(1000 * employees + 500,)])
-    db.register(alarms.append, "alarm")
+    db.rules.register(alarms.append, "alarm")
     db.sql(RULE)
     return db
 

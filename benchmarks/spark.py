@@ -178,7 +178,7 @@ def _written(frame: DataFrame) -> None:
 
 def _same(spark: SparkSession, db: rederive.Database, view: str, answer: DataFrame) -> bool:
     """Compared as hashes: an anti-join's answer is most of the facts."""
-    extent = db.engine.extent(view)
+    extent = db.pipeline.state.engine.extent(view)
     kept = extent.data if hasattr(extent, "data") else spark.createDataFrame(list(extent), answer.schema)
     sums = [
         frame.toDF(*answer.columns).selectExpr("count(*)", f"sum(CAST(xxhash64({', '.join(answer.columns)}) AS DECIMAL(38)))")

@@ -177,7 +177,7 @@ def measure(case: Case, strategy: str, rounds: int, seed: int) -> Point:
     chosen = Random(seed).sample(rows[case.relation], rounds)[:number]
     db = rederive.open(strategy=strategy)
     db.define(case.base)
-    db.load_typed(rows)
+    db.pipeline.load(rows)
     del rows
     db.define("")  # installed anew, without what only loading needed
     before = allocated()
@@ -191,8 +191,8 @@ def measure(case: Case, strategy: str, rounds: int, seed: int) -> Point:
 
 def kept_rows(db: rederive.Database) -> int:
     """The rows of all views that the database stores, those between the base relations and the monitored views too."""
-    assert isinstance(db.engine, ResidentEngine)
-    present = db.engine.installed
+    assert isinstance(db.pipeline.state.engine, ResidentEngine)
+    present = db.pipeline.state.engine.installed
     return sum(len(present.tables.table(name)) for name in present.kept)
 
 

@@ -95,7 +95,7 @@ def graph_example() -> None:
     say("")
     say("The rules that found it were made from the two rules of the view: overestimate the deletions, put back what another")
     say("path supports, add what is new. edge^new and closure^new are the states after the transaction, read without a copy.")
-    for phase in db.maintenance.sections[0].phases:
+    for phase in db.pipeline.state.maintenance.sections[0].phases:
         say(f"  {phase.name}")
         for rule in phase.rules:
             say(f"    {show_rule(rule.rule)}", "dim")
@@ -125,8 +125,8 @@ def stream_changes(db: rederive.Database, spark: SparkSession, changes: Path) ->
     with step("loading the package graph into the lake, and evaluating the closure") as done:
         edges = spark.read.option("header", True).csv(str(DATA)).toDF("package", "on").distinct()
         db.load("depends", edges)
-        done.append(f"{db.engine.size('depends'):,} direct dependencies loaded into the lake as a Delta table")
-    say(f"{INDENT}{db.engine.size('needs'):,} dependencies found, direct or not")
+        done.append(f"{db.pipeline.state.engine.size('depends'):,} direct dependencies loaded into the lake as a Delta table")
+    say(f"{INDENT}{db.pipeline.state.engine.size('needs'):,} dependencies found, direct or not")
     final = set(db.rows("depends"))
     for number, (deleted, inserted) in enumerate(TRANSACTIONS, 1):
         write_change(changes / f"{number:03}.jsonl", deleted, inserted)
@@ -139,7 +139,7 @@ def stream_changes(db: rederive.Database, spark: SparkSession, changes: Path) ->
     with step("settling into the lake") as done:
         version = db.settle()
         done.append(f"base relation, view and changes are in the lake as of version {version}")
-    table = spark.read.format("delta").load(f"{db.lake}/changes/needs").groupBy("_version", "_change").count()
+    table = spark.read.format("delta").load(f"{db.pipeline.state.lake}/changes/needs").groupBy("_version", "_change").count()
     rows = sorted(table.collect())
     say(f"{INDENT}the change table: {', '.join(f'v{v} {sign} {count:,}' for v, sign, count in rows)}")
     return check(db, final)
@@ -199,7 +199,7 @@ def check(db: rederive.Database, depends: Collection[Row]) -> bool:
         connection.execute(f"CREATE TABLE expected AS {CLOSURE} FROM needs")
         done.append("DuckDB computed the final view from scratch")
     with step("comparing row by row") as done:
-        connection.register("maintained", columns(db.engine.rows("needs", {})))
+        connection.register("maintained", columns(db.pipeline.state.engine.rows("needs", {})))
         missing = count(connection, "FROM expected EXCEPT FROM maintained")
         wrong = count(connection, "FROM maintained EXCEPT FROM expected")
         done.append("every row compared")

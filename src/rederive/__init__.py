@@ -102,7 +102,7 @@ def open(
     if folder is None:
         made = make_engine(engine, limits, spark, zone=used)
         db = Database(made, strategy or AUTO, precision or "exact", only, strict=strict, zone=used, spark=spark)
-        db.limits = limits
+        db.pipeline.state.limits = limits
         return db
     tables = lake_at(root, spark, used) if root is not None else None
     kept = Store.open(folder, StoreOptions(strategy or "", precision or "", only or "", zone or ""), retention, zone=used)
@@ -113,7 +113,7 @@ def open(
         made = make_engine(engine, limits, spark, tables, options.zone)
         rest = (options.strategy, options.precision, options.only or None, kept)
         db = Database(made, *rest, strict=strict, webhooks=webhooks, zone=options.zone, spark=spark)
-        db.limits = limits  # what is stored already is evaluated without a budget
+        db.pipeline.state.limits = limits  # what is stored already is evaluated without a budget
         return db
     except BaseException:
         kept.close()

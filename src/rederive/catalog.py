@@ -1,4 +1,4 @@
-"""The program that stands, as statements, and the steps from one program to the next. Nothing here knows of data."""
+"""The catalog: the current definitions as statements, and changes from one catalog to the next. It does not know of data."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from rederive.records import DATALOG, SQL, DefinitionText
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """From one program to the next, or to the same one with more rows.
+    """From one catalog to the next, or to the same one with initial rows.
 
-    `facts`: the rows that base relations gain. `always`: whether it is a version though nothing changes. `loads`: whether
-    somebody gave rows to be evaluated with the definitions.
+    `facts`: the rows that enter base relations. `always`: whether it is a version even if no view changes. `loads`: whether the
+    caller gave initial rows, which are not kept waiting where the definitions do not end.
     """
 
     after: Catalog
@@ -48,7 +48,7 @@ class CatalogChange:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The statements that stand, in parts: the first is compiled as a whole, each other one extends what is before it.
+    """The current statements, in parts: the first is compiled as a whole, each other one extends what is before it.
 
     >>> before = Catalog().define(".decl e(x: number)  .decl p(x: number)  p(x) :- e(x), x > 1.").after
     >>> after = before.replace_view("p", "p(x) :- e(x).").after
@@ -80,9 +80,9 @@ class Catalog:
         )
 
     def migrate(self, text: str, name: str = "<text>", *, whole: bool = True) -> CatalogChange | None:
-        """To what stands with all that a text holds; None where it holds no more.
+        """Add the definitions of a text that are missing; None where none is.
 
-        As a `whole`, it must hold everything that stands in its language.
+        As a `whole`, the text must have every current definition of its language.
         """
         if defines_in_sql(text, name):
             return self._migrate_sql(text, name, whole)
@@ -112,11 +112,11 @@ class Catalog:
         return CatalogChange(found, {}, False) if found is not self else None
 
     def has(self, definition: SqlDefinition) -> bool:
-        """Whether this definition of SQL stands, however it was written."""
+        """Whether this SQL definition is current, however it was written."""
         return not missing_statements((definition,), self.statements)
 
     def _with(self, added: Sequence[Statement | SqlDefinition]) -> Statements:
-        """What stands, with more of Datalog: rules behind the declarations of their heads, before the SQL that reads them."""
+        """The current statements with more of Datalog: rules after the declarations of their heads, before SQL that reads it."""
         rules = [s for s in added if isinstance(s, Clause)]
         others = (s for s in added if not isinstance(s, Clause))
         return with_rules((*self.statements, *others), rules)
@@ -137,7 +137,7 @@ class Catalog:
         return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
 
     def drop_rule(self, name: str) -> CatalogChange:
-        """To the same without an active rule that a text states."""
+        """Remove an active rule that a text states."""
         return self._to(without_directive(self.statements, name), always=False)
 
     @property
@@ -240,7 +240,7 @@ def check_view(program: Program, name: str) -> None:
 
 
 def followed(before: Program, after: Program, known: Mapping[str, int | None], version: int) -> dict[str, int | None]:
-    """From which version on every change of each relation is recorded, when `after` stands from `version` on.
+    """From which version on every change of each relation is recorded, when `after` is current from `version` on.
 
     A view that was not there had no rows, which is a record too. None: the relation is there, and nobody writes its changes down.
     """

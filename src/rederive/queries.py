@@ -1,4 +1,4 @@
-"""Questions as an engine takes them: a relation and values by position."""
+"""Queries as an engine takes them: a relation, and values by position."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def positions(relation: Relation, bindings: Mapping[str, Value]) -> dict[int, Va
 
 
 def matching(engine: Engine, program: Program, text: str) -> list[Row]:
-    """The rows that match an atom; a variable that stands twice stands for one value."""
+    """The rows that match an atom; a variable that occurs twice has one value."""
     atom = compile_query(text, program)
     constants = {i: term.value for i, term in enumerate(atom.terms) if isinstance(term, Constant)}
     variables: dict[str, list[int]] = {}

@@ -104,7 +104,7 @@ def test_a_round_that_does_not_come_back_is_noticed() -> None:
 def test_a_delete_that_a_monotone_view_gains_by_is_noticed() -> None:
     db = rederive.open()
     db.define(".decl edge(x: number, y: number)  .decl rest(x: number)  rest(x) :- edge(x, _), !edge(_, x).  .output rest")
-    db.load_typed({"edge": [(1, 2), (2, 3)]})
+    db.pipeline.load({"edge": [(1, 2), (2, 3)]})
     assert not rounds.one_round(db, (1, 2), "rest").verified
     assert rounds.one_round(db, (1, 2), "rest", monotone=False).verified
 
@@ -113,11 +113,11 @@ def test_a_delete_that_a_monotone_view_gains_by_is_noticed() -> None:
 def test_rows_left_sees_what_a_transaction_derives(strategy: str) -> None:
     db = rederive.open(strategy=strategy)
     db.define(closure.BASE + closure.RULES)
-    db.load_typed({"edge": [("a", "b"), ("b", "c"), ("a", "c")]})
+    db.pipeline.load({"edge": [("a", "b"), ("b", "c"), ("a", "c")]})
     assert on_demand.rows_left(db) == 0
-    db.engine.propagate({"edge": Delta(minus=(("b", "c"),))})
+    db.pipeline.state.engine.propagate({"edge": Delta(minus=(("b", "c"),))})
     assert on_demand.rows_left(db) > 1  # the base relation's own change is one row
-    db.engine.commit()
+    db.pipeline.state.engine.commit()
     assert on_demand.rows_left(db) == 0
 
 

@@ -137,7 +137,7 @@ def test_what_run_prints_accumulates_to_the_views(cli: Cli, tmp_path: Path, seed
         rows[line["view"]] = applied(rows.get(line["view"], Counter()), plus, minus, line.get("counts"))
     with rederive.open(folder) as db:
         assert {view: +found for view, found in rows.items() if +found} == {
-            view: Counter(texts(db.rows(view))) for view in db.monitored if db.rows(view)
+            view: Counter(texts(db.rows(view))) for view in db.pipeline.state.monitored if db.rows(view)
         }
-        assert all(db.rows(view, as_of=0) == [] for view in db.monitored)
+        assert all(db.rows(view, as_of=0) == [] for view in db.pipeline.state.monitored)
     assert cli("log", folder).out == ran.out

@@ -38,10 +38,10 @@ def test_a_project_in_a_zone(tmp_path: Path) -> None:
     project.write_text('programs = ["views.sql"]\nzone = "Asia/Kolkata"\n')
     with open_project(read_project(tmp_path)) as db:
         db.sql(INSERT)
-        assert (db.zone, [row[:2] for row in db.rows("v")]) == ("Asia/Kolkata", [(1, 0)])
+        assert (db.pipeline.state.program.zone, [row[:2] for row in db.rows("v")]) == ("Asia/Kolkata", [(1, 0)])
     project.write_text('programs = ["views.sql"]\n')
     with open_project(read_project(tmp_path)) as db:
-        assert db.zone == "Asia/Kolkata"
+        assert db.pipeline.state.program.zone == "Asia/Kolkata"
     project.write_text('programs = ["views.sql"]\nzone = "UTC"\n')
     with pytest.raises(Mismatch, match="zone 'Asia/Kolkata', not 'UTC'"):
         open_project(read_project(tmp_path))

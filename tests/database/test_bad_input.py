@@ -43,7 +43,7 @@ def db() -> rederive.Database:
 
 
 def state(db: rederive.Database) -> object:
-    return db.version, db.monitored, {name: db.rows(name) for name in RELATIONS}
+    return db.version, db.pipeline.state.monitored, {name: db.rows(name) for name in RELATIONS}
 
 
 REFUSED: list[tuple[str, list[Any], type[RederiveError], str, str]] = [
@@ -162,7 +162,7 @@ def test_an_endless_recursion_is_judged_when_it_is_asked_for(strategy: str) -> N
         "subscription": lambda: db.subscribe("conf", print),
         "load": lambda: db.load("lim", [(100,)]),
         "transaction": lambda: db.sql("CREATE TABLE t (a INT); INSERT INTO t VALUES (1)"),
-        "rule": lambda: db.rule("odd")(print),
+        "rule": lambda: db.rules.on("odd")(print),
     }
     for request in requests.values():
         with pytest.raises(LimitExceeded):
@@ -242,7 +242,7 @@ def test_unstratified_programs_name_their_cycle(rules: str, cycle: set[str]) -> 
     assert set(caught.value.cycle) == cycle
     assert caught.value.cycle[0] == caught.value.cycle[-1]
     assert caught.value.span is not None
-    assert not db.program.relations
+    assert not db.pipeline.state.program.relations
 
 
 def test_strategies_and_engines_by_name() -> None:
@@ -268,5 +268,5 @@ def test_a_rule_of_too_many_joins_is_refused_when_it_is_defined(strategy: str) -
         db.define(f".decl far(x: symbol, y: symbol)\nfar(x0, x25) :- {joined}.")
     assert refused.value.span is not None
     assert refused.value.hint == "join some of them in a view of their own"
-    assert "far" not in db.program.relations
+    assert "far" not in db.pipeline.state.program.relations
     assert db.version == 0

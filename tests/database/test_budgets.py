@@ -40,13 +40,13 @@ WORK: list[Callable[[rederive.Database], object]] = [
 @pytest.mark.parametrize("work", WORK)
 def test_work_over_its_seconds_is_refused_whole(work: Callable[[rederive.Database], object], tmp_path: Path) -> None:
     db = filled(SHORT, tmp_path / "store")
-    version, relations = db.version, set(db.program.relations)
+    version, relations = db.version, set(db.pipeline.state.program.relations)
     started = time.perf_counter()
     with pytest.raises(LimitExceeded, match=r"stopped after 0\.3 s") as refused:
         work(db)
     assert time.perf_counter() - started < 5  # the machine may be busy; alone it is about 0.4
     assert "budgets" in str(refused.value.hint)
-    assert (db.version, set(db.program.relations)) == (version, relations)
+    assert (db.version, set(db.pipeline.state.program.relations)) == (version, relations)
     assert db.rows("low") == [(0,), (1,)]
     with db.transaction() as tx:
         tx.insert("t", [(-1,)])
@@ -72,7 +72,7 @@ def test_a_definition_over_its_rows_leaves_the_other_views_alone() -> None:
     db = filled(Limits(rows=1000))
     with pytest.raises(LimitExceeded, match="stopped after 1,000 rows"):
         db.define(f"{RULE} .output p")
-    assert db.parked is None
+    assert db.pipeline.state.parked is None
     assert db.rows("low") == [(0,), (1,)]
 
 
@@ -80,17 +80,17 @@ def test_a_recursion_over_its_seconds_is_refused() -> None:
     db = rederive.open(limits=Limits(rounds=10**9, tuples=10**9, seconds=0.3))
     with pytest.raises(LimitExceeded, match=r"stopped after 0\.3 s"):
         db.define(".decl n(x: number)  n(0).  n(x + 1) :- n(x).")
-    assert not db.program.relations
+    assert not db.pipeline.state.program.relations
 
 
 def test_a_question_over_its_seconds_is_refused_and_answered_with_a_larger_budget() -> None:
     db = rederive.open(strategy="on_demand")
     db.define(f".decl n(x: number) {RULE}")
     db.load("n", [(i,) for i in range(60)])
-    db.limits = Limits(seconds=0.05, rows=100)
+    db.pipeline.state.limits = Limits(seconds=0.05, rows=100)
     with pytest.raises(LimitExceeded, match="stopped after"):
         db.rows("p")
-    db.limits = None
+    db.pipeline.state.limits = None
     assert len(db.rows("p")) == 60**3
 
 
@@ -134,16 +134,16 @@ def test_a_function_takes_time_that_no_budget_counts(is_stored: bool, tmp_path: 
     db.define(".decl n(x: number) .decl v(x: number, y: number) v(x, y) :- n(x), n(y). .decl w(x: number) w(x) :- n(x), x > 5.")
     seen = []
 
-    @db.rule("w")
+    @db.rules.on("w")
     def first(rows: object) -> None:
         time.sleep(0.5)
         seen.append(len(db.rows("v")))
 
-    @db.rule("w")
+    @db.rules.on("w")
     def second(rows: object) -> None:
         seen.append(len(db.rows("v")))
 
-    db.limits = Limits(seconds=0.3)
+    db.pipeline.state.limits = Limits(seconds=0.3)
     with db.transaction() as tx:
         tx.insert("n", [(i,) for i in range(30)])
     assert (tx.result.version, seen) == (1, [0, 0])

@@ -41,9 +41,9 @@ def test_a_second_text_may_bring_facts(graph: rederive.Database) -> None:
 
 def test_output_of_an_earlier_view(graph: rederive.Database) -> None:
     graph.define(".decl loop(x: symbol) loop(x) :- closure(x, x).")
-    assert list(graph.monitored) == ["closure", "loop"]
+    assert list(graph.pipeline.state.monitored) == ["closure", "loop"]
     graph.define(".output loop")
-    assert list(graph.monitored) == ["loop"]
+    assert list(graph.pipeline.state.monitored) == ["loop"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,13 @@ def test_output_of_an_earlier_view(graph: rederive.Database) -> None:
 )
 def test_a_refused_text_changes_nothing(graph: rederive.Database, text: str, code: str) -> None:
     def state() -> list[object]:
-        return [graph.program, graph.rows("edge"), graph.rows("closure"), graph.monitored, graph.version]
+        return [
+            graph.pipeline.state.program,
+            graph.rows("edge"),
+            graph.rows("closure"),
+            graph.pipeline.state.monitored,
+            graph.version,
+        ]
 
     before = state()
     with pytest.raises(ProgramError) as caught:
@@ -78,7 +84,7 @@ def test_a_text_that_fails_on_the_rows_changes_nothing(strategy: str) -> None:
     db.load("s", [(0,), (1,)])
     with pytest.raises(EvaluationError):
         db.define("s(7). .decl v(n: number) v(10 / n) :- s(n).")
-    assert (db.rows("s"), db.program.views) == ([(0,), (1,)], ())
+    assert (db.rows("s"), db.pipeline.state.program.views) == ([(0,), (1,)], ())
     db.define(".decl v(n: number) v(10 * n) :- s(n).")
     assert db.rows("v") == [(0,), (10,)]
 
@@ -87,7 +93,7 @@ def test_a_first_text_that_is_refused_leaves_an_empty_database() -> None:
     db = rederive.open()
     with pytest.raises(ProgramError):
         db.define(".decl p(x: symbol) p(x) :- q(x).")
-    assert not db.program.relations
+    assert not db.pipeline.state.program.relations
     with pytest.raises(UnknownRelation):
         db.rows("p")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rederive
-from rederive.commit.group import Outcome, Write
+from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import RederiveError
 from tests.database.conftest import CLOSURE, STOCK
@@ -20,11 +20,11 @@ from tests.database.conftest import CLOSURE, STOCK
 PROGRAM = CLOSURE + STOCK
 
 
-def inserted(relation: str, *rows: tuple[Any, ...], key: str | None = None, action: Action = Action.INSERT) -> Write:
-    return Write((Operation(action, relation, rows),), key)
+def inserted(relation: str, *rows: tuple[Any, ...], key: str | None = None, action: Action = Action.INSERT) -> TransactionRequest:
+    return TransactionRequest((Operation(action, relation, rows),), key)
 
 
-def told(outcome: Outcome) -> tuple[list[int], str | None]:
+def told(outcome: BatchOutcome) -> tuple[list[int], str | None]:
     code = outcome.error.code if isinstance(outcome.error, RederiveError) else None
     assert outcome.error is None or code is not None
     return [result.version for result in outcome.results], code
@@ -39,7 +39,7 @@ def db(tmp_path: Path) -> Any:
 
 def test_a_refused_transaction_refuses_only_itself(db: rederive.Database) -> None:
     writes = [inserted("edge", ("a", "b")), inserted("stock", ("bolt", 1)), inserted("stock", ("bolt", 2))]
-    outcomes = db.commit_together([[write] for write in [*writes, inserted("edge", ("b", "c"))]])
+    outcomes = db.pipeline.commit_together([[write] for write in [*writes, inserted("edge", ("b", "c"))]])
     assert [told(outcome) for outcome in outcomes] == [([1], None), ([2], None), ([], "duplicate_key"), ([3], None)]
     assert db.rows("closure") == [("a", "b"), ("a", "c"), ("b", "c")]
     assert outcomes[3].results[0].changes["closure"].plus == [("a", "c"), ("b", "c")]
@@ -47,23 +47,26 @@ def test_a_refused_transaction_refuses_only_itself(db: rederive.Database) -> Non
 
 def test_a_request_ends_at_its_first_refusal(db: rederive.Database) -> None:
     long = [inserted("stock", ("bolt", 1)), inserted("stock", ("bolt", 2)), inserted("stock", ("nut", 3))]
-    assert [told(o) for o in db.commit_together([long, [inserted("stock", ("cog", 4))]])] == [([1], "duplicate_key"), ([2], None)]
+    assert [told(o) for o in db.pipeline.commit_together([long, [inserted("stock", ("cog", 4))]])] == [
+        ([1], "duplicate_key"),
+        ([2], None),
+    ]
     assert db.rows("stock") == [("bolt", 1), ("cog", 4)]
 
 
 def test_subscribers_hear_of_versions_in_order_and_after_the_sync(db: rederive.Database) -> None:
     heard: list[tuple[int, int]] = []
-    journal = db._durable("test").journal
+    journal = db.pipeline.state.durable("test").journal
     db.subscribe("closure", lambda change: heard.append((change.version, journal.version)))
-    db.commit_together([[inserted("edge", ("a", str(i)))] for i in range(3)])
+    db.pipeline.commit_together([[inserted("edge", ("a", str(i)))] for i in range(3)])
     assert heard == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_one_sync_keeps_them_all(db: rederive.Database) -> None:
     statements: list[str] = []
-    connection: sqlite3.Connection = db._durable("test").journal._connection
+    connection: sqlite3.Connection = db.pipeline.state.durable("test").journal._connection
     connection.set_trace_callback(statements.append)
-    db.commit_together([[inserted("edge", ("a", str(i)))] for i in range(20)])
+    db.pipeline.commit_together([[inserted("edge", ("a", str(i)))] for i in range(20)])
     connection.set_trace_callback(None)
     assert (statements.count("COMMIT"), db.version) == (1, 20)
 
@@ -71,14 +74,14 @@ def test_one_sync_keeps_them_all(db: rederive.Database) -> None:
 def test_keys_within_a_group(db: rederive.Database) -> None:
     """A repetition that waits beside its original is one, and another transaction under its key is refused."""
     same, other = inserted("edge", ("a", "b"), key="k"), inserted("edge", ("b", "c"), key="k")
-    outcomes = db.commit_together([[same], [same], [other], [inserted("edge", ("x", "y"))]])
+    outcomes = db.pipeline.commit_together([[same], [same], [other], [inserted("edge", ("x", "y"))]])
     assert [told(outcome) for outcome in outcomes] == [([1], None), ([1], None), ([], "conflict"), ([2], None)]
     assert [result.repeated for outcome in outcomes for result in outcome.results] == [False, True, False]
 
 
 def test_a_full_disk_takes_back_the_whole_group(db: rederive.Database, tmp_path: Path) -> None:
-    connection: sqlite3.Connection = db._durable("test").journal._connection
-    db.commit_together([[inserted("edge", ("a", "b"))], [inserted("stock", ("bolt", 5))]])
+    connection: sqlite3.Connection = db.pipeline.state.durable("test").journal._connection
+    db.pipeline.commit_together([[inserted("edge", ("a", "b"))], [inserted("stock", ("bolt", 5))]])
     connection.execute("PRAGMA max_page_count = 1")
     group = [
         [inserted("edge", ("b", "c"))],
@@ -87,10 +90,10 @@ def test_a_full_disk_takes_back_the_whole_group(db: rederive.Database, tmp_path:
         [inserted("stock", ("bolt", 7), ("bolt", 8))],
         [inserted("edge", ("c", "x" * 100_000))],
     ]
-    assert [told(o) for o in db.commit_together(group)] == [([], "store")] * 3 + [([], "duplicate_key"), ([], "store")]
+    assert [told(o) for o in db.pipeline.commit_together(group)] == [([], "store")] * 3 + [([], "duplicate_key"), ([], "store")]
     assert (db.version, db.rows("closure"), db.rows("low")) == (2, [("a", "b")], [("bolt", 5)])
     connection.execute("PRAGMA max_page_count = 1000000")
-    outcomes = db.commit_together(group)
+    outcomes = db.pipeline.commit_together(group)
     assert [told(o)[0] for o in outcomes] == [[3], [4], [5], [], [6]]
     db.close()
     with rederive.open(tmp_path / "store") as again:
@@ -110,14 +113,14 @@ WRITES = st.one_of(
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.lists(WRITES, max_size=3), max_size=5), max_size=3))
-def test_a_group_equals_its_transactions_alone(groups: list[list[list[Write]]]) -> None:
+def test_a_group_equals_its_transactions_alone(groups: list[list[list[TransactionRequest]]]) -> None:
     alone = rederive.open()
     alone.define(PROGRAM)
     with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as together:
         together.define(PROGRAM)
         for group in groups:
             expected = [_alone(alone, request) for request in group]
-            assert [_changes(outcome) for outcome in together.commit_together(group)] == expected
+            assert [_changes(outcome) for outcome in together.pipeline.commit_together(group)] == expected
         for view in ("closure", "low"):
             replayed: set[Any] = set()
             for change in together.changes(view, 0):
@@ -125,16 +128,16 @@ def test_a_group_equals_its_transactions_alone(groups: list[list[list[Write]]]) 
             assert sorted(replayed) == together.rows(view) == alone.rows(view)
 
 
-def _changes(outcome: Outcome) -> list[Any]:
+def _changes(outcome: BatchOutcome) -> list[Any]:
     found: list[Any] = [(r.version, {v: (c.plus, c.minus) for v, c in r.changes.items()}) for r in outcome.results]
     return found + ([outcome.error.code] if isinstance(outcome.error, RederiveError) else [])
 
 
-def _alone(db: rederive.Database, request: list[Write]) -> list[Any]:
-    outcome = Outcome()
+def _alone(db: rederive.Database, request: list[TransactionRequest]) -> list[Any]:
+    outcome = BatchOutcome()
     for write in request:
         try:
-            outcome.results.append(db.commit(write.operations))
+            outcome.results.append(db.pipeline.commit_operations(write.operations))
         except RederiveError as error:
             outcome.error = error
             break

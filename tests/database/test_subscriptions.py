@@ -196,5 +196,5 @@ def test_a_view_that_the_strategy_cannot_maintain_is_refused_and_changes_nothing
     with pytest.raises(StrategyError):
         db.subscribe("closure", lambda _: None)
     insert(db, "ab", "bc")
-    assert (db.monitored, db.rows("v")) == (("v",), [("a",), ("b",)])
+    assert (db.pipeline.state.monitored, db.rows("v")) == (("v",), [("a",), ("b",)])
     assert db.rows("closure") == [("a", "b"), ("a", "c"), ("b", "c")]

@@ -38,10 +38,10 @@ def database(spark: SparkSession, pace: Pace, memory: int = 2**30) -> rederive.D
 
 def change(db: rederive.Database, *, insert: list[tuple[int, int]]) -> rederive.Result:
     """One transaction, whose change is that of the oracle."""
-    before = evaluate(db.program, {"e": set(db.rows("e"))})["two"]
+    before = evaluate(db.pipeline.state.program, {"e": set(db.rows("e"))})["two"]
     with db.transaction() as tx:
         tx.insert("e", insert)
-    after = evaluate(db.program, {"e": set(db.rows("e"))})["two"]
+    after = evaluate(db.pipeline.state.program, {"e": set(db.rows("e"))})["two"]
     assert set(tx.result.changes["two"].plus) == after - before
     assert set(db.rows("two")) == after
     return tx.result

@@ -109,7 +109,7 @@ def test_dimensions_change_as_well(db: rederive.Database, spark: SparkSession) -
 @each_case(fast="a key, tables")
 def test_a_key_that_is_there_already_is_refused(db: rederive.Database, spark: SparkSession) -> None:
     other = facts(spark, 0, 3_000).selectExpr("id", "item", "amount + 1 AS amount")
-    if not db.program.relations["sale"].key:
+    if not db.pipeline.state.program.relations["sale"].key:
         db.apply("sale", inserts=other)
         check(db, spark)
         return
@@ -131,7 +131,7 @@ def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch:
     db.load("sale", facts(spark, 0, FACTS))
     db.load("picked", [(-1,)])
     texts: list[str] = []
-    session: SparkSession = db.engine.jobs.session  # type: ignore[attr-defined]
+    session: SparkSession = db.pipeline.state.engine.jobs.session  # type: ignore[attr-defined]
     asked = session.sql
 
     def noted(text: str) -> DataFrame:

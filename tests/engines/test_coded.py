@@ -72,7 +72,7 @@ def test_the_same_as_the_resident_engine(spark: SparkSession, rules: str, always
 
 
 def _same(one: rederive.Database, other: rederive.Database) -> None:
-    for view in one.program.views:
+    for view in one.pipeline.state.program.views:
         assert set(one.rows(view)) == set(other.rows(view)), view
 
 
@@ -107,9 +107,9 @@ def test_columns_that_may_be_null_are_not_coded() -> None:
         CREATE VIEW reach AS WITH RECURSIVE r AS (SELECT x, y FROM more UNION SELECT r.x, more.y FROM r JOIN more ON r.y = more.x)
         SELECT x, y FROM r;
     """)
-    recursive = [component for component in components(db.program) if component.recursive]
+    recursive = [component for component in components(db.pipeline.state.program) if component.recursive]
     assert recursive
-    assert not any(coded.coded_program(component, db.program) for component in recursive)
+    assert not any(coded.coded_program(component, db.pipeline.state.program) for component in recursive)
 
 
 def test_every_symbol_has_a_code_of_its_own(spark: SparkSession) -> None:

@@ -83,7 +83,7 @@ class Work:
     def __call__(self, time: int) -> None:
         user, watched = self.watched.user, self.watched
         db = watched("open", self.open)
-        assert db.zone == "Europe/Berlin"
+        assert db.pipeline.state.program.zone == "Europe/Berlin"
         watched("define", partial(db.migrate, PROGRAM))
         if time == 1:
             watched("load", partial(db.load, "t", user.sql("SELECT 7 AS k, TIMESTAMP'2026-07-01 12:00:00' AS ts")))
@@ -164,7 +164,7 @@ for _ in range(2):
         db.define(".decl n(x: number)  .decl m(x: number)  m(x) :- n(x).")
         db.load("n", [(x,) for x in range(3_000)])
         assert len(db.rows("m")) == 3_000
-    print(db.zone, SparkSession._instantiatedSession, SparkSession.getActiveSession())
+    print(db.pipeline.state.program.zone, SparkSession._instantiatedSession, SparkSession.getActiveSession())
 assert before.items() <= dict(context.getConf().getAll()).items()  # Spark adds where its warehouse is
 print(context.parallelize([1, 2]).count(), SparkSession.builder.getOrCreate().conf.get("spark.sql.session.timeZone"))
 """

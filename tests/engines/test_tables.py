@@ -288,7 +288,7 @@ def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession, m
         "CAST(NULL AS BIGINT) AS w",
     )
     db.load("r", frame)
-    held = db.engine.installed.kept.held["r"].rows  # type: ignore[attr-defined]
+    held = db.pipeline.state.engine.installed.kept.held["r"].rows  # type: ignore[attr-defined]
     assert held.files is not None
     before = set(db.rows("v"))
     gone = db.apply("r", deletes=frame.where("id BETWEEN 2 AND 4")).changes["v"]

@@ -24,7 +24,7 @@ def main(store: str, folder: str) -> None:
     with rederive.open(store) as db:
         db.migrate(CLOSURE)
         source = ChangeFiles(folder, {"maxFilesPerTrigger": "1"})
-        progress = ingest(db, source, on_error="quarantine", spark=spark).wait()
+        progress = ingest(db.pipeline, source, on_error="quarantine", spark=spark).wait()
         print("done", progress.batches, progress.repeated, flush=True)
 
 

@@ -60,7 +60,11 @@ def changes(db: rederive.Database, view: str = "closure", since: int = 0, until:
 
 
 def load(spark: SparkSession, db: rederive.Database, view: str = "closure", **options: int) -> DataFrame:
-    given: Mapping[str, str] = {"store": str(db.store), "view": view, **{name: str(value) for name, value in options.items()}}
+    given: Mapping[str, str] = {
+        "store": str(db.pipeline.state.folder),
+        "view": view,
+        **{name: str(value) for name, value in options.items()},
+    }
     return spark.read.format("rederive").options(**given).load()
 
 
@@ -70,7 +74,7 @@ def rows(frame: DataFrame) -> list[tuple[object, ...]]:
 
 def test_ranges_of_versions(reading: SparkSession, stored: rederive.Database) -> None:
     frame = load(reading, stored)
-    assert frame.schema == change_schema(stored.program.relations["closure"])
+    assert frame.schema == change_schema(stored.pipeline.state.program.relations["closure"])
     assert rows(frame) == changes(stored)
     assert rows(load(reading, stored, since=1, until=2)) == []
     assert rows(load(reading, stored, since=2)) == changes(stored, since=2)
@@ -95,7 +99,12 @@ def test_a_stream_goes_on_where_it_was(reading: SparkSession, stored: rederive.D
     seen: list[tuple[object, ...]] = []
 
     def follow() -> None:
-        frame = reading.readStream.format("rederive").option("store", str(stored.store)).option("view", "closure").load()
+        frame = (
+            reading.readStream.format("rederive")
+            .option("store", str(stored.pipeline.state.folder))
+            .option("view", "closure")
+            .load()
+        )
         writer = frame.writeStream.foreachBatch(lambda batch, _: seen.extend(rows(batch)))
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
 
@@ -116,13 +125,13 @@ def test_a_stream_goes_on_where_it_was(reading: SparkSession, stored: rederive.D
 
 def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_path: Path) -> None:
     """A checkpoint from before a restore: its offset is a version that the store has again, and another one."""
-    reader = change_data_source._StreamReader(ChangeDataSource({"store": str(stored.store), "view": "closure"}))
+    reader = change_data_source._StreamReader(ChangeDataSource({"store": str(stored.pipeline.state.folder), "view": "closure"}))
     first = reader.initialOffset()
-    assert first == {"epoch": stored.epoch, "version": 0}
+    assert first == {"epoch": stored.pipeline.state.epoch, "version": 0}
     stored.backup(tmp_path / "backup")
     insert(stored, ("lost", "row"))
     last = reader.latestOffset(first, ReadAllAvailable())
-    assert last == {"epoch": stored.epoch, "version": 4}
+    assert last == {"epoch": stored.pipeline.state.epoch, "version": 4}
     assert len(reader.partitions({**first, "version": 1}, last)) == 1
     restore(tmp_path / "backup", tmp_path / "again")
     with rederive.open(tmp_path / "again") as db:
@@ -135,11 +144,18 @@ def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_
             again.partitions(last, new)
         with pytest.raises(Mismatch, match="may be of another history"):
             again.partitions({"version": 4}, {"version": 5})  # as offsets were before there were epochs
-        for since in (f"{stored.epoch}-3", "4"):
+        for since in (f"{stored.pipeline.state.epoch}-3", "4"):
             with pytest.raises(Mismatch, match="of another history"):
                 ChangeDataSource({**place, "since": since}).begin()
-        assert len(again.partitions({"epoch": db.epoch, "version": 4}, {"epoch": db.epoch, "version": 5})) == 1
-        assert ChangeDataSource({**place, "since": db.position}).begin() == {"epoch": db.epoch, "version": 5}
+        assert (
+            len(
+                again.partitions(
+                    {"epoch": db.pipeline.state.epoch, "version": 4}, {"epoch": db.pipeline.state.epoch, "version": 5}
+                )
+            )
+            == 1
+        )
+        assert ChangeDataSource({**place, "since": db.position}).begin() == {"epoch": db.pipeline.state.epoch, "version": 5}
 
 
 def test_the_copies_of_a_bag_are_counted(tmp_path: Path) -> None:
@@ -157,7 +173,7 @@ def test_the_copies_of_a_bag_are_counted(tmp_path: Path) -> None:
 def test_partitions_are_cut_and_joined(stored: rederive.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark: no more rows in one than can be sent, and none lost."""
     monkeypatch.setattr(change_data_source, "_PARTITION_ROWS", 2)
-    slices = ChangeDataSource({"store": str(stored.store), "view": "closure"}).slices(0, None)
+    slices = ChangeDataSource({"store": str(stored.pipeline.state.folder), "view": "closure"}).slices(0, None)
     batches = [[batch.to_pylist() for batch in change_data_source._unpacked(part)] for part in slices]
     assert [sum(map(len, part)) for part in batches] == [2, 1, 2, 1]
     assert sorted(tuple(row.values()) for part in batches for batch in part for row in batch) == changes(stored)
@@ -179,7 +195,7 @@ def test_partitions_are_cut_and_joined(stored: rederive.Database, monkeypatch: p
 )
 def test_what_is_refused(options: dict[str, str], words: str, stored: rederive.Database) -> None:
     """Without Spark, which would only put its own words around these."""
-    given = {name: value.replace("STORE", str(stored.store)) for name, value in options.items()}
+    given = {name: value.replace("STORE", str(stored.pipeline.state.folder)) for name, value in options.items()}
     source = ChangeDataSource(given)
     with pytest.raises(rederive.RederiveError, match=words):
         source.reader(source.schema()).partitions()
@@ -196,7 +212,7 @@ def test_what_is_refused_reaches_the_caller(reading: SparkSession, stored: reder
 def test_a_view_that_had_other_columns(stored: rederive.Database) -> None:
     stored.drop_view("closure")
     stored.define(".decl closure(n: number)  closure(n) :- n = count : { edge(_, _) }.")
-    source = ChangeDataSource({"store": str(stored.store), "view": "closure"})
+    source = ChangeDataSource({"store": str(stored.pipeline.state.folder), "view": "closure"})
     assert source.schema() == change_schema(Relation("closure", (Column("n", NUMBER),)))
     with pytest.raises(rederive.RederiveError, match=r"other columns at version (.|\n)*since="):
         source.slices(stored.version - 3, None)

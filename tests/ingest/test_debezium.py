@@ -67,15 +67,15 @@ def test_deleting_by_key_deletes_whatever_row_has_it() -> None:
         {"op": "u", "before": {"item": "nut"}, "after": {"item": "gear", "n": 7}},
     ]
     together = [step for envelope in history for step in envelope_operations(json.dumps(envelope), STOCK, "t")]
-    assert db.commit(together).changes["low"].plus == [("gear",)]
+    assert db.pipeline.commit_operations(together).changes["low"].plus == [("gear",)]
     assert db.rows("stock") == [("gear", 7)]
     last = envelope_operations('{"op": "d", "before": {"item": "gear"}}', STOCK, "t")
-    assert db.commit(last).changes["low"].minus == [("gear",)]
+    assert db.pipeline.commit_operations(last).changes["low"].minus == [("gear",)]
     assert db.rows("stock") == []
     # Keys of every type, and other columns of every type.
     values = {"id": 1, "day": "2024-02-29", "at": "2024-02-29T12:00:00", "price": "1.50", "ok": True, "f": 0.5, "u": 7}
     for envelope in ({"op": "c", "after": values}, {"op": "d", "before": {"id": 1}}):
-        db.commit(envelope_operations(json.dumps(envelope), EVENT, "t"))
+        db.pipeline.commit_operations(envelope_operations(json.dumps(envelope), EVENT, "t"))
     assert db.rows("event") == []
 
 

@@ -61,7 +61,7 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
     def run() -> StreamProgress:
         source = ChangeFiles(str(folder.path), ONE_FILE)
         options = {"checkpoint": checkpoint, "on_error": "quarantine", "on_batch": told.append, "spark": spark}
-        return ingest(db, source, **options).wait()  # type: ignore[arg-type]
+        return ingest(db.pipeline, source, **options).wait()  # type: ignore[arg-type]
 
     assert run() == StreamProgress(batches=2, rows=4, quarantined=2, repeated=0, version=2)
     assert [batch.number for batch in told] == [0, 1]
@@ -105,7 +105,7 @@ def test_files_of_one_relation(spark: SparkSession, tmp_path: Path, folder: Fold
         source = ParquetFiles(str(folder.path), operation="what")
     with rederive.open(tmp_path / "store") as db:
         db.migrate(STOCK)
-        assert ingest(db, source, relation="stock", spark=spark).wait().rows == 5
+        assert ingest(db.pipeline, source, relation="stock", spark=spark).wait().rows == 5
         assert (db.version, db.rows("stock"), db.rows("low")) == (1, [("bolt", 3), ("nut", 40)], [("bolt",)])
 
 
@@ -113,7 +113,7 @@ def test_the_change_feed_of_a_table(spark: SparkSession, db: rederive.Database, 
     path = str(tmp_path / "edges")
 
     def run() -> StreamProgress:
-        return ingest(db, ChangeFeed(path), relation="edge", spark=spark, on_error="quarantine").wait()
+        return ingest(db.pipeline, ChangeFeed(path), relation="edge", spark=spark, on_error="quarantine").wait()
 
     spark.sql(f"CREATE TABLE delta.`{path}` (y STRING, x STRING) USING delta")
     with pytest.raises(NotATable, match="enableChangeDataFeed"):
@@ -144,7 +144,7 @@ def test_a_database_with_a_lake(spark: SparkSession, folder: Folder, tmp_path: P
     lake = tmp_path / "lake"
     with rederive.open(tmp_path / "store", lake=lake, spark=spark) as db:
         db.migrate(CLOSURE)
-        ingest(db, ChangeFiles(str(folder.path), ONE_FILE), on_error="quarantine", spark=spark).wait()
+        ingest(db.pipeline, ChangeFiles(str(folder.path), ONE_FILE), on_error="quarantine", spark=spark).wait()
         assert db.settle(wait=False) <= 2  # as after every batch: in the background, until the database is closed
     assert witness.rows(str(lake / "changes" / "closure")) == [
         (1, "plus", 1, "a", "b"),
@@ -159,12 +159,12 @@ def test_a_database_with_a_lake(spark: SparkSession, folder: Folder, tmp_path: P
 def test_what_cannot_be_read_ends_the_stream(spark: SparkSession, db: rederive.Database, folder: Folder) -> None:
     folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n{"insert": {"edge": [["b", 7]]}}\n')
     source = ChangeFiles(str(folder.path))
-    running = ingest(db, source, spark=spark)
+    running = ingest(db.pipeline, source, spark=spark)
     with pytest.raises(IllTypedRow, match=r"1.jsonl:2: insert.edge\[0\](.|\n)*on_error=quarantine"):
         running.wait()
     assert (db.version, db.rows("edge"), running.running, running.progress) == (0, [], False, StreamProgress())
     # The same stream goes on once it is allowed to leave it out.
-    assert ingest(db, source, spark=spark, on_error="quarantine").wait() == StreamProgress(1, 1, 1, 0, 1)
+    assert ingest(db.pipeline, source, spark=spark, on_error="quarantine").wait() == StreamProgress(1, 1, 1, 0, 1)
 
 
 def test_a_transaction_that_is_refused_ends_the_stream_in_any_case(spark: SparkSession, tmp_path: Path, folder: Folder) -> None:
@@ -172,7 +172,7 @@ def test_a_transaction_that_is_refused_ends_the_stream_in_any_case(spark: SparkS
     with rederive.open(tmp_path / "store") as db:
         db.migrate(STOCK)
         with pytest.raises(DuplicateKey):
-            ingest(db, ChangeFiles(str(folder.path)), spark=spark, on_error="quarantine").wait()
+            ingest(db.pipeline, ChangeFiles(str(folder.path)), spark=spark, on_error="quarantine").wait()
         assert (db.version, db.rows("stock")) == (0, [])
 
 
@@ -180,7 +180,7 @@ def test_a_stream_that_goes_on_until_it_is_stopped(spark: SparkSession, db: rede
     folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n')
     seen: list[int] = []
     running = ingest(
-        db,
+        db.pipeline,
         ChangeFiles(str(folder.path)),
         spark=spark,
         once=False,
@@ -204,15 +204,15 @@ def test_a_checkpoint_from_before_a_restore_is_refused(
     """Its batches are committed, and the restored store may not have them."""
     folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n')
     source = ChangeFiles(str(folder.path))
-    ingest(db, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
+    ingest(db.pipeline, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
     db.backup(tmp_path / "backup")
     folder.add("2.jsonl", '{"insert": {"edge": [["b", "c"]]}}\n')
-    ingest(db, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
+    ingest(db.pipeline, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
     restore(tmp_path / "backup", tmp_path / "again")
     with rederive.open(tmp_path / "again") as again:
         with pytest.raises(Mismatch, match="batches of a history that the store no longer has"):
-            ingest(again, source, checkpoint=tmp_path / "checkpoint", spark=spark)
-        ingest(again, source, checkpoint=tmp_path / "another", spark=spark).wait()
+            ingest(again.pipeline, source, checkpoint=tmp_path / "checkpoint", spark=spark)
+        ingest(again.pipeline, source, checkpoint=tmp_path / "another", spark=spark).wait()
         assert again.rows("closure") == closure_of({("a", "b"), ("b", "c")})
 
 
@@ -221,19 +221,19 @@ def test_a_checkpoint_belongs_to_its_store_and_source(
 ) -> None:
     folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n')
     checkpoint = tmp_path / "checkpoint"
-    ingest(db, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
+    ingest(db.pipeline, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
     folder.add("2.jsonl", '{"insert": {"edge": [["b", "c"]]}}\n')
     with rederive.open(tmp_path / "other") as other:
         other.migrate(".decl edge(x: symbol, y: symbol)")
         with pytest.raises(Mismatch, match="not in this store"):
-            ingest(other, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark)
+            ingest(other.pipeline, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark)
         assert other.version == 0
     elsewhere = Folder(tmp_path / "elsewhere")
     elsewhere.add("3.jsonl", '{"insert": {"edge": [["x", "y"]]}}\n')
     with pytest.raises(Mismatch, match="elsewhere"):
-        ingest(db, ChangeFiles(str(elsewhere.path)), checkpoint=checkpoint, spark=spark)
+        ingest(db.pipeline, ChangeFiles(str(elsewhere.path)), checkpoint=checkpoint, spark=spark)
     assert db.version == 1
-    ingest(db, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
+    ingest(db.pipeline, ChangeFiles(str(folder.path)), checkpoint=checkpoint, spark=spark).wait()
     assert db.version == 2
 
 
@@ -256,13 +256,13 @@ def test_what_is_refused_before_anything_starts(
     ]
     for source, relation, error, words in cases:
         with pytest.raises(error, match=words):
-            ingest(db, source, relation=relation, spark=spark)
+            ingest(db.pipeline, source, relation=relation, spark=spark)
     with pytest.raises(UnknownOption, match="on_error 'ignore'"):
-        ingest(db, ChangeFiles(there), on_error="ignore", spark=spark)
+        ingest(db.pipeline, ChangeFiles(there), on_error="ignore", spark=spark)
     with pytest.raises(NoStore):
-        ingest(rederive.open(), ChangeFiles(there), spark=spark)
+        ingest(rederive.open().pipeline, ChangeFiles(there), spark=spark)
     (tmp_path / "file").write_text("")
     with pytest.raises(StreamError):
-        ingest(db, ChangeFiles(there), checkpoint=tmp_path / "file" / "checkpoint", spark=spark).wait()
+        ingest(db.pipeline, ChangeFiles(there), checkpoint=tmp_path / "file" / "checkpoint", spark=spark).wait()
     assert db.version == 0
     assert not (tmp_path / "store" / "streams").exists()

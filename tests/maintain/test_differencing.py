@@ -228,4 +228,4 @@ def test_changes_on_their_way_are_dropped(precision: str) -> None:
         with db.transaction() as tx:
             tx.insert("q", [(n,)])
         assert tx.result.changes["v"].plus == [(n + 1,)]
-        assert all(not table for table in db.engine.installed.tables.transient)  # type: ignore[attr-defined]
+        assert all(not table for table in db.pipeline.state.engine.installed.tables.transient)  # type: ignore[attr-defined]

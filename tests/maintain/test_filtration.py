@@ -23,9 +23,9 @@ def test_every_update_is_filtered_once(scenario: Scenario) -> None:
     sample, start, transactions = scenario
     db = rederive.open(strategy="filtration")
     db.define(sample.text)
-    program = db.engine.installed.program  # type: ignore[attr-defined]  # with the versions of views that constants make
+    program = db.pipeline.state.engine.installed.program  # type: ignore[attr-defined]  # with the versions of views that constants make
     calls: list[FilterStep] = []
-    db.trace(calls.append)
+    db.pipeline.state.trace(calls.append)
     base = initial(program)
     rows = evaluate(program, base)
     for change in [loading(start), *transactions]:
@@ -87,7 +87,7 @@ def test_an_update_that_two_paths_suggest_is_filtered_once() -> None:
     db.load("e", [("1", "b"), ("2", "b"), ("3", "b")])
     db.load("f", [("1", "b"), ("2", "c")])
     calls: list[FilterStep] = []
-    db.trace(calls.append)
+    db.pipeline.state.trace(calls.append)
     with db.transaction() as tx:
         tx.delete("e", [("1", "b"), ("2", "b")])
         tx.delete("f", [("1", "b"), ("2", "c")])

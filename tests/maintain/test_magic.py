@@ -139,18 +139,18 @@ def test_a_bound_question_touches_its_own_chain_alone(chains: rederive.Database,
     found = chains.rows("closure", bindings)
     pairs = [(f"7.{i}", f"7.{j}") for i, j in product(range(LENGTH + 1), repeat=2) if i < j]
     assert found == sorted(row for row in pairs if all(row["xy".index(k)] == v for k, v in bindings.items()))
-    assert 0 < chains.engine.touched <= 4 * len(pairs)  # of 42,000
+    assert 0 < chains.pipeline.state.engine.touched <= 4 * len(pairs)  # of 42,000
 
 
 def test_a_query_touches_as_little(chains: rederive.Database) -> None:
     assert len(chains.query('closure("7.15", y)')) == 5
-    assert chains.engine.touched <= 50
+    assert chains.pipeline.state.engine.touched <= 50
 
 
 def test_a_value_that_nobody_has_touches_nothing(chains: rederive.Database) -> None:
     chains.query('closure("7.15", y)')
     assert chains.query('closure("nowhere", y)') == []
-    assert chains.engine.touched == 0
+    assert chains.pipeline.state.engine.touched == 0
 
 
 def test_nothing_stays_after_a_question(chains: rederive.Database) -> None:
@@ -175,9 +175,9 @@ def test_a_question_through_negation_and_aggregates_stays_small() -> None:
     db.load("node", [(n,) for n in nodes])
     db.load("edge", [(f"{c}.{i}", f"{c}.{i + 1}") for c, i in product(range(100), range(10))])
     assert db.rows("reach", x="3.4") == [("3.4", 6)]
-    assert db.engine.touched < 60
+    assert db.pipeline.state.engine.touched < 60
     assert db.rows("reach", x="3.4", n=6) == [("3.4", 6)]
     assert db.rows("reach", x="3.4", n=5) == []
     assert db.rows("apart", x="3.4", y="3.2") == [("3.4", "3.2")]
-    assert db.engine.touched < 60
+    assert db.pipeline.state.engine.touched < 60
     assert db.rows("apart", x="3.2", y="3.4") == []

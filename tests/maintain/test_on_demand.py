@@ -36,8 +36,8 @@ def graph() -> rederive.Database:
 
 def derived(db: rederive.Database, view: str) -> set[tuple[str, ...]]:
     """The rows of a view that the engine has derived so far, in either state."""
-    tables, codes = db.engine.installed.tables, db.engine.codes  # type: ignore[attr-defined]
-    types = db.program.relations[view].types
+    tables, codes = db.pipeline.state.engine.installed.tables, db.pipeline.state.engine.codes  # type: ignore[attr-defined]
+    types = db.pipeline.state.program.relations[view].types
     found: set[tuple[str, ...]] = set()
     for state in (Variant.OLD, Variant.NEW):
         table = tables.derived(view, state)
@@ -47,7 +47,7 @@ def derived(db: rederive.Database, view: str) -> set[tuple[str, ...]]:
 
 
 def propagate(db: rederive.Database, *operations: Operation) -> Propagation:
-    return db.engine.propagate(db.engine.net(operations))
+    return db.pipeline.state.engine.propagate(db.pipeline.state.engine.net(operations))
 
 
 def test_only_the_complement_of_the_untouched_subgraph_is_rederived(graph: rederive.Database) -> None:
@@ -65,7 +65,7 @@ def test_only_the_complement_of_the_untouched_subgraph_is_rederived(graph: reder
     assert sorted(found.views["closure"].minus) == [("a", "c"), ("a", "g"), ("b", "c"), ("b", "g")]
     assert sum(found.derived.values()) == len(rows)
     assert found.touched < 200  # of a closure with more than 250,000 rows
-    graph.engine.commit()
+    graph.pipeline.state.engine.commit()
     assert_nothing_is_left(graph)
 
 
@@ -73,28 +73,28 @@ def test_insertions_alone_and_deletions_alone(graph: rederive.Database) -> None:
     for operation in (Operation(Action.DELETE, "edge", (("b", "c"),)), Operation(Action.INSERT, "edge", (("h", "d"),))):
         propagate(graph, operation)
         assert not any(x.startswith("G") for row in derived(graph, "closure") for x in row)
-        graph.engine.commit()
+        graph.pipeline.state.engine.commit()
         assert_nothing_is_left(graph)
 
 
 def test_a_rollback_leaves_nothing_either(graph: rederive.Database) -> None:
     propagate(graph, Operation(Action.DELETE, "edge", (("b", "c"),)))
-    graph.engine.rollback()
+    graph.pipeline.state.engine.rollback()
     assert_nothing_is_left(graph)
     assert graph.rows("closure", x="b") == [("b", "c"), ("b", "g")]
 
 
 def assert_nothing_is_left(db: rederive.Database) -> None:
     """No view, no intermediate result: only base relations have rows between transactions."""
-    tables = db.engine.installed.tables  # type: ignore[attr-defined]
-    for view in db.program.views:
+    tables = db.pipeline.state.engine.installed.tables  # type: ignore[attr-defined]
+    for view in db.pipeline.state.program.views:
         for variant in Variant:
             assert not tables.table(view, variant), (view, variant)
-    for base in db.program.bases:
+    for base in db.pipeline.state.program.bases:
         for variant in set(Variant) - {Variant.OLD}:
             assert not tables.table(base, variant), (base, variant)
     assert all(not table for table in tables.transient)
-    for answers in (*tables._answers.values(), *db.engine.installed.queries._answers.values()):  # type: ignore[attr-defined]
+    for answers in (*tables._answers.values(), *db.pipeline.state.engine.installed.queries._answers.values()):  # type: ignore[attr-defined]
         assert all(not target.table and not target.pending for target in getattr(answers, "targets", {}).values())
         assert not getattr(answers, "asked", None)
         assert not getattr(answers, "view", None)

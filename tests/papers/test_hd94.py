@@ -43,7 +43,7 @@ def test_figure_3() -> None:
     db.define(TC)
     db.load("edge", EDGES)
     calls: list[FilterStep] = []
-    stop = db.trace(calls.append)
+    stop = db.pipeline.state.trace(calls.append)
     with db.transaction() as tx:
         tx.delete("edge", [("b", "d")])
     assert list(map(told, calls)) == FIGURE_3
@@ -106,7 +106,7 @@ def traced(change: str, x: str, y: str) -> list[tuple[Any, ...]]:
     db.load("node", [(n,) for n in "abcd"])
     db.load("edge", [("root", "a"), ("a", "b"), ("root", "c"), ("c", "b")])
     calls: list[tuple[Any, ...]] = []
-    db.trace(lambda c: calls.append((c.view, c.updated, c.updates, c.approximation, c.disqualified, c.actual)))
+    db.pipeline.state.trace(lambda c: calls.append((c.view, c.updated, c.updates, c.approximation, c.disqualified, c.actual)))
     with db.transaction() as tx:
         getattr(tx, change)("edge", [(x, y)])
     return calls

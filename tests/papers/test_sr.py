@@ -45,7 +45,7 @@ def test_each_partial_differential_by_itself() -> None:
     """Δp/Δ+q = <{<1,3>},{}> and Δp/Δ+r = <{<1,4>},{}>."""
     db = old_state("differencing")
     calls: list[FilterStep] = []
-    db.trace(calls.append)
+    db.pipeline.state.trace(calls.append)
     with db.transaction() as tx:
         tx.insert("q", [(1, 2)])
         tx.insert("r", [(1, 4)])
@@ -85,7 +85,7 @@ def test_the_delta_set_of_min_stock_step_by_step(stock: rederive.Database) -> No
     operations = [Operation(action, "min_stock", (("item1", n),)) for action, n in steps]
     found = []
     for done in range(1, len(operations) + 1):
-        delta = stock.engine.net(operations[:done]).get("min_stock")
+        delta = stock.pipeline.state.engine.net(operations[:done]).get("min_stock")
         found.append((delta.plus, delta.minus) if delta else ((), ()))
     was, other = ("item1", 100), ("item1", 150)
     assert found == [((), (was,)), ((other,), (was,)), ((), (was,)), ((), ())]

@@ -79,7 +79,7 @@ def test_generators_properties_and_coroutines_are_guarded() -> None:
 def test_a_bug_anywhere_below_a_public_method_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
     db = rederive.open()
     db.define(".decl n(x: number)")
-    monkeypatch.setattr(db.engine, "net", lambda operations: dict[str, int]()["a bug"])
+    monkeypatch.setattr(db.pipeline.state.engine, "net", lambda operations: dict[str, int]()["a bug"])
     with pytest.raises(Internal, match="a bug"), db.transaction() as tx:
         tx.insert("n", [(1,)])
 
@@ -197,7 +197,7 @@ def test_any_rule_of_datalog(seed: int) -> None:
             text = " ".join(words)
             for run in (db.define, db.add_rule, db.query, db.remove_rule):
                 checked(lambda run=run, text=text: run(text), text)  # type: ignore[misc]
-        checked(lambda db=db: [db.rows(view) for view in db.program.views], "rows")  # type: ignore[misc]
+        checked(lambda db=db: [db.rows(view) for view in db.pipeline.state.program.views], "rows")  # type: ignore[misc]
 
 
 # Values

@@ -130,7 +130,7 @@ class Session:
         text = "\n".join([*(VIEWS[view] for view in new), *rules])
         after = Model(self.model.views + new, self.model.rules + tuple(rules))
         self.edit(after, lambda: self.db.define(text), True)
-        for view in set(new) & set(self.db.program.views):
+        for view in set(new) & set(self.db.pipeline.state.program.views):
             self.db.subscribe(view, self.hear)
 
     def hear(self, change: rederive.Change) -> None:
@@ -196,14 +196,14 @@ class Session:
 
     @property
     def subscribed(self) -> set[str]:
-        return {subscription.view for subscription in self.db._subscribers.subscriptions}
+        return {subscription.view for subscription in self.db.pipeline.state.subscriptions.active}
 
     def check_state(self) -> None:
         names = [name for name, relation in self.program.relations.items() if not relation.auxiliary]
-        assert sorted(n for n, r in self.db.program.relations.items() if not r.auxiliary) == sorted(names)
+        assert sorted(n for n, r in self.db.pipeline.state.program.relations.items() if not r.auxiliary) == sorted(names)
         assert {name: self.db.rows(name) for name in names} == {name: sorted(self.rows[name]) for name in names}
         assert self.db.version == self.version
-        assert sorted(self.db.monitored) == sorted(self.program.monitored)
+        assert sorted(self.db.pipeline.state.monitored) == sorted(self.program.monitored)
         assert self.told == []
 
 

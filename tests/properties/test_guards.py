@@ -277,7 +277,7 @@ def test_sql_knows_which_columns_of_datalog_hold_null() -> None:
         .decl p(x: number, y: number, z: number)  p(x, y, x + y) :- t(x, y).
         .decl q(x: number, n: number)  q(x, n) :- p(x, _, _), n = max y : { p(x, y, _) }.
     """)
-    marked = {name: [column.nullable for column in db.program.relations[name].columns] for name in ("p", "q")}
+    marked = {name: [column.nullable for column in db.pipeline.state.program.relations[name].columns] for name in ("p", "q")}
     assert marked == {"p": [True, False, True], "q": [True, False]}
     db.sql("CREATE VIEW v AS SELECT count(*) AS n, count(x) AS x, count(y) AS y, count(z) AS z FROM p")
     db.sql("CREATE VIEW w AS SELECT y FROM p WHERE NOT (x < 5)")

@@ -101,7 +101,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(rules=SOME)
     def define(self, rules: list[str]) -> None:
-        new = {rule[0] for rule in rules if rule[0] not in self.memory.program.relations}
+        new = {rule[0] for rule in rules if rule[0] not in self.memory.pipeline.state.program.relations}
         text = "\n".join([*(VIEWS[view] for view in sorted(new)), *rules])
         self.both(lambda db: db.define(text))
 
@@ -138,14 +138,20 @@ class Twins(RuleBasedStateMachine):
     @invariant()
     def equal(self) -> None:
         memory, stored = self.memory, self.stored
-        assert (stored.version, visible(stored.program)) == (memory.version, visible(memory.program))
-        assert (stored.program, stored.monitored) == (memory.program, memory.monitored)
-        for name in visible(memory.program):
+        assert (stored.version, visible(stored.pipeline.state.program)) == (
+            memory.version,
+            visible(memory.pipeline.state.program),
+        )
+        assert (stored.pipeline.state.program, stored.pipeline.state.monitored) == (
+            memory.pipeline.state.program,
+            memory.pipeline.state.monitored,
+        )
+        for name in visible(memory.pipeline.state.program):
             assert list(map(repr, stored.rows(name))) == list(map(repr, memory.rows(name)))
 
     @invariant()
     def the_journal_has_every_version(self) -> None:
-        entries = list(self.stored._durable("test").journal.since(0))
+        entries = list(self.stored.pipeline.state.durable("test").journal.since(0))
         recorded = [
             (entry.number, {change.relation.name: (repr(change.delta.plus), repr(change.delta.minus)) for change in entry.views})
             for entry in entries
@@ -155,8 +161,10 @@ class Twins(RuleBasedStateMachine):
     @invariant()
     def replaying_a_view_gives_its_rows(self) -> None:
         """From any version that its record reaches back to, whatever became of its definition in between."""
-        self.states[self.memory.version] = {name: set(self.memory.rows(name)) for name in visible(self.memory.program)}
-        for view, since in self.stored._durable("test").journal.catalog.followed.items():
+        self.states[self.memory.version] = {
+            name: set(self.memory.rows(name)) for name in visible(self.memory.pipeline.state.program)
+        }
+        for view, since in self.stored.pipeline.state.durable("test").journal.catalog.followed.items():
             for start in () if since is None else {since, (since + self.memory.version) // 2}:
                 rows = self.states[start].get(view, set())
                 for change in self.stored.changes(view, since=start):

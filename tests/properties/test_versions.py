@@ -90,8 +90,8 @@ class Session:
         self.subscribe()
 
     def subscribe(self) -> None:
-        for view in self.db.monitored:
-            if view not in self.subscribed and self.db.parked is None:
+        for view in self.db.pipeline.state.monitored:
+            if view not in self.subscribed and self.db.pipeline.state.parked is None:
                 self.db.subscribe(view, self.hear)
                 self.subscribed.add(view)
                 self.heard[view] = Counter(texts(self.db.rows(view)))
@@ -150,26 +150,26 @@ class Session:
         return []
 
     def check(self) -> None:
-        if self.db.parked is not None:
+        if self.db.pipeline.state.parked is not None:
             with pytest.raises(LimitExceeded):
                 self.db.rows("conf")
             return
         self.subscribe()
-        for view in self.db.monitored:
+        for view in self.db.pipeline.state.monitored:
             rows = Counter(texts(self.db.rows(view)))
             assert +self.known.get(view, Counter()) == rows
             assert +self.heard[view] == rows
-        assert all(not +rows for view, rows in self.known.items() if view not in self.db.monitored)
+        assert all(not +rows for view, rows in self.known.items() if view not in self.db.pipeline.state.monitored)
 
     def check_record(self) -> None:
         """The journal says the same, and leads back to every version."""
-        for view in self.db.monitored:
+        for view in self.db.pipeline.state.monitored:
             rows: Counter[str] = Counter()
             for change in self.db.changes(view, since=0):
                 rows = applied(rows, change.plus, change.minus, change.counts)
                 assert +rows == self.past[change.version].get(view, Counter())
             assert +rows == +self.known.get(view, Counter())
-            if self.db.parked is None:
+            if self.db.pipeline.state.parked is None:
                 for version, known in self.past.items():
                     assert Counter(texts(self.db.rows(view, as_of=version))) == known.get(view, Counter())
 

@@ -97,8 +97,8 @@ def test_a_nervous_database_cannot_reject() -> None:
         db.define(f"{ACCOUNTS} .constraint overdrawn")
     db.define(ACCOUNTS)
     with pytest.raises(StrategyError, match="the rule 'r' is strict"):
-        db.rule("overdrawn", name="r")(print)
-    db.rule("overdrawn", name="r", precision="nervous")(print)
+        db.rules.on("overdrawn", name="r")(print)
+    db.rules.on("overdrawn", name="r", precision="nervous")(print)
 
 
 def test_the_place_of_the_statement_is_told() -> None:

@@ -23,7 +23,7 @@ def costs(employees: int) -> list[int]:
     db.sql(SALARIES)
     db.load("employee", ((i, 1000) for i in range(employees)))
     db.load("budget", [(1000 * employees + 1500,)])
-    db.register(alarms.append, "alarm")
+    db.rules.register(alarms.append, "alarm")
     db.sql(RULE)
     found = []
     for statement in (
@@ -51,7 +51,7 @@ def test_an_inactive_rule_costs_nothing() -> None:
     db = rederive.open()
     alarms: list[object] = []
     db.sql(SALARIES)
-    db.register(alarms.append, "alarm")
+    db.rules.register(alarms.append, "alarm")
     db.sql("INSERT INTO budget VALUES (100)")
     db.sql(RULE)
     db.sql("ALTER RULE overspent DEACTIVATE")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rederive
-from rederive.commit.group import Write
+from rederive.commit.pending import TransactionRequest
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import ActionFailed, DuplicateKey, NoStore, StoreError, UnknownFunction, Violated
 from rederive.store.journal.writer import Journal
@@ -30,7 +30,7 @@ def guarded(path: Path | None, mode: str = "") -> tuple[rederive.Database, list[
     db = rederive.open(path)
     calls: list[object] = []
     db.migrate(PROGRAM)
-    db.register(lambda rows: calls.append(rows), "order")
+    db.rules.register(lambda rows: calls.append(rows), "order")
     db.sql(f"CREATE RULE r WHEN SELECT id, balance FROM account DO CALL order {mode}")
     return db, calls
 
@@ -43,7 +43,7 @@ def test_a_transaction_that_a_constraint_refuses_calls_no_function(tmp_path: Pat
             put(db, ("bob", -1))
         with pytest.raises(DuplicateKey), db.transaction() as tx:
             tx.insert("account", [("cid", 1), ("cid", 2)])
-        assert (calls, db.firings()) == ([], [])
+        assert (calls, db.rules.firings()) == ([], [])
         put(db, ("ada", 5))
         assert calls == [[("ada", 5)]]
 
@@ -57,14 +57,14 @@ def test_a_transaction_that_a_later_rule_breaks_calls_no_function() -> None:
     """)
     with pytest.raises(Violated):
         put(db, ("ada", 5))
-    db.drop_rule("charge")
+    db.rules.drop("charge")
     db.sql("CREATE RULE twice WHEN TABLE account DO INSERT INTO account SELECT id, balance + 1 FROM firing RECURSIVE")
     with pytest.raises(ActionFailed, match="two rows share it"):
         put(db, ("ada", 5))
-    db.drop_rule("twice")
-    db.register(len, "gone")
+    db.rules.drop("twice")
+    db.rules.register(len, "gone")
     db.sql("CREATE RULE missing WHEN TABLE account DO CALL gone")
-    del db.functions["gone"]
+    del db.pipeline.runtime.functions["gone"]
     with pytest.raises(UnknownFunction):
         put(db, ("ada", 5))
     assert (calls, db.rows("account"), db.version) == ([], [], 0)
@@ -73,13 +73,13 @@ def test_a_transaction_that_a_later_rule_breaks_calls_no_function() -> None:
 def test_functions_are_called_in_the_order_of_firing_with_the_state_before(tmp_path: Path) -> None:
     db, calls = guarded(tmp_path)
     db.sql("CREATE TABLE log (id STRING); CREATE RULE a WHEN TABLE account DO INSERT INTO log SELECT id FROM firing")
-    db.register(lambda rows: calls.append((db.version, db.rows("log"), rows)), "seen")
+    db.rules.register(lambda rows: calls.append((db.version, db.rows("log"), rows)), "seen")
     db.sql("CREATE RULE z WHEN TABLE log DO CALL seen PRIORITY 5")
     with db:
         put(db, ("ada", 5))
         assert calls == [(0, [], [("ada",)]), [("ada", 5)]]
-        assert [firing.rule for firing in db.firings()] == ["a", "z", "r"]
-        assert {firing.version for firing in db.firings()} == {db.version}
+        assert [firing.rule for firing in db.rules.firings()] == ["a", "z", "r"]
+        assert {firing.version for firing in db.rules.firings()} == {db.version}
 
 
 def test_a_function_that_raises_refuses_the_transaction_and_calls_no_later_one(tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def test_a_function_that_raises_refuses_the_transaction_and_calls_no_later_one(t
     def fail(rows: object) -> None:
         raise OSError("no paper")
 
-    db.register(fail)
+    db.rules.register(fail)
     db.sql("CREATE RULE print WHEN TABLE account DO CALL fail PRIORITY 5")
     with pytest.raises(ActionFailed, match="no paper"):
         put(db, ("ada", 5))
     assert (calls, db.version, db.rows("account"), db.rows("overdrawn")) == ([], 0, [], [])
-    assert [(one.rule, one.outcome, one.version) for one in db.firings()] == [("print", "failed", 1)]
+    assert [(one.rule, one.outcome, one.version) for one in db.rules.firings()] == [("print", "failed", 1)]
     db.close()
     with rederive.open(tmp_path) as again:
         assert (again.version, again.rows("account")) == (0, [])
@@ -105,10 +105,10 @@ def test_an_interrupt_inside_a_function_leaves_everything_as_it_was(tmp_path: Pa
     def interrupt(rows: object) -> None:
         raise KeyboardInterrupt
 
-    db.register(interrupt, "order")
+    db.rules.register(interrupt, "order")
     with pytest.raises(KeyboardInterrupt):
         put(db, ("ada", 5))
-    db.register(len, "order")
+    db.rules.register(len, "order")
     put(db, ("bob", 5))
     assert (db.version, db.rows("account")) == (1, [("bob", 5)])
     db.close()
@@ -118,9 +118,9 @@ def test_an_interrupt_inside_a_function_leaves_everything_as_it_was(tmp_path: Pa
 def test_in_a_group_each_function_is_called_once_and_only_for_what_is_kept(tmp_path: Path, mode: str) -> None:
     db, calls = guarded(tmp_path, mode)
     rows: list[tuple[str, int]] = [("ada", 5), ("ada", 6), ("cid", 7)]
-    writes = [[Write((Operation(Action.INSERT, "account", (row,)),), key=row[0] + str(row[1]))] for row in rows]
+    writes = [[TransactionRequest((Operation(Action.INSERT, "account", (row,)),), key=row[0] + str(row[1]))] for row in rows]
     with db:
-        outcomes = db.commit_together([*writes, writes[0]])
+        outcomes = db.pipeline.commit_together([*writes, writes[0]])
         assert [type(outcome.error).__name__ for outcome in outcomes] == ["NoneType", "DuplicateKey", "NoneType", "NoneType"]
         assert [[(r.version, r.repeated) for r in outcome.results] for outcome in outcomes] == [
             [(1, False)],
@@ -129,7 +129,7 @@ def test_in_a_group_each_function_is_called_once_and_only_for_what_is_kept(tmp_p
             [(1, True)],
         ]
         assert calls == [[("ada", 5)], [("cid", 7)]]
-        assert not any(outcome.error for outcome in db.commit_together([writes[2]]))
+        assert not any(outcome.error for outcome in db.pipeline.commit_together([writes[2]]))
         assert len(calls) == 2
 
 
@@ -138,12 +138,12 @@ def test_a_function_runs_when_the_group_before_it_is_on_disk(tmp_path: Path) -> 
     db = rederive.open(tmp_path)
     db.migrate(PROGRAM)
     on_disk: list[int] = []
-    db.register(lambda rows: on_disk.append(db._durable("test").journal.version), "order")
+    db.rules.register(lambda rows: on_disk.append(db.pipeline.state.durable("test").journal.version), "order")
     db.sql("CREATE RULE r WHEN SELECT id FROM account WHERE balance > 9 DO CALL order")
     balances = [1, 2, 10, 3, 11]
-    writes = [[Write((Operation(Action.INSERT, "account", ((f"a{n}", n),)),))] for n in balances]
+    writes = [[TransactionRequest((Operation(Action.INSERT, "account", ((f"a{n}", n),)),))] for n in balances]
     with db:
-        assert all(outcome.error is None for outcome in db.commit_together(writes))
+        assert all(outcome.error is None for outcome in db.pipeline.commit_together(writes))
         assert (on_disk, db.version) == ([2, 4], 5)
 
 
@@ -160,7 +160,7 @@ def test_firings_have_the_version_that_their_transaction_made(tmp_path: Path) ->
         with db.transaction() as outer:
             outer.insert("account", [("ada", 5)])
             put(db, ("bob", 5))
-        assert [(firing.version, firing.plus) for firing in db.firings()] == [(1, (("bob", 5),)), (2, (("ada", 5),))]
+        assert [(firing.version, firing.plus) for firing in db.rules.firings()] == [(1, (("bob", 5),)), (2, (("ada", 5),))]
         assert (outer.result.version, len(calls)) == (2, 2)
 
 
@@ -176,6 +176,6 @@ def test_a_journal_that_cannot_be_written_refuses_after_the_function_ran(tmp_pat
             patched.setattr(Journal, "append", fail)
             with pytest.raises(StoreError, match="the disk is full"):
                 put(db, ("ada", 5))
-        assert (calls, db.version, db.rows("account"), db.firings()) == ([[("ada", 5)]], 0, [], [])
+        assert (calls, db.version, db.rows("account"), db.rules.firings()) == ([[("ada", 5)]], 0, [], [])
         put(db, ("ada", 5))
-        assert (len(calls), db.version, [firing.version for firing in db.firings()]) == (2, 1, [1])
+        assert (len(calls), db.version, [firing.version for firing in db.rules.firings()]) == (2, 1, [1])

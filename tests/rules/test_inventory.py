@@ -38,7 +38,7 @@ class Inventory:
         self.db = rederive.open()
         self.db.sql(TABLES)
         self.ordered: list[list[tuple[object, ...]]] = []
-        self.db.register(self.ordered.append, "order")
+        self.db.rules.register(self.ordered.append, "order")
         self.db.sql(f"{MONITOR} CALL order(i) {options}")
 
     def set(self, table: str, item: str, n: int) -> rederive.Result:
@@ -124,7 +124,7 @@ def test_an_order_can_be_a_change_of_data() -> None:
 
 
 def test_the_dependency_network_of_figure_1_1(inventory: Inventory) -> None:
-    network = json.loads(inventory.db.explain_rule("monitor_items", "json"))["network"]
+    network = json.loads(inventory.db.rules.explain("monitor_items", "json"))["network"]
     edges = {(edge["from"].removesuffix(".all"), edge["to"].removesuffix(".all")) for edge in network["edges"]}
     assert edges == {
         ("supplies", "threshold"),
@@ -137,7 +137,7 @@ def test_the_dependency_network_of_figure_1_1(inventory: Inventory) -> None:
 
 
 def test_the_condition_is_not_stored(inventory: Inventory) -> None:
-    sections = json.loads(inventory.db.explain_rule("monitor_items", "json"))["sections"]
+    sections = json.loads(inventory.db.rules.explain("monitor_items", "json"))["sections"]
     assert {(section["strategy"], section["keeps"]) for section in sections} == {("differencing", "nothing")}
 
 
@@ -146,7 +146,7 @@ def test_path_analysis(inventory: Inventory) -> None:
     skipped = {}
     for sign in ("PLUS", "MINUS", "BOTH"):
         inventory.db.sql(MONITOR.replace("CREATE", "CREATE OR REPLACE") + f"CALL order ON {sign}")
-        sections = json.loads(inventory.db.explain_rule("monitor_items", "json"))["sections"]
+        sections = json.loads(inventory.db.rules.explain("monitor_items", "json"))["sections"]
         skipped[sign] = sum(section["skipped_paths"] for section in sections)
     assert skipped["PLUS"] == skipped["MINUS"] > skipped["BOTH"] == 0
 
@@ -166,13 +166,13 @@ def test_in_a_store_rules_go_on_after_a_restart(tmp_path: Path) -> None:
     ordered: list[object] = []
     for n in (200, 139, 120, 300, 10):
         with rederive.open(tmp_path) as db:
-            db.register(ordered.extend, "order")
+            db.rules.register(ordered.extend, "order")
             db.migrate(program)
             with db.transaction() as tx:
                 tx.upsert("quantity", [("item1", n)])
     assert ordered == [("item1",), ("item1",)]
     with rederive.open(tmp_path) as db:
-        assert [(f.version, f.rule, f.plus, f.outcome) for f in db.firings()] == [
+        assert [(f.version, f.rule, f.plus, f.outcome) for f in db.rules.firings()] == [
             (2, "monitor_items", (("item1",),), "done"),
             (5, "monitor_items", (("item1",),), "done"),
         ]

@@ -65,11 +65,11 @@ def installed(db: rederive.Database, sample: Sample, rules: list[Plan], calls: l
             plus, minus = rows if len(rows) == 2 else (rows[0], []) if plan.signs == "plus" else ([], rows[0])
             calls.append((plan.name, plus, minus))
 
-        db.register(called, plan.name)
+        db.rules.register(called, plan.name)
         mode = "IMMEDIATE" if plan.immediate else "DEFERRED"
         options = f"{mode} ON {plan.signs.upper()} PRIORITY {plan.priority} RECURSIVE"
         db.sql(f"CREATE RULE {plan.name} WHEN TABLE {plan.view} DO {action(plan, sample)} {options}")
-    db.most_firings = LIMIT
+    db.rules.most_firings = LIMIT
 
 
 def follow(db: rederive.Database, scenario: Scenario, rules: list[Plan]) -> None:
@@ -136,7 +136,7 @@ def test_strict_firings_are_the_oracles_transitions(scenario: Scenario, data: st
     db = rederive.open()
     seen: list[object] = []
     db.define(sample.text)
-    db.rule(view, name="watch")(seen.append)
+    db.rules.on(view, name="watch")(seen.append)
     base = initial(program)
     for change in [loading(start), *transactions]:
         before, base = evaluate(program, base)[view], changed(base, change)
@@ -156,7 +156,7 @@ def test_nervous_firings_are_between_the_transitions_and_the_truth(scenario: Sce
     db = rederive.open()
     seen: list[object] = []
     db.define(f"{sample.text}\n.output {next(v.name for v in sample.views)}" if not sample.outputs else sample.text)
-    db.rule(view, name="watch", precision="nervous")(seen.extend)
+    db.rules.on(view, name="watch", precision="nervous")(seen.extend)
     base = initial(program)
     for change in [loading(start), *transactions]:
         before, base = evaluate(program, base)[view], changed(base, change)

@@ -31,7 +31,7 @@ def steps(db: rederive.Database) -> list[tuple[int, str, tuple[object, ...], tup
     db.define(PROGRAM)
     db.load("employee", [(i, "a" if i % 2 else "b", 10) for i in range(6)])
     db.load("budget", [("a", 35), ("b", 25)])
-    db.register(lambda *rows: None, "seen")
+    db.rules.register(lambda *rows: None, "seen")
     db.sql("""
         CREATE RULE keep WHEN TABLE over DO INSERT INTO note SELECT team FROM firing PRIORITY 1;
         CREATE RULE watch WHEN TABLE over DO CALL seen ON BOTH;
@@ -45,7 +45,7 @@ def steps(db: rederive.Database) -> list[tuple[int, str, tuple[object, ...], tup
     ):
         with db.transaction() as tx:
             getattr(tx, call)("employee", rows)
-    return [(f.version, f.rule, f.plus, f.minus) for f in db.firings()]
+    return [(f.version, f.rule, f.plus, f.minus) for f in db.rules.firings()]
 
 
 EXPECTED = [  # two loads come before

@@ -39,7 +39,7 @@ def test_bound_parts_of_a_kept_view_are_looked_up(db: rederive.Database, monkeyp
     follower.follow(part("closure", (0, "n1"), (1, "y")))
     follower.follow(part("closure", (1, "y")))
     follower.follow(part("closure"))
-    assert len(db._subscribers.subscriptions) == 1
+    assert len(db.pipeline.state.subscriptions.active) == 1
     monkeypatch.delattr(Change, "where")
     changes = follower.published_version(result(db, ("n1", "y"), ("n2", "z"), ("other", "z"))).changes
     assert {question: list(delta.plus) for question, delta in changes.items()} == {
@@ -61,7 +61,7 @@ def test_what_nobody_follows_any_more_is_forgotten(db: rederive.Database) -> Non
     assert set(follower.published_version(result(db, ("a", "b"))).changes) == {one}
     follower.unfollow(one)
     assert follower.published_version(result(db, ("a", "c"))).changes == {}
-    assert db._subscribers.subscriptions == []
+    assert db.pipeline.state.subscriptions.active == []
 
 
 def test_bound_parts_of_a_view_that_is_not_kept_are_questions_of_their_own(tmp_path: Path) -> None:

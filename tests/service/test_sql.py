@@ -82,7 +82,7 @@ def test_files_of_both_languages(tmp_path: Path) -> None:
         assert (db.version, db.rows("total")) == (1, [(1, 5)])
     project(folder, TABLES + "CREATE VIEW empty AS SELECT item FROM stock WHERE n = 0;", RULES + ".decl more(x: number)")
     with open_project(read_project(folder)) as db:
-        assert {"empty", "more"} <= set(db.program.relations)
+        assert {"empty", "more"} <= set(db.pipeline.state.program.relations)
     project(folder, TABLES)
     with pytest.raises(Mismatch):
         open_project(read_project(folder))

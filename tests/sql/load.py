@@ -42,12 +42,12 @@ def operations(seed: int, number: int) -> list[Operation]:
 
 def main(folder: str, first: int, last: int, seed: int) -> None:
     with rederive.open(folder) as db:
-        if not db.program.relations:
+        if not db.pipeline.state.program.relations:
             db.migrate(PROGRAM)
         print("open", db.version, flush=True)
         for number in range(first, last + 1):
             if (text := defines(number)) is None:
-                db.commit(operations(seed, number), key=f"t{number}")
+                db.pipeline.commit_operations(operations(seed, number), key=f"t{number}")
             elif db.version < number:
                 db.sql(text)
             print("ack", number, flush=True)

@@ -35,7 +35,7 @@ def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
         assert [change.minus for change in db.changes("big", since=1)] == [[(11,)]]
         db.sql("DROP VIEW big")
     with rederive.open(tmp_path / "store") as db:
-        assert list(db.program.relations) == ["n"]
+        assert list(db.pipeline.state.program.relations) == ["n"]
 
 
 def test_a_program_of_sql_has_no_remote_relation_to_advise_on(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_a_data_frame_is_refused_where_rows_are_counted() -> None:
     db = rederive.open()
     db.sql("CREATE TABLE t (a BIGINT NOT NULL)")
     with pytest.raises(Unsupported, match="it has no key"):
-        db.load_typed({"t": Far()})
+        db.pipeline.load({"t": Far()})
     with pytest.raises(Unsupported, match="it has no key"):
-        db.commit([Operation(Action.INSERT, "t", Far())])
+        db.pipeline.commit_operations([Operation(Action.INSERT, "t", Far())])
     assert db.version == 0
 
 

@@ -24,7 +24,7 @@ def in_memory(seed: int, version: int) -> rederive.Database:
     db.sql(PROGRAM)
     for number in range(1, version + 1):
         text = defines(number)
-        db.commit(operations(seed, number)) if text is None else db.sql(text)
+        db.pipeline.commit_operations(operations(seed, number)) if text is None else db.sql(text)
     return db
 
 
@@ -38,16 +38,16 @@ def run(folder: Path, first: int, last: int, seed: int, fault: str | None = None
 def check(folder: Path, seed: int, acknowledged: int) -> None:
     with rederive.open(folder) as db:
         assert acknowledged <= db.version <= acknowledged + 1
-        if not db.program.relations:
+        if not db.pipeline.state.program.relations:
             assert db.version == 0
             return
         expected = in_memory(seed, db.version)
-        assert {n: r.columns for n, r in db.program.relations.items()} == {
-            n: r.columns for n, r in expected.program.relations.items()
+        assert {n: r.columns for n, r in db.pipeline.state.program.relations.items()} == {
+            n: r.columns for n, r in expected.pipeline.state.program.relations.items()
         }
-        for name in (name for name in RELATIONS if name in db.program.relations):
+        for name in (name for name in RELATIONS if name in db.pipeline.state.program.relations):
             assert db.rows(name) == expected.rows(name)
-        for view in ("kinds", "total") if "total" in db.program.relations else ("kinds",):
+        for view in ("kinds", "total") if "total" in db.pipeline.state.program.relations else ("kinds",):
             assert replayed(db, view) == Counter(db.rows(view))
 
 

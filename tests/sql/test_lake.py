@@ -41,9 +41,9 @@ def table(lake: Path, folder: str) -> Counter[tuple[Any, ...]]:
 def check(db: rederive.Database, lake: Path) -> None:
     """Base tables and views are the database's, and the changes add up to the views."""
     db.settle()
-    for name in db.program.tables:
+    for name in db.pipeline.state.program.tables:
         assert table(lake, f"base/{name}") == Counter(db.rows(name))
-    for name in db.monitored:
+    for name in db.pipeline.state.monitored:
         assert table(lake, f"views/{name}") == Counter(db.rows(name))
         bag: Counter[tuple[Any, ...]] = Counter()
         for _, sign, count, *row in sorted(witness.rows(str(lake / f"changes/{name}")), key=lambda row: row[0]):

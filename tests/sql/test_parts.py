@@ -128,7 +128,7 @@ def test_a_part_that_is_listed_is_read(query: str) -> None:
     db = rederive.open()
     db.sql(TABLES)
     (parsed,) = parse(f"CREATE VIEW v AS {query}")
-    whole = lowered(parsed, db.program)
+    whole = lowered(parsed, db.pipeline.state.program)
     assert isinstance(whole, tuple), whole
     for node in list(parsed.tree.walk()):
         for part in PARTS[type(node)]:
@@ -136,7 +136,7 @@ def test_a_part_that_is_listed_is_read(query: str) -> None:
             if before in (None, False, []) or (type(node).__name__, part) in MEANINGLESS:
                 continue
             node.set(part, None)
-            assert lowered(parsed, db.program) != whole, (type(node), part)
+            assert lowered(parsed, db.pipeline.state.program) != whole, (type(node), part)
             node.args[part] = before
 
 
@@ -213,12 +213,12 @@ REFUSED = {
 def test_a_statement_is_refused_by_name_and_place(statement: str) -> None:
     db = rederive.open()
     db.sql(TABLES)
-    before = db.program
+    before = db.pipeline.state.program
     with pytest.raises((Unsupported, WrongArity, TypeClash, SyntaxProblem)) as refused:
         db.query(statement) if statement.startswith(("SELECT", "VALUES", "WITH")) else db.sql(statement)
     assert REFUSED[statement] in str(refused.value)
     assert ":1:" in str(refused.value)
-    assert db.program is before
+    assert db.pipeline.state.program is before
 
 
 def test_parentheses_do_not_hide_a_limit() -> None:

@@ -121,7 +121,7 @@ def test_an_endless_search_is_stopped_and_other_threads_run() -> None:
     db.sql("CREATE TABLE t (s STRING, p STRING)")
     db.sql("CREATE VIEW v AS SELECT s FROM t WHERE s RLIKE p")
     db.define(".decl u(s: symbol, p: symbol) .decl w(s: symbol) w(s) :- u(s, p), match(p, s).")
-    db.limits = rederive.Limits(seconds=0.2)
+    db.pipeline.state.limits = rederive.Limits(seconds=0.2)
     text = "a" * 100 + "b"
     thread = threading.Thread(target=tick)
     thread.start()

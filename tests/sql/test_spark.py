@@ -177,7 +177,9 @@ def test_tpch(spark: SparkSession, number: int) -> None:
     db, generator = rederive.open(engine="spark", spark=spark), Generator(2, 40)
     db.sql(TPCH)
     rows = generator.base()
-    db.load_typed({table: requested_rows(db.program.relations[table], members) for table, members in rows.items()})
+    db.pipeline.load(
+        {table: requested_rows(db.pipeline.state.program.relations[table], members, "UTC") for table, members in rows.items()}
+    )
     db.sql(f"CREATE VIEW q AS {QUERIES[number]}")
     new, old = [generator.order(1000 + i) for i in range(6)], rows["orders"][:8]
     with db.transaction() as tx:
@@ -187,6 +189,6 @@ def test_tpch(spark: SparkSession, number: int) -> None:
         tx.delete("lineitem", [item for item in rows["lineitem"] if item[0] in {order[0] for order in old}])
     session = spark.newSession()
     for table in rows:
-        columns = ", ".join(f"{c.name} {SPARK[c.type.kind]}" for c in db.program.relations[table].columns)
+        columns = ", ".join(f"{c.name} {SPARK[c.type.kind]}" for c in db.pipeline.state.program.relations[table].columns)
         session.createDataFrame(db.rows(table), columns).createOrReplaceTempView(table)
     assert db.rows("q") == sorted((tuple(row) for row in session.sql(QUERIES[number]).collect()), key=sort_key)

@@ -56,7 +56,7 @@ def ours(expression: str) -> tuple[Type, dict[int, Value], list[int]]:
             ((_, values[key]),) = tx.result.changes["v"].plus
         except EvaluationError:
             rejected.append(key)
-    return db.program.relations["v"].columns[1].type, values, rejected
+    return db.pipeline.state.program.relations["v"].columns[1].type, values, rejected
 
 
 def same_type(type: Type, theirs: DataType) -> bool:
@@ -125,7 +125,9 @@ def test_aggregates(own: SparkSession) -> None:
     for number, expression in enumerate(("g", *expressions)):
         mine = [(type(row[number]), row[number]) for row in db.rows("v")]
         assert mine == [(type(row[number]), row[number]) for row in theirs], expression
-        assert same_type(db.program.relations["v"].columns[number].type, frame.schema.fields[number].dataType), expression
+        assert same_type(db.pipeline.state.program.relations["v"].columns[number].type, frame.schema.fields[number].dataType), (
+            expression
+        )
 
 
 def test_orders(own: SparkSession) -> None:

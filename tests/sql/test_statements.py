@@ -177,12 +177,12 @@ def test_a_refused_statement_changes_nothing(db: rederive.Database, statement: s
     ],
 )
 def test_a_refused_view_says_where_and_what_to_do(db: rederive.Database, query: str, error: type[Exception], words: str) -> None:
-    before = db.program
+    before = db.pipeline.state.program
     with pytest.raises(error) as refused:
         db.sql(f"CREATE VIEW v AS\n{query}", "views.sql")
     assert words in str(refused.value)
     assert str(refused.value).startswith("views.sql:")
-    assert db.program is before
+    assert db.pipeline.state.program is before
 
 
 def test_replacing_and_dropping_views(db: rederive.Database) -> None:

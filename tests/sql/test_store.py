@@ -36,9 +36,9 @@ ROW = ("bolt", 1, Decimal("0.50"), datetime.date(2024, 2, 29))
 def test_a_store_has_its_tables_and_views_again(tmp_path: Path) -> None:
     with rederive.open(tmp_path) as db:
         db.sql(f"{TABLES} CREATE VIEW v AS SELECT item, price FROM sold; {BOLTS}")
-        program = db.program
+        program = db.pipeline.state.program
     with rederive.open(tmp_path) as db:
-        assert db.program == program
+        assert db.pipeline.state.program == program
         assert db.rows("sold") == [ROW, ROW, ("nut", None, None, None)]
         assert db.rows("v") == [("bolt", Decimal("0.50")), ("bolt", Decimal("0.50")), ("nut", None)]
         (result,) = db.sql("DELETE FROM sold WHERE item = 'bolt'")
@@ -79,7 +79,7 @@ def test_a_view_that_is_replaced_is_recorded_with_the_columns_that_its_rows_have
         assert db.rows("v") == [(None,), (1,), (1,)]
         db.sql("DROP VIEW v")
     with rederive.open(tmp_path) as db:
-        assert "v" not in db.program.relations
+        assert "v" not in db.pipeline.state.program.relations
 
 
 def test_both_languages_are_kept_in_one_store(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_both_languages_are_kept_in_one_store(tmp_path: Path) -> None:
         db.sql("CREATE VIEW bigger AS SELECT upper(i) AS i FROM big")
         db.add_rule("big(i) :- pairs(i, n), n < 0.")
         db.sql("INSERT INTO sold VALUES ('bolt', 7, NULL, NULL)")
-        program, rows = db.program, db.rows("bigger")
+        program, rows = db.pipeline.state.program, db.rows("bigger")
     with rederive.open(tmp_path) as db:
         assert rows == [("BOLT",)]
-        assert db.program == program
+        assert db.pipeline.state.program == program
         assert db.rows("bigger") == rows
 
 
@@ -110,7 +110,7 @@ def test_ensure_takes_sql(tmp_path: Path) -> None:
     with rederive.open(tmp_path) as db:
         assert db.migrate(f"{TABLES} {view}") is None
         db.migrate(f"{TABLES} CREATE OR REPLACE VIEW v AS SELECT n FROM sold")
-        assert [column.name for column in db.program.relations["v"].columns] == ["n"]
+        assert [column.name for column in db.pipeline.state.program.relations["v"].columns] == ["n"]
 
 
 VIEWS = (
@@ -149,7 +149,7 @@ def test_closed_and_opened_anywhere_it_goes_on(tmp_path_factory: pytest.TempPath
         if closes:
             db.close()
             db = rederive.open(folder)
-        for name in ("sold", "item", *(["v"] if "v" in beside.program.relations else [])):
+        for name in ("sold", "item", *(["v"] if "v" in beside.pipeline.state.program.relations else [])):
             assert db.rows(name) == beside.rows(name)
     db.close()
 
@@ -190,7 +190,7 @@ def test_killed_while_the_format_changes(tmp_path: Path) -> None:
         assert journal._connection.execute("PRAGMA user_version").fetchone() == (1,)
     with rederive.open(tmp_path) as db:
         assert db.rows("big") == [(11,)]
-        assert db._durable("test").journal._connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+        assert db.pipeline.state.durable("test").journal._connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
 
 
 @pytest.mark.parametrize("counts", ["[[1]]", "[[2],[1]]", "[[0],[]]", '[["2"],[]]', "x"])

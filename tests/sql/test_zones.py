@@ -167,7 +167,7 @@ def test_a_zone_belongs_to_its_store(tmp_path: Path) -> None:
         assert db.rows("t") == [(1, datetime.datetime(2026, 6, 30, 22, 30))]
         assert db.rows("v") == [(1, 0)]
     with rederive.open(tmp_path) as db:
-        assert (db.zone, db.rows("v")) == ("Europe/Berlin", [(1, 0)])
+        assert (db.pipeline.state.program.zone, db.rows("v")) == ("Europe/Berlin", [(1, 0)])
         db.sql("CREATE OR REPLACE VIEW v AS SELECT k, day(ts) AS h FROM t")
         assert db.rows("v") == [(1, 1)]
         db.sql("CREATE VIEW w AS SELECT k FROM t; DROP VIEW w; CREATE VIEW w AS SELECT date_trunc('DAY', ts) AS d FROM t")
@@ -183,7 +183,7 @@ def test_an_old_store_is_in_utc(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "journal.sqlite") as journal:
         journal.execute("DELETE FROM option WHERE name = 'zone'")
     with rederive.open(tmp_path, zone="Etc/UTC") as db:
-        assert db.zone == "UTC"
+        assert db.pipeline.state.program.zone == "UTC"
     with pytest.raises(Mismatch, match="zone 'UTC', not 'Asia/Tokyo'"):
         rederive.open(tmp_path, zone="Asia/Tokyo")
 
@@ -216,7 +216,7 @@ def test_a_text_whose_zone_spark_drops_is_refused(value: str) -> None:
 def test_a_session_in_another_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     tokyo = spark.newSession()
     tokyo.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    assert rederive.open(spark=tokyo).zone == "Asia/Tokyo"
+    assert rederive.open(spark=tokyo).pipeline.state.program.zone == "Asia/Tokyo"
     with pytest.raises(Mismatch, match=r"zone 'Asia/Tokyo', and the database in 'UTC'\n  help: set it in the session"):
         rederive.open(spark=tokyo, zone="UTC")
     rederive.open(tmp_path, zone="Europe/Berlin").close()

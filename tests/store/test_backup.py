@@ -37,21 +37,21 @@ def put(db: rederive.Database, *numbers: int, key: str | None = None) -> rederiv
 def test_a_store_has_an_epoch_that_stays_until_it_is_restored(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         put(db, 11)
-        epoch, position = db.epoch, db.position
+        epoch, position = db.pipeline.state.epoch, db.position
         assert position == f"{epoch}-1"
     with opened(tmp_path / "a") as db:
-        assert db.epoch == epoch
+        assert db.pipeline.state.epoch == epoch
         db.backup(tmp_path / "backup")
     with opened(tmp_path / "b") as other:
-        assert other.epoch != epoch
-    assert rederive.open().epoch != rederive.open().epoch
+        assert other.pipeline.state.epoch != epoch
+    assert rederive.open().pipeline.state.epoch != rederive.open().pipeline.state.epoch
     made = restore(tmp_path / "backup", tmp_path / "c")
     with opened(tmp_path / "c") as db:
-        assert (db.epoch, db.version, db.rows("big")) == (made.epoch, 1, [(11,)])
-        assert db.epoch != epoch
+        assert (db.pipeline.state.epoch, db.version, db.rows("big")) == (made.epoch, 1, [(11,)])
+        assert db.pipeline.state.epoch != epoch
         with pytest.raises(Mismatch, match="is of another history"):
             list(db.changes("big", position))
-        assert [change.plus for change in db.changes("big", f"{db.epoch}-0")] == [[(11,)]]
+        assert [change.plus for change in db.changes("big", f"{db.pipeline.state.epoch}-0")] == [[(11,)]]
 
 
 def test_numbers_without_an_epoch_are_taken_up_to_the_restore(tmp_path: Path) -> None:
@@ -59,34 +59,38 @@ def test_numbers_without_an_epoch_are_taken_up_to_the_restore(tmp_path: Path) ->
     with opened(tmp_path / "a") as db:
         put(db, 11)
         put(db, 12)
-        assert db.version_at("2") == 2
+        assert db.pipeline.state.durable("a position").journal.version_at("2") == 2
         db.backup(tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "b")
     with opened(tmp_path / "b") as db:
         put(db, 13)
-        assert (db.version_at("2"), db.version_at(3), db.version_at("0")) == (2, 3, 0)
+        assert (
+            db.pipeline.state.durable("a position").journal.version_at("2"),
+            db.pipeline.state.durable("a position").journal.version_at(3),
+            db.pipeline.state.durable("a position").journal.version_at("0"),
+        ) == (2, 3, 0)
         with pytest.raises(Mismatch, match="may be of another history: the store was restored at version 2"):
-            db.version_at("3")
+            db.pipeline.state.durable("a position").journal.version_at("3")
         assert [change.plus for change in db.changes("big", since=2)] == [[(13,)]]
 
 
 def test_a_cursor_of_a_lost_history_is_refused_until_it_is_set_again(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         put(db, 11)
-        db.acknowledge("mirror", 1)
+        db.cursor("mirror").acknowledge(1)
         db.backup(tmp_path / "backup")
         put(db, 12)
-        db.acknowledge("mirror", 2)
+        db.cursor("mirror").acknowledge(2)
     restore(tmp_path / "backup", tmp_path / "b")
     with opened(tmp_path / "b") as db:
         put(db, 13)
         with pytest.raises(Mismatch, match="'mirror' acknowledged version 1 or a later one before the store was restored"):
-            db.cursor("mirror")
-        assert db.cursor("another") is None
-        db.acknowledge("mirror", 2)
-        assert db.cursor("mirror") == 2
+            _ = db.cursor("mirror").version
+        assert db.cursor("another").version is None
+        db.cursor("mirror").acknowledge(2)
+        assert db.cursor("mirror").version == 2
         put(db, 14)
-        assert [change.plus for change in db.changes("big", db.cursor("mirror") or 0)] == [[(14,)]]
+        assert [change.plus for change in db.changes("big", db.cursor("mirror").version or 0)] == [[(14,)]]
 
 
 def test_a_key_is_known_as_far_as_the_backup_knows_it(tmp_path: Path) -> None:
@@ -112,11 +116,11 @@ def test_a_store_from_before_there_were_epochs_gets_one(tmp_path: Path) -> None:
     with JournalReader.read(tmp_path) as reader:
         assert (reader.epoch, reader.version_at("1")) == ("", 1)
     with opened(tmp_path) as db:
-        assert len(db.epoch) == 16
+        assert len(db.pipeline.state.epoch) == 16
         assert [change.plus for change in db.changes("big", "0")] == [[(11,)]]
-        first = db.epoch
+        first = db.pipeline.state.epoch
     with opened(tmp_path) as db:
-        assert db.epoch == first
+        assert db.pipeline.state.epoch == first
 
 
 def test_a_backup_while_the_store_is_written(tmp_path: Path) -> None:
@@ -226,8 +230,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
         copied = run("backup", str(tmp_path / "a"), str(tmp_path / "backup"))
-        assert (copied.returncode, copied.stdout) == (0, f'{{"version": 1, "epoch": "{db.epoch}"}}\n')
-        epoch = db.epoch
+        assert (copied.returncode, copied.stdout) == (0, f'{{"version": 1, "epoch": "{db.pipeline.state.epoch}"}}\n')
+        epoch = db.pipeline.state.epoch
     made = run("restore", str(tmp_path / "backup"), str(tmp_path / "b"))
     assert made.returncode == 0
     assert epoch not in made.stdout

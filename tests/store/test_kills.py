@@ -52,7 +52,7 @@ class Client:
     def check(self) -> None:
         """The store against the oracle: it has what was acknowledged, and at most the one step that was on its way."""
         with rederive.open(self.folder) as db:
-            connection = db._durable("test").journal._connection
+            connection = db.pipeline.state.durable("test").journal._connection
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             if not db.version:
                 assert self.acknowledged == 0
@@ -61,7 +61,7 @@ class Client:
             assert self.acknowledged <= step <= self.acknowledged + 1
             rows = self.expected(step)
             assert {name: set(db.rows(name)) for name in rows} == rows
-            entries = list(db._durable("test").journal.since(0))
+            entries = list(db.pipeline.state.durable("test").journal.since(0))
             assert [entry.number for entry in entries] == list(range(1, db.version + 1))
             keys = [None if edits(number) else f"t{number}" for number in range(1, step + 1)]
             assert [entry.key for entry in entries] == [None, *keys]

@@ -107,7 +107,7 @@ def test_what_is_loaded_and_defined_is_in_the_change_tables(spark: SparkSession,
         db.sql("CREATE OR REPLACE VIEW starts AS SELECT DISTINCT x FROM edge")
         db.sql("CREATE OR REPLACE VIEW starts AS SELECT x FROM edge WHERE y = 0")
         assert db.settle() == db.version == 5
-        rows = {view: db.rows(view) for view in db.monitored}
+        rows = {view: db.rows(view) for view in db.pipeline.state.monitored}
     for view, found in rows.items():
         changes = table(tmp_path, f"changes/{view}")
         added: Counter[Any] = Counter()

@@ -135,7 +135,7 @@ def test_one_store_under_all_its_names(tmp_path: Path) -> None:
             tx.insert("edge", [(1, 2)])
     for name in ("a b", "./a b/", f"file:{tmp_path}/a%20b", tmp_path / "a b", tmp_path / "x" / ".." / "a b"):
         with rederive.open(name) as db:
-            assert (db.version, db.store) == (1, tmp_path / "a b")
+            assert (db.version, db.pipeline.state.folder) == (1, tmp_path / "a b")
     assert [found.name for found in tmp_path.iterdir()] == ["a b"]
 
 
@@ -190,7 +190,7 @@ def test_a_remote_lake_with_its_store_elsewhere(spark: SparkSession, tmp_path: P
         with rederive.open(lake=f"{mounted}/graph/", store="kept", spark=spark, engine="resident") as db:
             assert db.version == number - 1
             change(db, (number, number + 1))
-            assert db.lake == f"{mounted}/graph"
+            assert db.pipeline.state.lake == f"{mounted}/graph"
     assert names_in(tmp_path / "behind/graph") == ["base", "changes", "state", "views"]
     assert names_in(tmp_path) == ["behind", "kept"]
     with rederive.open("kept", lake=f"{mounted}/graph", spark=spark, engine="resident") as db:

@@ -150,10 +150,10 @@ def test_definitions_are_kept_with_their_versions(folder: Path) -> None:
         versions = db.version
     with rederive.open(folder) as db:
         assert (db.version, db.rows("p")) == (versions, [(1,)])
-        assert sorted(db.program.relations) == ["e", "p"]
+        assert sorted(db.pipeline.state.program.relations) == ["e", "p"]
         assert recorded(db, "s") == [(3, [(1,), (2,)], []), (5, [], [(1,), (2,)])]
-        assert db.program.definitions[0].span is not None
-        assert str(db.program.relations["p"].span).startswith("first.dl:1:")
+        assert db.pipeline.state.program.definitions[0].span is not None
+        assert str(db.pipeline.state.program.relations["p"].span).startswith("first.dl:1:")
 
 
 def test_a_deleted_fact_stays_deleted(folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_facts_of_a_later_text_are_a_version(folder: Path) -> None:
         result = db.define("e(1). e(2).")
         assert result is not None
         assert (result.version, dict(result.changes)) == (2, {})
-        (entry,) = db._durable("test").journal.since(1)
+        (entry,) = db.pipeline.state.durable("test").journal.since(1)
         assert [(c.relation.name, c.delta.plus, c.delta.minus) for c in entry.base] == [("e", [(2,)], [])]
     with rederive.open(folder) as db:
         assert (db.version, db.rows("e")) == (2, [(1,), (2,)])
@@ -207,7 +207,7 @@ def test_a_refused_definition_leaves_the_store_as_it_was(folder: Path) -> None:
         with pytest.raises(EvaluationError):
             db.define("e(0).")
     with rederive.open(folder) as db:
-        assert (db.version, sorted(db.program.relations), db.rows("e")) == (1, ["e", "v"], [(5,)])
+        assert (db.version, sorted(db.pipeline.state.program.relations), db.rows("e")) == (1, ["e", "v"], [(5,)])
 
 
 def test_a_base_relation_that_becomes_a_view_and_comes_back(folder: Path) -> None:
@@ -309,13 +309,13 @@ def test_cursors(folder: Path) -> None:
         db.define(CLOSURE)
         insert(db, "edge", ("a", "b"))
         insert(db, "edge", ("b", "c"))
-        assert db.cursor("mirror") is None
-        db.acknowledge("mirror", 2)
-        db.acknowledge("mirror", 1)
+        assert db.cursor("mirror").version is None
+        db.cursor("mirror").acknowledge(2)
+        db.cursor("mirror").acknowledge(1)
     with rederive.open(folder) as db:
-        assert db.cursor("mirror") == 2
+        assert db.cursor("mirror").version == 2
         with pytest.raises(Mismatch, match="no version 3"):
-            db.acknowledge("mirror", 3)
+            db.cursor("mirror").acknowledge(3)
         with pytest.raises(Mismatch, match="no version 3"):
             db.changes("closure", since=3)
         with pytest.raises(Mismatch):
@@ -384,7 +384,7 @@ def test_whatever_is_asked_of_a_closed_database_is_refused(folder: Path) -> None
             lambda: db.explain(),  # noqa: B023
         ]
         if path is not None:
-            calls += [lambda: db.changes("closure", 0), lambda: db.cursor("x"), lambda: db.acknowledge("x", 0)]  # noqa: B023
+            calls += [lambda: db.changes("closure", 0), lambda: db.cursor("x").version, lambda: db.cursor("x").acknowledge(0)]  # noqa: B023
         for call in calls:
             with pytest.raises(Closed):
                 call()
@@ -393,7 +393,11 @@ def test_whatever_is_asked_of_a_closed_database_is_refused(folder: Path) -> None
 def test_what_only_a_store_can_do() -> None:
     db = rederive.open()
     db.define(CLOSURE)
-    for call in (lambda: db.changes("closure", 0), lambda: db.cursor("x"), lambda: insert(db, "edge", ("a", "b"), key="k")):
+    for call in (
+        lambda: db.changes("closure", 0),
+        lambda: db.cursor("x").version,
+        lambda: insert(db, "edge", ("a", "b"), key="k"),
+    ):
         with pytest.raises(NoStore):
             call()
     assert db.version == 0
@@ -451,12 +455,12 @@ def test_a_store_with_definitions_that_are_not_evaluated(folder: Path) -> None:
 
 def full(db: rederive.Database) -> None:
     """From now on the file cannot grow."""
-    connection: sqlite3.Connection = db._durable("test").journal._connection
+    connection: sqlite3.Connection = db.pipeline.state.durable("test").journal._connection
     connection.execute("PRAGMA max_page_count = 1")
 
 
 def free(db: rederive.Database) -> None:
-    connection: sqlite3.Connection = db._durable("test").journal._connection
+    connection: sqlite3.Connection = db.pipeline.state.durable("test").journal._connection
     connection.execute("PRAGMA max_page_count = 1000000")
 
 
@@ -475,7 +479,11 @@ def test_a_full_disk_changes_nothing_and_the_database_goes_on(folder: Path) -> N
             db.define(f'.decl other(x: symbol)  other("{long}").')
         with pytest.raises(StoreError):
             db.add_rule(f'closure("{long}", y) :- edge(_, y).')
-        assert (db.version, db.rows("closure"), sorted(db.program.relations)) == (1, [("a", "b")], ["closure", "edge"])
+        assert (db.version, db.rows("closure"), sorted(db.pipeline.state.program.relations)) == (
+            1,
+            [("a", "b")],
+            ["closure", "edge"],
+        )
         free(db)
         assert insert(db, "edge", ("b", "c")).changes["closure"].plus == [("a", "c"), ("b", "c")]
         db.define('.decl other(x: symbol)  other("y").')
@@ -500,7 +508,7 @@ def test_an_interrupt_after_the_commit_point_closes_the_database(folder: Path, m
     """The disk has the version and memory has not: only opening again tells."""
     db = rederive.open(folder)
     db.define(CLOSURE)
-    journal = db._durable("test").journal
+    journal = db.pipeline.state.durable("test").journal
 
     class Interrupted:
         def __init__(self, connection: sqlite3.Connection) -> None:
@@ -526,7 +534,7 @@ def test_an_interrupt_after_the_commit_point_closes_the_database(folder: Path, m
 
 def test_the_file_is_synced_at_every_commit(folder: Path) -> None:
     with rederive.open(folder) as db:
-        connection = db._durable("test").journal._connection
+        connection = db.pipeline.state.durable("test").journal._connection
         settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
         assert settings == ["wal", 2]  # 2 is FULL
     assert [path.name for path in sorted(folder.iterdir())] == [FILE, "lock"]
@@ -539,4 +547,4 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
     for _ in range(2):
         exec(example, {})
     with rederive.open("graph") as db:
-        assert (db.version, db.cursor("mirror"), db.rows("closure")) == (1, 1, [("a", "b")])
+        assert (db.version, db.cursor("mirror").version, db.rows("closure")) == (1, 1, [("a", "b")])

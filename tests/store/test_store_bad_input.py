@@ -171,13 +171,17 @@ def test_options_that_the_record_depends_on_cannot_change(tmp_path: Path) -> Non
             rederive.open(tmp_path, **option)  # type: ignore[arg-type]
         assert caught.value.code == "mismatch"
     with rederive.open(tmp_path) as db:
-        assert (db.strategy, db.precision, [sign.value for sign in db.signs]) == ("differencing", "nervous", ["plus"])
+        assert (
+            db.pipeline.state.settings.strategy,
+            db.pipeline.state.settings.precision,
+            [sign.value for sign in db.pipeline.state.settings.signs],
+        ) == ("differencing", "nervous", ["plus"])
 
 
 def test_the_strategy_can_change_and_is_remembered(folder: Path) -> None:
     for given, expected in ((None, "auto"), ("on_demand", "on_demand"), (None, "on_demand")):
         with rederive.open(folder, strategy=given) as db:
-            assert db.strategy == expected
+            assert db.pipeline.state.settings.strategy == expected
             assert len(db.rows("closure")) == 40 * 41 // 2
 
 
@@ -186,7 +190,7 @@ def test_a_strategy_that_the_stored_precision_does_not_go_with(tmp_path: Path) -
     with pytest.raises(RederiveError):
         rederive.open(tmp_path, strategy="materialized")
     with rederive.open(tmp_path) as db:
-        assert db.strategy == "differencing"
+        assert db.pipeline.state.settings.strategy == "differencing"
 
 
 @pytest.mark.parametrize("options", [{"retention": 0}, {"retention": -1}, {"only": "plsu"}, {"strategy": "countin"}])

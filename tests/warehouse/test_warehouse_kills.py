@@ -48,10 +48,10 @@ def test_a_kill(tmp_path: Path, point: str) -> None:
     with opened(tmp_path) as db:
         assert db.version == LAST + 1
         assert db.rows("copy") == [(1,), (3,), (5,)]
-        assert db.house is not None
-        assert list(db.house.waiting) == ["both"]
+        assert db.pipeline.state.bridge is not None
+        assert list(db.pipeline.state.bridge.waiting) == ["both"]
         write(tmp_path, [1, 3, 5], [(1, 2), (3, 4), (5, 6)])
-        (outcome,) = db.commit_together([[RetryWaitingViews(())]])
+        (outcome,) = db.pipeline.commit_together([[RetryWaitingViews(())]])
         assert outcome.error is None
         assert db.rows("both") == [(1, 2), (3, 4), (5, 6)]
         assert not db.rows("warehouse_pending__stored")

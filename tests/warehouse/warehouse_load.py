@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import rederive
-from rederive.commit.group import Write
+from rederive.commit.pending import TransactionRequest
 from rederive.engines.protocol import Action, Operation
 from rederive.lang import compile_program
 from rederive.warehouse.bridge import WarehouseBridge, bridge_program_text
@@ -24,9 +24,9 @@ PROGRAM = """
 def opened(folder: Path) -> rederive.Database:
     text = PROGRAM.format(folder=folder)
     db = rederive.open(folder / "store")
-    if not db.program.relations:
+    if not db.pipeline.state.program.relations:
         db.define(bridge_program_text(compile_program(text)))
-    db.house = WarehouseBridge(db, text, net=True)
+    db.pipeline.state.bridge = WarehouseBridge(db.pipeline, text, net=True)
     return db
 
 
@@ -38,7 +38,7 @@ def operation(number: int) -> Operation:
 def main(folder: Path, last: int) -> None:
     with opened(folder) as db:
         for number in range(1, last + 1):
-            (outcome,) = db.commit_together([[Write((operation(number),), f"t{number}")]])
+            (outcome,) = db.pipeline.commit_together([[TransactionRequest((operation(number),), f"t{number}")]])
             assert outcome.error is None, outcome.error
 
 

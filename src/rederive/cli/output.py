@@ -73,6 +73,6 @@ def write_file(path: Path, text: str) -> None:
 
 def settle_lake(db: Database) -> None:
     """Bring the tables of the lake to the last version, if there is a lake."""
-    if db.lake is not None:
-        with show_progress(f"settling into {db.lake}"):
+    if db.pipeline.state.lake is not None:
+        with show_progress(f"settling into {db.pipeline.state.lake}"):
             db.settle()

@@ -31,13 +31,15 @@ def check(program: Programs) -> None:
     Example: `rederive check examples/closure.dl`
     """
     db = rederive.open()
-    db.checks_actions = False  # the functions and hosts that actions need are those of the process that runs the program
+    db.pipeline.runtime.checks_actions = (
+        False  # the functions and hosts that actions need are those of the process that runs the program
+    )
     define(db, program)
     print("\n".join(_summary(db)))
 
 
 def _summary(db: rederive.Database) -> list[str]:
-    program = db.program
+    program = db.pipeline.state.program
     declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
     shown = set(declared).difference(n for n in program.tables if n in program.views)
     levels = {name: level for name, level in strata(program.definitions).items() if name in shown}
@@ -71,11 +73,11 @@ def explain(
     Example: `rederive explain examples/closure.dl --strategy materialized --format dot | dot -Tsvg > network.svg`
     """
     db = rederive.open(strategy=strategy)
-    db.checks_actions = False
+    db.pipeline.runtime.checks_actions = False
     with db.setup():
         define(db, program)
-        db.load_typed(initial_rows(db.definitions.program, InitialRows(facts, tuple(base or ()), inputs=False)))
-    print(db.explain_rule(rule, form) if rule is not None else db.explain(view, form))
+        db.pipeline.load(initial_rows(db.pipeline.state.catalog.program, InitialRows(facts, tuple(base or ()), inputs=False)))
+    print(db.rules.explain(rule, form) if rule is not None else db.explain(view, form))
 
 
 def advise(
@@ -109,7 +111,7 @@ def query(
     """
     # On demand, the bindings of the query restrict every rule: nothing else is evaluated.
     db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=rederive.Limits(max_rounds, max_tuples))
-    db.monitors = False
+    db.pipeline.state.reports_outputs = False
     with show_progress(f"reading {program}"):
         list(run_files(db, [program], Loading(db, InitialRows(facts, tuple(base or ())))))
     with show_progress("answering"):
@@ -117,5 +119,8 @@ def query(
         found = db.query(atom)
         seconds = time.perf_counter() - started
     if stats is not None:
-        write_file(stats, json.dumps({"rows": len(found), "seconds": seconds, "touched": db.engine.touched}, indent=2) + "\n")
+        write_file(
+            stats,
+            json.dumps({"rows": len(found), "seconds": seconds, "touched": db.pipeline.state.engine.touched}, indent=2) + "\n",
+        )
     sys.stdout.buffer.writelines(f"{rows_text([row])[1:-1]}\n".encode() for row in found)

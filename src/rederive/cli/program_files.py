@@ -64,7 +64,7 @@ def define(db: Database, paths: Sequence[Path]) -> None:
         if path.suffix == SQL:
             from rederive.commit.sql_statements import SqlRun
 
-            SqlRun(db).define(read_text(path), str(path))
+            SqlRun(db.pipeline).define(read_text(path), str(path))
         else:
             db.define(read_text(path), str(path))
 
@@ -96,9 +96,12 @@ class Loading:
         """Load what is for tables that are there, and evaluate all that was defined: the version that this makes."""
         if self.loaded is not None:
             return None
-        program, names = self.db.definitions.program, {option: option.partition("=")[0] for option in self.sources.base}
+        program, names = (
+            self.db.pipeline.state.catalog.program,
+            {option: option.partition("=")[0] for option in self.sources.base},
+        )
         ready = tuple(option for option, name in names.items() if name in program.tables)
-        self.db.load_typed(initial_rows(program, replace(self.sources, base=ready)))
+        self.db.pipeline.load(initial_rows(program, replace(self.sources, base=ready)))
         self.loaded = frozenset(ready)
         self.setup.__exit__(None, None, None)
         return self.setup.result
@@ -106,7 +109,7 @@ class Loading:
     def check(self) -> None:
         """Refuse rows for tables that the program does not create, or creates too late."""
         for option in self.sources.base:
-            relation = base_relation(self.db.program, option.partition("=")[0])
+            relation = base_relation(self.db.pipeline.state.program, option.partition("=")[0])
             if option not in (self.loaded or ()):
                 raise LateLoad(
                     f"'{relation.name}' is created after a change of data, and initial rows go in before the first one",
@@ -124,7 +127,7 @@ def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Re
         for path in paths:
             text = read_text(path)
             if path.suffix == SQL:
-                yield from SqlRun(db, load, again=True).run(text, str(path))
+                yield from SqlRun(db.pipeline, load, again=True).run(text, str(path))
             elif (result := db.migrate(text, str(path), whole=len(paths) == 1)) is not None:
                 yield result
         if (result := load()) is not None:
@@ -139,10 +142,11 @@ def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]
         name, equals, file = option.partition("=")
         if not equals or not file:
             raise MalformedInput(f"--base needs REL=FILE, not '{option}'", hint="for example --base edge=edges.csv")
-        name = f"{name}.input" if f"{name}.input" in program.relations else name
-        rows = read_rows(Path(file), base_relation(program, name))
-        check_keys(program.relations[name], rows, file)
-        found.setdefault(name, []).extend(rows)
+        # `.input` relations of a program have an auxiliary base relation, which holds the rows of the files.
+        relation = program.relations.get(f"{name}.input") or base_relation(program, name)
+        rows = read_rows(Path(file), relation)
+        check_keys(relation, rows, file)
+        found.setdefault(relation.name, []).extend(rows)
     given = frozenset(found)
     if sources.facts is not None and not sources.facts.is_dir():
         raise MissingFile("no such folder").at(str(sources.facts))

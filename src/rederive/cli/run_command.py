@@ -111,13 +111,13 @@ def _run(
     steps: list[str] = []
     with open_database() as db, _mention_commits(db), print_on_success() as output:
         if trace is not None:
-            db.trace(lambda step: steps.append(_trace_line(db.version + 1, step)))
+            db.pipeline.state.trace(lambda step: steps.append(_trace_line(db.version + 1, step)))
         if read is not None:
             costs = list(_run_datalog(db, paths, *read, initial, output))
         else:
             costs = list(_run_sql(db, paths, rows, changes, initial, output))
-        if db.parked is not None:
-            raise db.parked.error
+        if db.pipeline.state.parked is not None:
+            raise db.pipeline.state.parked.error
         settle_lake(db)
         if stats is not None:
             write_file(stats, json.dumps(_statistics(db, costs), indent=2) + "\n")
@@ -132,9 +132,13 @@ def _mention_commits(db: Database) -> Iterator[None]:
     try:
         yield
     except RederiveError as error:
-        if db.store is not None and db.version > start:
+        if db.pipeline.state.folder is not None and db.version > start:
             current = Path.cwd()
-            folder = db.store.relative_to(current) if db.store.is_relative_to(current) else db.store
+            folder = (
+                db.pipeline.state.folder.relative_to(current)
+                if db.pipeline.state.folder.is_relative_to(current)
+                else db.pipeline.state.folder
+            )
             gained = f"versions {start + 1} to {db.version} are committed: rederive log {folder} --since {start}"
             error.hint = f"{error.hint}; {gained}" if error.hint else gained
         raise
@@ -161,7 +165,7 @@ def _run_datalog(
         started = time.perf_counter()
         with db.setup() as setup:
             migrate(db, paths)
-            db.load_typed(rows)
+            db.pipeline.load(rows)
         cost = {"version": db.version, "seconds": time.perf_counter() - started, "touched": setup.touched}
         yield _write_version(db, setup.result, output, initial) if setup.result is not None else cost
     with show_progress("applying transactions"):
@@ -178,14 +182,14 @@ def _run_sql(
         costs = [_write_version(db, r, output, initial or r is not load.setup.result) for r in run_files(db, paths, load)]
     yield from costs if load.setup.result is not None else [started, *costs]
     # The statements decide the tables, so the transactions are typed after them.
-    for transaction in read_change_file_whole(changes, db.program) if changes else ():
+    for transaction in read_change_file_whole(changes, db.pipeline.state.program) if changes else ():
         yield _write_version(db, _commit(db, transaction), output)
 
 
 def _commit(db: Database, transaction: Transaction) -> rederive.Result:
     """Commit a transaction. An error against the data, such as a duplicate key, names the line of the changes file."""
     try:
-        return db.commit(transaction.operations)
+        return db.pipeline.commit_operations(transaction.operations)
     except RederiveError as error:
         raise error.at(transaction.place) from None
 
@@ -195,7 +199,9 @@ def _write_version(db: Database, result: rederive.Result, output: IO[bytes], sho
     for view, change in result.changes.items() if shown else ():
         output.write(change_line(result.version, view, change.plus, change.minus, change.counts))
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
-    cost |= {"estimated": result.estimated, "recomputed": result.recomputed} if db.strategy == AUTO else {}
+    cost |= (
+        {"estimated": result.estimated, "recomputed": result.recomputed} if db.pipeline.state.settings.strategy == AUTO else {}
+    )
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
     cost |= {"fired": dict(Counter(firing.rule for firing in result.firings))} if db.rules else {}
     return cost | {"engine": result.engine, "engine_reason": result.engine_reason}
@@ -203,7 +209,12 @@ def _write_version(db: Database, result: rederive.Result, output: IO[bytes], sho
 
 def _statistics(db: Database, versions: list[dict[str, Any]]) -> dict[str, Any]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"engine": db.engine.name, "strategy": db.strategy, "versions": versions, "peak_memory_bytes": peak}
+    return {
+        "engine": db.pipeline.state.engine.name,
+        "strategy": db.pipeline.state.settings.strategy,
+        "versions": versions,
+        "peak_memory_bytes": peak,
+    }
 
 
 def _trace_line(version: int, step: FilterStep) -> str:

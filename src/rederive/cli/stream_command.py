@@ -121,7 +121,7 @@ def _stream(path: Path, places: StreamPlaces, options: StreamOptions, open_datab
         for result in run_files(db, [path], Loading(db, InitialRows(None, (), inputs=False))):
             _print_changes(result)
         running = ingest(
-            db,
+            db.pipeline,
             source,
             relation=options.relation,
             checkpoint=options.checkpoint,

@@ -1,4 +1,4 @@
-"""Who is told what: subscriptions, the signs and bindings they ask for, and the order in which they are told."""
+"""Subscriptions: who is notified of which changes, and in which order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Callback = Callable[[Change], None]
 
 
 def signs(only: str | None) -> frozenset[Sign]:
-    """The signs that `only` asks for: plus, minus, or both where it is None.
+    """The signs that `only` selects: plus, minus, or both where it is None.
 
     >>> [sign.value for sign in signs("plus")]
     ['plus']
@@ -39,20 +39,21 @@ class Subscription:
     callback: Callback
     signs: frozenset[Sign]
     bindings: Mapping[int, Value]
-    _subscribers: Subscriptions
+    _subscriptions: Subscriptions
 
     def cancel(self) -> None:
-        """Call back no more, from this moment on."""
-        if self in self._subscribers.subscriptions:
-            self._subscribers.subscriptions.remove(self)
+        """End the subscription: the callback is not called again."""
+        if self in self._subscriptions.active:
+            self._subscriptions.active.remove(self)
 
     @property
-    def question(self) -> Query:
+    def query(self) -> Query:
+        """The part of the view that the subscription is about."""
         return Query(self.view, tuple(sorted(self.bindings.items())))
 
     def part(self, result: Result) -> Change | None:
-        """What of a version concerns this subscription."""
-        change = result.bound.get(self.question) if self.bindings else result.changes.get(self.view)
+        """The part of a version that the subscription is notified of; None where there is none."""
+        change = result.bound.get(self.query) if self.bindings else result.changes.get(self.view)
         if change is None and self.bindings and (whole := result.changes.get(self.view)):
             change = whole.where(self.bindings)
         return (change.only(self.signs) or None) if change is not None else None
@@ -60,30 +61,33 @@ class Subscription:
 
 @dataclass(slots=True)
 class Subscriptions:
-    """All subscriptions of a database. Versions are told one after the other, each to all before the next."""
+    """All subscriptions of a database. `queue`: committed versions whose notification is not complete."""
 
-    subscriptions: list[Subscription] = field(default_factory=list)
-    untold: deque[Result] = field(default_factory=deque)
+    active: list[Subscription] = field(default_factory=list)
+    queue: deque[Result] = field(default_factory=deque)
 
-    def tell(self, result: Result) -> None:
-        """Tell the subscribers, version by version: a transaction inside a callback is told after the one that caused it.
+    def notify(self, result: Result) -> None:
+        """Notify all subscribers of a version before any of the next.
 
-        Every subscriber is told, also when another one's callback fails; the first failure is raised at the end.
+        A callback may commit a transaction: its version waits in the queue, and all are notified of it after this one. Every
+        subscriber is notified, also when another one's callback fails; the first failure is raised at the end.
         """
-        self.untold.append(result)
-        if len(self.untold) > 1:
+        self.queue.append(result)
+        if len(self.queue) > 1:
             return
         failures: list[Exception] = []
-        while self.untold:
-            failures += self._failures(self.untold[0])
-            self.untold.popleft()
+        while self.queue:
+            failures += self._call_back(self.queue[0])
+            self.queue.popleft()
         if failures:
             raise failures[0]
 
-    def _failures(self, result: Result) -> Iterator[Exception]:
-        for subscription in tuple(self.subscriptions):
+    def _call_back(self, result: Result) -> Iterator[Exception]:
+        """Call all callbacks; yield what they raise."""
+        for subscription in tuple(self.active):
             change = subscription.part(result)
-            if change is not None and subscription in self.subscriptions:
+            # An earlier callback of this version may have cancelled this subscription.
+            if change is not None and subscription in self.active:
                 try:
                     subscription.callback(change)
                 except Exception as error:  # the subscriber's own code may raise anything

@@ -1,147 +1,127 @@
-"""A step of a database: other definitions, or the same with more rows, installed and written down as one version.
+"""The propagate step of the pipeline for versions that install a program: other definitions, initial rows, parked definitions.
 
-Version 0 is the empty database, and the rows of a view are the sum of its changes: a step that changes a monitored view, or
-that puts rows into a base relation, is a version, the first one included.
+Version 0 is the empty database, and the rows of a view are the sum of its changes. So a change of definitions that changes a
+monitored view, or that puts rows into a base relation, is a version, also the first one.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from rederive.bags import numbered, on_copies
-from rederive.catalog import CatalogChange
-from rederive.commit.group import Net, Write
+from rederive.bags import numbered
+from rederive.commit.monitoring import Monitoring
 from rederive.commit.parked import ParkedDefinitions
+from rederive.commit.pending import Net, PendingVersion
 from rederive.commit.recount import newly_counted, recounted
+from rederive.commit.state import DatabaseState
 from rederive.delta import Delta
 from rederive.engines.auto import counted
-from rederive.engines.protocol import Propagation
-from rederive.errors import Endless, Violated
-from rederive.ir.rules import Mode, Program
-from rederive.result import Result
-from rederive.store.codec import digest
+from rederive.engines.protocol import Engine, Propagation, Query
+from rederive.errors import Endless, Redefined, Unsupported
+from rederive.ir.rules import Program
+from rederive.maintain.strategies.aggregates import WHOLE, not_incremental
 from rederive.store.version_changes import dropped_base_rows
 
-if TYPE_CHECKING:
-    from rederive.database import Database
 
-Record = Callable[[Callable[[], Net], Result | None], None]  # base rows are decoded where somebody writes them down
+def check_program(state: DatabaseState, program: Program) -> None:
+    """Refuse rules for a base relation that has rows, and what a strict database does not maintain."""
+    for base in (name for name in state.program.bases if name in program.views):
+        if state.engine.size(base):
+            raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
+    if state.settings.strict and (refused := not_incremental(program)) is not None:
+        owner = refused.relation.partition(".")[0]
+        raise Unsupported(f"'{owner}' is {WHOLE}", refused.span, hint="partition it, or leave --strict out")
 
 
-class Advance:
-    """One attempt. `bulk`: whether the version is staged in the lake. `touched`: the tuples that the evaluation looked at."""
+def install_rules(state: DatabaseState, pending: PendingVersion) -> None:
+    """Prepare the program with the conditions of other rules: no view changes."""
+    pending.propagation, pending.monitoring = state.install(pending.rules, {})
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
-        self._started = time.perf_counter()
-        self._before = database.program
-        self._parked = database.parked
-        self.result: Result | None = None
-        self.bulk = False
-        self.touched = 0
 
-    def take(self, step: CatalogChange) -> None:
-        """Take a step whose program is the database's already. Without rows to load, definitions that do not end are parked."""
-        db, before, after = self._db, self._before, self._db.program
-        rows = numbered(after, {name: counted(given) for name, given in step.facts.items()}, db.engine, before.bases)
-        gone = dropped_base_rows(db.engine, before, after)
-        changed = newly_counted(before, step.after.program) if self._parked is None else []
-        uncounted = {name: db.engine.rows(name, {}) for name in changed}
-        same = step.after is db.definitions
+def install_definitions(state: DatabaseState, pending: PendingVersion) -> None:
+    """Prepare a change of definitions with its initial rows, and find what it does to the monitored views.
 
-        def record(net: Callable[[], Net], result: Result | None) -> None:
-            if db.durable is not None and not (same and result is None):
-                self.bulk = db.durable.redefine(before, step, net(), result, db.signs)
-
-        def evaluated(found: Propagation) -> None:
-            if self._parked is None:
-                found = replace(found, views=recounted(found.views, before, step.after.program, uncounted))
-            self._confirm(self._since_parked(found), gone, step.always, record)
-
-        parked = self._parking(step, same)
-        try:
-            db.install_and_write(rows, evaluated)
-        except Endless as error:
-            if parked is None:
-                raise
-            db.install_parked(rows, parked(error), lambda found: self._confirm(found, gone, step.always, record))
-        if self.result is not None:  # only now are the rows there, and measured
-            self.result = replace(self.result, engine_reason=db.engine.reason)
-
-    def _parking(self, step: CatalogChange, same: bool) -> Callable[[Endless], ParkedDefinitions] | None:
-        """How to park, where that may be. What subscribers were told of is asked for while the engine has it."""
-        db, before, known = self._db, self._before, self._parked
-        if step.loads or same:
-            return None
-        if known is not None:
-            return known.with_error
-        if not db.parks:
-            return None
-        return lambda error: ParkedDefinitions.over(error, before, db.followed(before), db.followed_parts(before), db.engine)
-
-    def _since_parked(self, found: Propagation) -> Propagation:
-        if self._parked is None:
-            return found
-        views, parts = self._parked.changes(found.views, self._db.program), self._parked.part_changes(found.bound)
-        return replace(found, views=views, bound=parts)
-
-    def _confirm(self, found: Propagation, gone: Net, always: bool, record: Record) -> None:
-        self.touched = found.touched
-        monitored = any(name not in self._db.rule_base.wanted for name in found.views)
-        if always or monitored or found.bound or found.entered or gone:
-            self.result = self._db._version(found, self._started)
-        record(lambda: {name: Delta(rows) for name, rows in found.entered.items()} | dict(gone), self.result)
-
-    # A transaction over parked definitions
-
-    def commit(self, write: Write) -> Result:
-        """Put in what a transaction changes, and evaluate everything then; where that does not end, nothing is changed."""
-        db, parked = self._db, self._parked
-        assert parked is not None
-        operations = [*(write.course.operations if write.course is not None else ()), *write.operations]
-        if write.key is not None and db.durable is not None and (known := db.durable.find_result(write.key, operations)):
-            return known
-        if db.rule_base.active or db.house is not None:
-            raise parked.error
-        net, version = db.engine.net(on_copies(db.program, operations, db.engine)), db.version
-        bases = self._move(net)
-
-        def record(_: Callable[[], Net], result: Result | None) -> None:
-            assert result is not None
-            _check_constraints(db.program, result)
-            if db.durable is not None:
-                used_for = digest(operations) if write.key is not None else None
-                entry = db.durable.version_record(db.program, net, result, db.signs, write.key, used_for)
-                db.durable.append([entry])
-                self.bulk = entry.staged is not None
-
-        def evaluated(found: Propagation) -> None:
-            self._confirm(self._since_parked(replace(found, views={**found.views, **bases})), {}, True, record)
-
-        try:
-            db.install_and_write({}, evaluated)
-        except Exception:
-            db.version = version
-            self._move({name: delta.invert() for name, delta in net.items()})
+    A recursion that does not end is parked, unless somebody gave rows to be evaluated with it.
+    """
+    change, engine = pending.change, state.engine
+    assert change is not None
+    before, after = state.program, pending.rules.program
+    rows = numbered(after, {name: counted(given) for name, given in change.facts.items()}, engine, before.bases)
+    pending.net = dropped_base_rows(engine, before, after)
+    # An engine forgets these rows when it switches to the new program.
+    became_bags = newly_counted(before, change.after.program) if state.parked is None else []
+    uncounted = {name: engine.rows(name, {}) for name in became_bags}
+    try:
+        found, pending.monitoring = state.install(pending.rules, rows, announce=True)
+    except Endless as error:
+        pending.parked = _park(state, pending, error)
+        if pending.parked is None:
             raise
-        except BaseException:
-            db.close()  # the engine may be ahead of the disk
-            raise
-        assert self.result is not None
-        return self.result
-
-    def _move(self, net: Net) -> Mapping[str, Delta]:
-        """Change base rows; what that does to those that are monitored."""
-        found = self._db.engine.propagate(net)
-        self._db.engine.commit()
-        return found.views
+        pending.propagation, pending.monitoring = state.install_bases(pending.rules, rows)
+        return
+    if state.parked is None:
+        found = replace(found, views=recounted(found.views, before, change.after.program, uncounted))
+    pending.propagation = _since_parked(state.parked, found, after)
 
 
-def _check_constraints(program: Program, result: Result) -> None:
-    for constraint in program.constraints:
-        change = result.changes.get(constraint.view)
-        if constraint.mode is Mode.REJECT and change is not None and change.plus:
-            raise Violated(constraint.view, change.plus)
+def _park(state: DatabaseState, pending: PendingVersion, error: Endless) -> ParkedDefinitions | None:
+    """Park the definitions, where that is allowed. The rows that subscribers know are read while the engine has them."""
+    change, before = pending.change, state.program
+    assert change is not None
+    if change.loads or change.after is state.catalog:
+        return None
+    if state.parked is not None:
+        return state.parked.with_error(error)
+    if not state.can_park:
+        return None
+    monitoring = state.monitor(pending.rules)
+    return ParkedDefinitions.over(error, before, *_known_to_subscribers(before, monitoring), state.engine)
+
+
+def _known_to_subscribers(before: Program, monitoring: Monitoring) -> tuple[list[str], list[Query]]:
+    views = [name for name in dict.fromkeys((*before.monitored, *monitoring.signs)) if before.is_view(name)]
+    return views, [part for part in monitoring.queries if before.is_view(part.view)]
+
+
+def evaluate_parked(state: DatabaseState, pending: PendingVersion) -> None:
+    """Apply a net effect to the base relations, then prepare the parked program over them.
+
+    Active rules are not skipped: before the transaction their conditions are not known, so it is refused.
+    """
+    assert state.parked is not None
+    if pending.rules.active or state.bridge is not None:
+        raise state.parked.error
+    bases = state.engine.propagate(pending.net).views
+    state.engine.commit()
+    pending.has_moved_bases = True
+    found, pending.monitoring = state.install(pending.rules, {}, announce=True)
+    pending.propagation = _since_parked(state.parked, replace(found, views={**found.views, **bases}), state.program)
+
+
+def _since_parked(parked: ParkedDefinitions | None, found: Propagation, program: Program) -> Propagation:
+    """The changes since the last notification."""
+    if parked is None:
+        return found
+    return replace(found, views=parked.changes(found.views, program), bound=parked.part_changes(found.bound))
+
+
+def is_version(pending: PendingVersion) -> bool:
+    """Whether an installed program is a version: it changes something that is reported, or the catalog says so."""
+    change, found = pending.change, pending.propagation
+    assert found is not None
+    if change is None:
+        return False
+    is_reported = any(name not in pending.rules.conditions for name in found.views)
+    return bool(change.always or is_reported or found.bound or found.entered or pending.net)
+
+
+def base_deltas(pending: PendingVersion) -> Net:
+    """The deltas of base relations: initial rows enter, and those of relations that the new program lacks leave."""
+    assert pending.propagation is not None
+    return {name: Delta(rows) for name, rows in pending.propagation.entered.items()} | dict(pending.net)
+
+
+def undo(engine: Engine, net: Net) -> None:
+    """Take an applied net effect back. A delta and its inverse cancel."""
+    engine.propagate({name: delta.invert() for name, delta in net.items()})
+    engine.commit()

@@ -7,79 +7,75 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from rederive.boundary import given_rows, guard_class
+from rederive.commit.pipeline import Pipeline
 from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import WrongUse
 from rederive.ir.rules import Relation
-from rederive.ir.terms import UTC, Row, Value
+from rederive.ir.terms import Row, Value
 from rederive.result import Result
 from rederive.rows import base_relation, typed_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from rederive.database import Database
-
-
-Given: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | DataFrame"
+GivenRows: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | DataFrame"
 
 
 @guard_class
 class Transaction:
-    """Collects changes of base relations; they are applied as a whole when the `with` block ends, or not at all.
+    """Collects changes of base relations; they are committed as a whole when the `with` block ends, or not at all.
 
     Later calls win over earlier ones: inserting a row and then deleting it leaves it out. Each call is a statement: immediate
     rules are processed before it returns.
     """
 
-    def __init__(self, database: Database, key: str | None = None) -> None:
-        self._database = database
-        self._key = key
-        self._course = database.begin(key)
-        self._result: Result | None = None
+    def __init__(self, pipeline: Pipeline, key: str | None = None) -> None:
+        self._pipeline = pipeline
+        self._pending = pipeline.begin(key)
 
-    def insert(self, relation: str, rows: Given) -> None:
-        """Add rows: tuples in column order, dictionaries by column name, or a data frame of Spark's. Rows that are there
-        already change nothing.
-        """
+    def insert(self, relation: str, rows: GivenRows) -> None:
+        """Insert rows: tuples in column order, dictionaries by column name, or a Spark data frame. Existing rows stay."""
         self._add(Action.INSERT, relation, rows)
 
-    def delete(self, relation: str, rows: Given) -> None:
-        """Take rows out. Rows that are not there change nothing."""
+    def delete(self, relation: str, rows: GivenRows) -> None:
+        """Delete rows. Rows that do not exist change nothing."""
         self._add(Action.DELETE, relation, rows)
 
-    def upsert(self, relation: str, rows: Given) -> None:
-        """Add rows, each in place of the row that has the same key."""
+    def upsert(self, relation: str, rows: GivenRows) -> None:
+        """Insert rows, each in place of the row that has the same key."""
         self._add(Action.UPSERT, relation, rows)
 
-    def _add(self, action: Action, relation: str, rows: Given) -> None:
-        if self._result is not None:
+    def _add(self, action: Action, relation: str, rows: GivenRows) -> None:
+        if self._pending.is_committed:
             raise WrongUse("the transaction is committed", hint="begin another one")
-        declared = base_relation(self._database.program, relation)
-        self._course.statement([Operation(action, relation, requested_rows(declared, rows, self._database.program.zone))])
+        state = self._pipeline.state
+        program = state.rules.program
+        typed = requested_rows(state.tables.get(relation) or base_relation(program, relation), rows, program.zone)
+        self._pipeline.execute(self._pending, [Operation(action, relation, typed)])
 
     @property
     def result(self) -> Result:
         """The version and the changes, once committed."""
-        if self._result is None:
-            raise WrongUse("the transaction is not committed", hint="ask for the result after the `with` block")
-        return self._result
+        result = self._pending.result
+        if result is None or not self._pending.is_committed:
+            raise WrongUse("the transaction is not committed", hint="read the result after the `with` block")
+        return result
 
     def __enter__(self) -> Transaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
-            self._result = self._database.write((), self._key, self._course)
-            self._database.announce(self._result)
+            self._pipeline.commit(self._pending)
 
 
-def requested_rows(relation: Relation, rows: Given, zone: str = UTC) -> tuple[Row, ...] | Bulk:
-    """Rows checked against the columns of their relation; those of a data frame stay where they are.
+def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row, ...] | Bulk:
+    """Rows checked against the columns of their relation; those of a data frame stay in Spark.
 
-    `zone`: the database's, in which a data frame with timestamps must be too.
+    `zone`: the time zone of the database; timestamps of a data frame must be in it.
     """
     if hasattr(rows, "sparkSession"):
         from rederive.lake.frame_rows import requested_frame_rows
 
         return requested_frame_rows(cast("DataFrame", rows), relation, zone)
-    return tuple(typed_row(relation, row) for row in given_rows(rows))
+    return tuple([typed_row(relation, row) for row in given_rows(rows)])

@@ -50,29 +50,33 @@ R = TypeVar("R", bound=Committed)
 R_co = TypeVar("R_co", bound=Committed, covariant=True)
 
 
-class Target(Protocol[R_co]):
-    """A database, as far as a stream needs one."""
+class TargetState(Protocol):
+    """The state of a database, as far as a stream needs it."""
+
+    version: int
+    spark: SparkSession | None
 
     @property
     def program(self) -> Program: ...
 
     @property
-    def version(self) -> int: ...
-
-    @property
-    def store(self) -> Path | None: ...
+    def folder(self) -> Path | None: ...
 
     @property
     def lake(self) -> str | None: ...
 
-    @property
-    def spark(self) -> SparkSession | None: ...
-
-    def commit(self, operations: Sequence[Operation], key: str | None = None) -> R_co: ...
-
     def cursor(self, name: str) -> int | None: ...
 
     def acknowledge(self, name: str, version: int) -> None: ...
+
+
+class Target(Protocol[R_co]):
+    """The commit pipeline of a database, as far as a stream needs it."""
+
+    @property
+    def state(self) -> TargetState: ...
+
+    def commit_operations(self, operations: Sequence[Operation], key: str | None = None) -> R_co: ...
 
     def settle(self, *, wait: bool = True) -> int: ...
 
@@ -158,15 +162,18 @@ def ingest(
     it is done. `spark`: the session on whose context to run, by default the database's; it stays as it is.
     """
     check_on_error(on_error)
-    if db.store is None:
+    state = db.state
+    if state.folder is None:
         raise NoStore("a stream")
-    check_zone(spark or db.spark, db.program.zone)
-    session = like_session(spark_session(spark or db.spark))
+    check_zone(spark or state.spark, state.program.zone)
+    session = like_session(spark_session(spark or state.spark))
     name = identity(source, relation)
-    aside = spark_path(session, parse_location(quarantine) if quarantine else parse_location(db.lake or db.store) / "quarantine")
-    kept = spark_path(session, parse_location(checkpoint or db.store / "streams" / sha256(name.encode()).hexdigest()[:16]))
+    aside = spark_path(
+        session, parse_location(quarantine) if quarantine else parse_location(state.lake or state.folder) / "quarantine"
+    )
+    kept = spark_path(session, parse_location(checkpoint or state.folder / "streams" / sha256(name.encode()).hexdigest()[:16]))
     with acting(session):
-        stream = open_stream(source, relation, db.program, session)
+        stream = open_stream(source, relation, state.program, session)
         batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
         _check_known(db, session, kept, name)
         writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
@@ -189,7 +196,7 @@ def _check_known(db: Target[R], spark: SparkSession, checkpoint: str, source: st
     line = spark.read.text(f"{checkpoint}/metadata").head()
     id = json.loads(line[0])["id"] if line is not None else ""
     try:
-        known = db.cursor(_cursor(id, source)) is not None
+        known = db.state.cursor(_cursor(id, source)) is not None
     except Mismatch:
         raise Mismatch(
             f"the checkpoint has batches of a history that the store no longer has, as it was restored: this is {source}",
@@ -267,13 +274,13 @@ class _Batches(Generic[R]):
         if read.rejected and self._quarantine is None:
             raise _with_way_out(read.rejected[0].error)
         failpoints.hit("stream:batch")
-        result = self._db.commit(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
+        result = self._db.commit_operations(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
         failpoints.hit("stream:committed")
         if read.rejected and self._quarantine is not None:
             put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
-        self._db.acknowledge(_cursor(self._id, self._source), self._db.version)
+        self._db.state.acknowledge(_cursor(self._id, self._source), self._db.state.version)
         failpoints.hit("stream:quarantined")
-        if self._db.lake is not None and result is not None:
+        if self._db.state.lake is not None and result is not None:
             self._db.settle(wait=False)
         return MicroBatch(number, read.rows, len(read.rejected), result)
 

@@ -1,4 +1,4 @@
-"""For which rows a rule is active: as a whole, and otherwise for rows that begin with given values."""
+"""For which rows a rule is active: for all of them, and otherwise for rows that begin with given values."""
 
 from __future__ import annotations
 
@@ -13,46 +13,50 @@ from rederive.values import from_json, to_json
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What was said of the most columns of a row holds for it.
+    """A default, and exceptions for leading values. The longest exception that a row begins with decides.
 
-    >>> most = Activity().switched(False, ("bolt",))
-    >>> most.holds(("bolt", 3)), most.holds(("nut", 3)), most.switched(False).anywhere
+    >>> activity = Activity().switch(False, ("bolt",))
+    >>> activity.is_active_for(("bolt", 3)), activity.is_active_for(("nut", 3)), activity.switch(False).is_active
     (False, True, False)
     """
 
-    everywhere: bool = True
-    apart: Mapping[Row, bool] = field(default_factory=dict)
+    default: bool = True
+    exceptions: Mapping[Row, bool] = field(default_factory=dict)
 
-    def switched(self, active: bool, values: Row | None = None) -> Activity:
-        """Switched on or off: as a whole, which takes back what was said of single values, or for these values."""
+    def switch(self, active: bool, values: Row | None = None) -> Activity:
+        """Switch on or off, for rows that begin with these values. Without values, all exceptions are removed."""
         if values is None:
             return Activity(active)
-        return replace(self, apart={**self.apart, values: active})
+        return replace(self, exceptions={**self.exceptions, values: active})
 
-    def holds(self, row: Row) -> bool:
-        for width in range(len(row), 0, -1) if self.apart else ():
-            if (said := self.apart.get(row[:width])) is not None:
-                return said
-        return self.everywhere
+    def is_active_for(self, row: Row) -> bool:
+        """Whether the rule fires for this row."""
+        for width in range(len(row), 0, -1) if self.exceptions else ():
+            if (active := self.exceptions.get(row[:width])) is not None:
+                return active
+        return self.default
 
-    def among(self, rows: Iterable[Row]) -> frozenset[Row]:
-        return frozenset(row for row in rows if self.holds(row))
+    def active_rows(self, rows: Iterable[Row]) -> frozenset[Row]:
+        """The rows for which the rule fires."""
+        return frozenset(row for row in rows if self.is_active_for(row))
 
     @property
-    def anywhere(self) -> bool:
-        """Whether the rule is active for any row at all; if not, nobody need look at its condition."""
-        return self.everywhere or any(self.apart.values())
+    def is_active(self) -> bool:
+        """Whether the rule is active for any row; if not, its condition is not monitored."""
+        return self.default or any(self.exceptions.values())
 
-    def text(self) -> str:
-        return json.dumps([self.everywhere, [[[to_json(v) for v in values], on] for values, on in self.apart.items()]])
+    def to_text(self) -> str:
+        """Write it as JSON."""
+        exceptions = [[[to_json(value) for value in values], active] for values, active in self.exceptions.items()]
+        return json.dumps([self.default, exceptions])
 
     @classmethod
-    def of(cls, text: str, condition: Relation) -> Activity:
-        """What `text` has written."""
-        everywhere, apart = json.loads(text)
+    def from_text(cls, text: str, condition: Relation) -> Activity:
+        """Read what `to_text` wrote."""
+        default, exceptions = json.loads(text)
 
         def values(given: list[object]) -> Row:
             pairs = zip(given, condition.types, strict=False)
             return tuple(None if value is None else from_json(value, type) for value, type in pairs)
 
-        return cls(everywhere, {values(given): on for given, on in apart})
+        return cls(default, {values(given): active for given, active in exceptions})

@@ -1,4 +1,4 @@
-"""The rules that stand over a program: frozen, and made anew when a rule or the program changes."""
+"""The active rules of a database, compiled over its program. The set is frozen: another rule or program makes another set."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule over a program: its condition, the relations that influence it, and its change of data where it has one.
+    """A rule over a program: its condition, the base relations that influence it, and its change of data if it has one.
 
-    `stated`: whether the program's own text states it.
+    `in_program`: whether the text of the program states the rule; the others come from statements.
     """
 
     rule: ActiveRule
@@ -33,20 +33,24 @@ class CompiledRule:
     event: Relation | None
     write: DataChange | None
     activity: Activity
-    stated: bool
+    in_program: bool
 
     @property
     def name(self) -> str:
+        """The name of the rule."""
         return self.rule.name
 
     @property
     def order(self) -> tuple[int, str]:
-        """The highest priority first, then by name."""
+        """The key by which rules are sorted: the highest priority first, then by name."""
         return -self.rule.priority, self.rule.name
 
     @property
-    def monitored(self) -> frozenset[Sign]:
-        """What must be known of the condition: a row that is back is told by the side that it had left by."""
+    def monitored_signs(self) -> frozenset[Sign]:
+        """The signs of the condition's delta that must be known.
+
+        An immediate rule compares two moments: a row that left and is back has entered, which only the minus side shows.
+        """
         return BOTH if self.rule.immediate else self.rule.signs
 
     @property
@@ -59,88 +63,95 @@ class CompiledRule:
         return tuple(names.index(name.text) for name in action.columns)
 
     @property
-    def recorded(self) -> Relation:
+    def recorded_relation(self) -> Relation:
         """The condition as a record of firings has it: names and types alone."""
         return Relation(self.condition.name, tuple(Column(column.name, column.type) for column in self.condition.columns))
+
+    def project(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows that a function is called with: its columns, each combination once."""
+        return list(dict.fromkeys(tuple(row[i] for i in self.columns) for row in rows))
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All rules of a database, and its program with their conditions."""
+    """All rules of a database in the order in which they fire, and its program with their conditions.
+
+    `active`: the rules that are active for some row. `conditions`: their conditions, each with the signs to monitor.
+    """
 
     program: Program = field(default_factory=lambda: Program({}, ()))
-    standing: tuple[CompiledRule, ...] = ()
+    rules: tuple[CompiledRule, ...] = ()
+    active: tuple[CompiledRule, ...] = field(init=False, compare=False)
+    conditions: Mapping[str, frozenset[Sign]] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        active = tuple(one for one in self.rules if one.activity.is_active)
+        object.__setattr__(self, "active", active)
+        object.__setattr__(self, "conditions", {one.condition.name: one.monitored_signs for one in active})
 
     @classmethod
-    def over(
-        cls, program: Program, stated: Sequence[ActiveRule], kept: Sequence[ActiveRule], activity: Mapping[str, Activity]
+    def compile(
+        cls,
+        program: Program,
+        of_program: Sequence[ActiveRule],
+        of_statements: Sequence[ActiveRule],
+        activity: Mapping[str, Activity],
     ) -> RuleSet:
-        """These rules over a program. `stated` are those of its own text. What compiles them is imported when there are some."""
-        if not stated and not kept:
+        """Compile rules over a program. The compiler is imported only where there are rules."""
+        if not of_program and not of_statements:
             return cls(program)
-        from rederive.rules.compile import compiled
+        from rederive.rules.compile import compile_rules
 
-        extended, standing = compiled(program, stated, kept, activity)
-        return cls(extended, tuple(sorted(standing, key=lambda one: one.order)))
+        extended, rules = compile_rules(program, of_program, of_statements, activity)
+        return cls(extended, tuple(sorted(rules, key=lambda one: one.order)))
 
-    def again(self, program: Program, stated: Sequence[ActiveRule]) -> RuleSet:
+    def over(self, program: Program, of_program: Sequence[ActiveRule]) -> RuleSet:
         """The same rules over another program; refused where a rule does not fit it."""
-        kept = [one.rule for one in self.standing if not one.stated]
+        own = self.of_statements
         try:
-            return RuleSet.over(program, stated, kept, self.activity)
+            return RuleSet.compile(program, of_program, own, self.activity)
         except UnknownName as error:
-            broken = next((rule for rule in kept if rule.span.source is (error.span.source if error.span else None)), None)
+            broken = next((rule for rule in own if rule.span.source is (error.span.source if error.span else None)), None)
             if broken is None:
                 raise
             hint = f"drop or replace the rule first: DROP RULE {broken.name}"
             raise StillNeeded(f"the rule '{broken.name}' still needs this", error.span, hint=hint) from None
 
-    def changed(self, program: Program, kept: Sequence[ActiveRule], activity: Mapping[str, Activity]) -> RuleSet:
-        """Other rules beside those that the program's text states; `program` is without conditions."""
-        return RuleSet.over(program, [one.rule for one in self.standing if one.stated], kept, activity)
+    def change(self, program: Program, of_statements: Sequence[ActiveRule], activity: Mapping[str, Activity]) -> RuleSet:
+        """Other rules of statements, and the same of the program's text. `program` is without conditions."""
+        of_program = [one.rule for one in self.rules if one.in_program]
+        return RuleSet.compile(program, of_program, of_statements, activity)
 
-    # What is asked of it
+    @property
+    def of_statements(self) -> list[ActiveRule]:
+        """The rules that the text of the program does not state."""
+        return [one.rule for one in self.rules if not one.in_program]
 
     @property
     def activity(self) -> dict[str, Activity]:
-        return {one.name: one.activity for one in self.standing}
-
-    @property
-    def active(self) -> tuple[CompiledRule, ...]:
-        return tuple(one for one in self.standing if one.activity.anywhere)
-
-    @property
-    def wanted(self) -> dict[str, frozenset[Sign]]:
-        """The conditions to monitor, and what of them."""
-        return {one.condition.name: one.monitored for one in self.active}
+        """For which rows each rule is active."""
+        return {one.name: one.activity for one in self.rules}
 
     @property
     def precisions(self) -> dict[str, str]:
-        """Immediate rules compare moments of a transaction, and so are monitored exactly whatever they ask for."""
+        """How exactly each condition is monitored. Immediate rules compare moments, and so are always monitored exactly."""
         loose = (one for one in self.active if not one.rule.strict and not one.rule.immediate)
-        return dict.fromkeys(self.wanted, "exact") | {one.condition.name: NERVOUS for one in loose}
+        return dict.fromkeys(self.conditions, "exact") | {one.condition.name: NERVOUS for one in loose}
 
-    def named(self, name: str) -> CompiledRule:
-        found = next((one for one in self.standing if one.name == name.lower()), None)
+    def get(self, name: str) -> CompiledRule:
+        """The rule of that name."""
+        found = next((one for one in self.rules if one.name == name.lower()), None)
         if found is None:
-            raise UnknownName("rule", name, (one.name for one in self.standing))
+            raise UnknownName("rule", name, (one.name for one in self.rules))
         return found
 
     def with_rule(self, rule: ActiveRule, *, replaces: bool) -> list[ActiveRule]:
-        """The kept rules with one more, or with another one under its name."""
-        kept = [one.rule for one in self.standing if not one.stated]
-        if replaces:
-            kept = [other for other in kept if other.name != rule.name]
-        return [*kept, rule]
-
-
-def touched_bases(program: Program, names: Iterable[str]) -> frozenset[str]:
-    """The base relations that operations on these tables change."""
-    return frozenset(program.copies_of(name) or name for name in names)
+        """The rules of statements with one more, or with another one under its name."""
+        return [*(other for other in self.of_statements if not replaces or other.name != rule.name), rule]
 
 
 def check_functions(rules: Iterable[CompiledRule], known: Collection[str]) -> None:
-    """Refuse rules that call a function which nobody registered."""
+    """Refuse rules that call a function which is not registered."""
     for one in rules:
         action = one.rule.action
         if isinstance(action, CallAction) and action.function not in known:
@@ -148,13 +159,8 @@ def check_functions(rules: Iterable[CompiledRule], known: Collection[str]) -> No
 
 
 def check_precision(rules: RuleSet, precision: str) -> None:
-    """Refuse what a database that is nervous throughout cannot tell: a change from false to true."""
-    strict = [f"the rule '{one.name}' is strict" for one in rules.standing if one.rule.strict]
+    """Refuse what nervous precision cannot tell: whether a condition changes from false to true."""
+    strict = [f"the rule '{one.name}' is strict" for one in rules.rules if one.rule.strict]
     strict += [f"the constraint '{c.view}' rejects" for c in rules.program.constraints if c.mode is Mode.REJECT]
     if precision == NERVOUS and strict:
         raise StrategyError(f"{strict[0]}, and this database is nervous", hint="open it with precision 'exact'")
-
-
-def projected(standing: CompiledRule, rows: Iterable[Row]) -> list[Row]:
-    """The rows that a function is called with: the wanted columns, each combination once."""
-    return list(dict.fromkeys(tuple(row[i] for i in standing.columns) for row in rows))

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.commit.announce import Subscription
+from rederive.commit.monitoring import is_bound_alone
 from rederive.database import Database
-from rederive.delta import Delta, Sign, multiplicities
+from rederive.delta import BOTH, Delta, Sign, multiplicities
 from rederive.engines.protocol import Query
 from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation
 from rederive.ir.rules import Column
@@ -41,7 +42,7 @@ class FollowedViews:
     """The parts of views that subscribers follow, with the number of subscribers of each."""
 
     def __init__(self, database: Database) -> None:
-        self._db = database
+        self._state = database.pipeline.state
         self._users: Counter[Query] = Counter()  # subscribers of each part
         self._sources: dict[Query, Query] = {}  # by part: what the database follows for it, the part itself or its whole view
         self._followed: dict[Query, tuple[Subscription, int]] = {}
@@ -53,11 +54,11 @@ class FollowedViews:
     def follow(self, part: Query) -> None:
         """Follow a part for one more subscriber."""
         if self._users[part] == 0:
-            is_bound = bool(part.bindings) and self._db.answers_apart(part.view)
+            is_bound = bool(part.bindings) and is_bound_alone(self._state.program, self._state.settings, part.view)
             source = part if is_bound else Query(part.view, ())
             self._follow_source(source)
             self._sources[part] = source
-            self._columns[part.view] = self._db.program.relations[part.view].columns
+            self._columns[part.view] = self._state.program.relations[part.view].columns
             columns, values = _bound_columns(part)
             self._parts.setdefault(part.view, {}).setdefault(columns, {})[values] = part
         self._users[part] += 1
@@ -75,7 +76,7 @@ class FollowedViews:
                 del patterns[columns]
 
     def _follow_source(self, source: Query) -> None:
-        subscription, users = self._followed.get(source) or (self._db.follow(source, _ignore), 0)
+        subscription, users = self._followed.get(source) or (self._state.subscribe(source, _ignore, BOTH), 0)
         self._followed[source] = (subscription, users + 1)
 
     def _unfollow_source(self, source: Query) -> None:
@@ -101,7 +102,7 @@ class FollowedViews:
         return {part: error for part in self._users if (error := self._refusal(part.view)) is not None}
 
     def _refusal(self, view: str) -> RederiveError | None:
-        program = self._db.program
+        program = self._state.program
         if view not in program.relations or not program.is_view(view):
             return UnknownRelation(view, ())  # without the known names: the error goes to every subscriber, whatever it may read
         if program.relations[view].columns != self._columns[view]:
@@ -120,7 +121,7 @@ class FollowedViews:
             for part in request.parts:
                 self.follow(part)
                 followed.append(part)
-            return CatchUp(self._db.version, list(self._events(request, since, max_events)))
+            return CatchUp(self._state.version, list(self._events(request, since, max_events)))
         except BaseException:
             for part in followed:
                 self.unfollow(part)
@@ -134,21 +135,21 @@ class FollowedViews:
     def _events(self, request: SubscriptionRequest, since: Position | None, max_events: int) -> Iterator[Event]:
         if since is not None:
             try:
-                yield from self._missed(request, self._db.version_at(since), max_events)
+                yield from self._missed(request, self._state.durable("a position").journal.version_at(since), max_events)
                 return
             except (Expired, Mismatch, NoStore) as error:
-                yield error_event("reset", self._db.version, error)
+                yield error_event("reset", self._state.version, error)
         yield from snapshot(self._position, {part.view: self._answer(part) for part in request.parts})
 
     def _answer(self, part: Query) -> tuple[list[str], list[Row]]:
         """Return the columns and the present rows of a part."""
-        names = [column.name for column in self._db.program.relations[part.view].columns]
-        return names, self._db.rows(part.view, {names[i]: value for i, value in part.bindings})
+        names = [column.name for column in self._state.program.relations[part.view].columns]
+        return names, self._state.rows(part.view, {names[i]: value for i, value in part.bindings})
 
     def _missed(self, request: SubscriptionRequest, since: int, max_events: int) -> list[Event]:
         """Return the versions after `since`: one by one up to `max_events`, else as one net change."""
         single: list[tuple[int, dict[str, Delta]]] = []
-        is_nervous = self._db.precision == "nervous"
+        is_nervous = self._state.settings.precision == "nervous"
         net: Segment | None = Segment(is_nervous) if request.every else None
         for version, deltas in self.changes_since(request.parts, since):
             single.append((version, deltas))
@@ -162,22 +163,26 @@ class FollowedViews:
 
     @property
     def _position(self) -> Position:
-        return Position(self._db.version, self._db.epoch)
+        return Position(self._state.version, self._state.epoch)
 
     def _change_events(
         self, request: SubscriptionRequest, since: int, single: Sequence[tuple[int, Mapping[str, Delta]]], net: Segment | None
     ) -> Iterator[Event]:
         if net is not None:
-            single = [(self._db.version, net.deltas())]
+            single = [(self._state.version, net.deltas())]
         for version, deltas in single:
             requested = {view: delta for view, d in deltas.items() if (delta := d.restrict(request.signs))}
             if requested:
                 yield request.shape.change(version, requested, since if net is not None else None, "resumed")
 
+    def _history(self, views: Sequence[str], since: int | Position) -> Iterator[tuple[int, dict[str, Change]]]:
+        store = self._state.durable("reading past changes")
+        return store.history(self._state.program, views, store.journal.version_at(since))
+
     def changes_since(self, parts: Sequence[Query], since: int | Position) -> Iterator[tuple[int, dict[str, Delta]]]:
         """Return the versions after `since` that changed one of these parts, oldest first."""
         bindings = {part.view: dict(part.bindings) for part in parts}
-        for version, changes in self._db.history(list(bindings), since):
+        for version, changes in self._history(list(bindings), since):
             parted = {view: change.where(bindings[view]) if bindings[view] else change for view, change in changes.items()}
             if deltas := {view: change.ordered for view, change in parted.items() if change}:
                 yield version, deltas

@@ -104,10 +104,12 @@ def open_project(project: Project) -> Database:
         _apply(db, texts, project.store / APPLIED)
         if project.warehouse is not None:
             whole, place = _concatenate(written)
-            db.house = WarehouseBridge(db, whole, place, net=project.warehouse.net)
+            db.pipeline.state.bridge = WarehouseBridge(db.pipeline, whole, place, net=project.warehouse.net)
         _check_tokens(project, db)
-        db.limits = project.budgets
-        db.parks = False  # a definition whose evaluation does not end is refused: it must not block the views of others
+        db.pipeline.state.limits = project.budgets
+        db.pipeline.state.can_park = (
+            False  # a definition whose evaluation does not end is refused: it must not block the views of others
+        )
     except BaseException:
         db.close()
         raise
@@ -130,9 +132,9 @@ def _concatenate(texts: list[tuple[Path, str]]) -> tuple[str, str]:
 
 def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
     digest = sha256(repr([(program.name, text) for program, text in texts]).encode()).hexdigest()
-    if db.program.relations and applied.is_file() and applied.read_text() == digest:
+    if db.pipeline.state.program.relations and applied.is_file() and applied.read_text() == digest:
         return
-    if db.program.relations:
+    if db.pipeline.state.program.relations:
         for suffix in dict.fromkeys(program.suffix for program, _ in texts):
             _migrate(db, [(program, text) for program, text in texts if program.suffix == suffix])
     else:
@@ -152,7 +154,7 @@ def _check_tokens(project: Project, db: Database) -> None:
     for number, token in enumerate(project.tokens):
         for name, values in token.rows.items():
             try:
-                positions(declared(db.program, name), values)
+                positions(declared(db.pipeline.state.program, name), values)
             except DataError as error:
                 raise ProjectError(error.message, hint=error.hint).at(f"{FILE}: token[{number}].rows.{name}") from None
 

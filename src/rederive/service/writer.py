@@ -19,7 +19,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from rederive.commit.group import Outcome, Write
+from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.database import Database
 from rederive.engines.protocol import Query
 from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
@@ -48,8 +48,8 @@ class _Job:
 class _CommitJob:
     """Transactions. `typed` types their rows by the program at the time of the commit."""
 
-    typed: Callable[[Database], Sequence[Write]]
-    future: asyncio.Future[Outcome]
+    typed: Callable[[Database], Sequence[TransactionRequest]]
+    future: asyncio.Future[BatchOutcome]
 
 
 @dataclass(slots=True)
@@ -102,9 +102,9 @@ class Writer:
         made: Sequence[Result] = await self._put(_Job(lambda db, _: run(db), self._loop.create_future(), redefines=True))
         return made
 
-    async def commit(self, typed: Callable[[Database], Sequence[Write]]) -> Outcome:
+    async def commit(self, typed: Callable[[Database], Sequence[TransactionRequest]]) -> BatchOutcome:
         """Commit transactions, each a version of its own. They are durable when this returns."""
-        outcome: Outcome = await self._put(_CommitJob(typed, self._loop.create_future()))
+        outcome: BatchOutcome = await self._put(_CommitJob(typed, self._loop.create_future()))
         return outcome
 
     def run_later(self, function: Callable[[Database, FollowedViews], None]) -> None:
@@ -120,7 +120,7 @@ class Writer:
     @property
     def state(self) -> tuple[str, Exception | None]:
         """The engine's name, and why the lake is behind, if it is; read without waiting for the thread."""
-        return self._db.engine.name, self._db.unsettled
+        return self._db.pipeline.state.engine.name, self._db.pipeline.state.unsettled
 
     @property
     def busy_seconds(self) -> float:
@@ -131,12 +131,12 @@ class Writer:
     @property
     def warehouse(self) -> WarehouseBridge | None:
         """The bridge to the warehouse whose views the database stores, if there is one."""
-        return self._db.house
+        return self._db.pipeline.state.bridge
 
     @property
     def deliveries(self) -> Deliveries:
         """The state of webhook delivery; read without waiting for the thread."""
-        return self._db.deliveries
+        return self._db.rules.deliveries
 
     @property
     def waiting(self) -> int:
@@ -242,7 +242,7 @@ class Writer:
             except Exception as error:
                 done.found.append((job, None, error))
         try:
-            outcomes = self._db.commit_together(requests)
+            outcomes = self._db.pipeline.commit_together(requests)
         except BaseException as error:
             done.found += [(job, None, error) for job in accepted]
             return done
@@ -257,7 +257,7 @@ class Writer:
         self._count(committed, outcomes)
         return done
 
-    def _count(self, committed: Sequence[Result], outcomes: Sequence[Outcome]) -> None:
+    def _count(self, committed: Sequence[Result], outcomes: Sequence[BatchOutcome]) -> None:
         self.counts.commits += len(committed)
         self.counts.groups += bool(committed)
         self.counts.refused += sum(outcome.error is not None for outcome in outcomes)

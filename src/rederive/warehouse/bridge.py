@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rederive.commit.group import Write
+from rederive.commit.pending import TransactionRequest
 from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import SourceUnavailable, StrategyError, Unsupported
 from rederive.ir.printing import show_relation
@@ -26,7 +26,7 @@ from rederive.warehouse.selfmaint.source_update import SourceUpdate
 from rederive.warehouse.warehouse import Warehouse, WarehouseProgress
 
 if TYPE_CHECKING:
-    from rederive.database import Database
+    from rederive.commit.pipeline import Pipeline
 
 LOG: Final = logging.getLogger("rederive.warehouse")
 REPORT, READS, PENDING = "warehouse_report", "warehouse_reads", "warehouse_pending"
@@ -77,7 +77,7 @@ def bridge_program_text(program: Program) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryWaitingViews(Write):
+class RetryWaitingViews(TransactionRequest):
     """No transaction: another try to bring views up to date that wait."""
 
 
@@ -98,9 +98,10 @@ class MaintenanceCounts:
 class WarehouseBridge:
     """The warehouse of a database. It is loaded anew whenever the database did not take what it had worked out."""
 
-    def __init__(self, database: Database, text: str, name: str = "<text>", *, net: bool = False) -> None:
+    def __init__(self, pipeline: Pipeline, text: str, name: str = "<text>", *, net: bool = False) -> None:
         self.counts = MaintenanceCounts()
-        self._db = database
+        self._pipeline = pipeline
+        self._state = pipeline.state
         self._open = partial(Warehouse, text, net=net, name=name)
         self._net = net
         self._step = -1  # nothing is loaded yet
@@ -114,14 +115,12 @@ class WarehouseBridge:
         """The views that are behind, each with what it waits for."""
         return self._warehouse.waiting()
 
-    def translated(self, write: Write) -> tuple[Operation, ...]:
+    def translate(self, request: TransactionRequest) -> tuple[Operation, ...]:
         """The changes of what the database keeps, for a transaction on the sources."""
-        if write.course is not None:
-            raise Unsupported("a warehouse takes transactions as a whole", hint="use db.commit_together, or the service")
         self._reload_where_lost()
-        report = self._retried() if isinstance(write, RetryWaitingViews) else self._applied(write.operations)
+        report = self._retried() if isinstance(request, RetryWaitingViews) else self._applied(request.operations)
         self._step += 1
-        local = (step for step in write.operations if step.relation not in self._warehouse.remote)
+        local = (step for step in request.operations if step.relation not in self._warehouse.remote)
         return (*local, *self._changes(report), *self._bookkeeping(report))
 
     # Transactions
@@ -181,7 +180,7 @@ class WarehouseBridge:
     # What the database has
 
     def _stored(self, name: str) -> list[Row]:
-        return self._db.rows(kept(name))
+        return self._state.rows(kept(name))
 
     def _reload_where_lost(self) -> None:
         if self._stored(READS) and self._stored(READS)[0][0] == self._step:
@@ -190,7 +189,7 @@ class WarehouseBridge:
         ((self._step, version, *_),) = self._stored(READS)  # type: ignore[assignment]
         views = {str(view): int(at) for view, at, *_ in self._stored(REPORT)}  # type: ignore[arg-type]
         local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote
-        contents = {name: self._stored(name) for name in views} | {name: self._db.rows(name) for name in local}
+        contents = {name: self._stored(name) for name in views} | {name: self._state.rows(name) for name in local}
         self._warehouse.restore(WarehouseProgress(version, views, self._pending()), contents)  # type: ignore[arg-type]
 
     def _pending(self) -> dict[int, SourceUpdate]:
@@ -198,20 +197,20 @@ class WarehouseBridge:
         for number, relation, sign, text in self._stored(PENDING):
             sides = found.setdefault(int(number), {"insert": {}, "delete": {}})  # type: ignore[arg-type]
             if relation:
-                declared = self._db.program.relations[str(relation)]
+                declared = self._state.program.relations[str(relation)]
                 sides[str(sign)].setdefault(str(relation), []).extend(decode_rows(f"[{text}]", declared))
         return {number: SourceUpdate.of(**sides, net=self._net) for number, sides in found.items()}
 
     def _begin(self) -> None:
         """Read all sources, and evaluate all views: the first state."""
         local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote
-        self._warehouse.load_typed({name: self._db.rows(name) for name in local})
+        self._warehouse.load_typed({name: self._state.rows(name) for name in local})
         self._warehouse.refresh()
         progress = self._warehouse.progress
         rows = [(view, at, "evaluated from the sources", "", "") for view, at in progress.views.items()]
         steps = [step for view in self._warehouse.views for step in self._replaced(view.name, self._warehouse.rows(view.name))]
         steps += [*self._replaced(REPORT, rows), *self._replaced(READS, [(0, progress.version, "", 0)])]
-        self._db.write([step for step in (*steps, *self._replaced(PENDING, ())) if step.rows])
+        self._pipeline.commit_operations([step for step in (*steps, *self._replaced(PENDING, ())) if step.rows])
         self._step = 0
 
 

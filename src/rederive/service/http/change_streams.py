@@ -58,7 +58,15 @@ class SubscriberConnection:
         self.is_gone = False
 
     def _request(self, db: Database) -> SubscriptionRequest:
-        return parse_request(db.program, db.precision, self._token, self._views, self._parameters, self._together, db.epoch)
+        return parse_request(
+            db.pipeline.state.program,
+            db.pipeline.state.settings.precision,
+            self._token,
+            self._views,
+            self._parameters,
+            self._together,
+            db.pipeline.state.epoch,
+        )
 
     async def start(self) -> None:
         """Start the subscription at the present version. What is wrong with it is refused before anything is sent."""

@@ -24,6 +24,7 @@ from rederive.service.http.service import JSON, Service
 from rederive.service.http.views import json_response
 from rederive.service.settings import Token
 from rederive.service.subscription_request import parse_position
+from rederive.store.journal.writer import Journal
 from rederive.store.position import Position
 from rederive.values import to_json
 
@@ -48,8 +49,8 @@ def _rule_description(one: CompiledRule) -> dict[str, Any]:
         "on": sorted(sign.value for sign in rule.signs),
         "priority": rule.priority,
         "event": f"{rule.event.kind.value} of {rule.event.relation}" if rule.event is not None else None,
-        "active": activity.everywhere,
-        "exceptions": [{"values": _json_row(values), "active": active} for values, active in activity.apart.items()],
+        "active": activity.default,
+        "exceptions": [{"values": _json_row(values), "active": active} for values, active in activity.exceptions.items()],
     }
 
 
@@ -114,30 +115,34 @@ def _first_number(db: Database, rule: str | None, after: Position | None) -> tup
     """Return the number that a stream begins after: the requested one, else the last; 0 where that is of another epoch."""
     _check_rule(db, rule)
     try:
-        return (_number(db, after) if after is not None else db.last_firing), None
+        return (_number(db, after) if after is not None else _journal(db).last_firing), None
     except Mismatch as error:
         return 0, error
 
 
+def _journal(db: Database) -> Journal:
+    return db.pipeline.state.durable("the number of a firing").journal
+
+
 def _number(db: Database, after: Position | None) -> int:
     """Return the number of a firing's id. The id names the epoch, because a restored store numbers its firings again."""
-    if after is None or after.epoch == db.epoch or after.version == 0:
+    if after is None or after.epoch == db.pipeline.state.epoch or after.version == 0:
         return after.version if after is not None else 0
-    if after.epoch or db.is_restored:
+    if after.epoch or _journal(db).is_restored:
         hint = "read the firings from the start"
-        raise Mismatch(f"the position {after} is of another epoch: this store's is {db.epoch}", hint=hint)
+        raise Mismatch(f"the position {after} is of another epoch: this store's is {db.pipeline.state.epoch}", hint=hint)
     return after.version
 
 
 def _next(db: Database, rule: str | None, after: int) -> Sequence[Firing]:
     _check_rule(db, rule)
-    return db.firings_after(after, rule, PAGE_SIZE + 1)
+    return _journal(db).firings_after(after, rule, PAGE_SIZE + 1)
 
 
 def _check_rule(db: Database, rule: str | None) -> None:
     """Refuse an unknown rule. A dropped rule is known as long as the journal has firings of it."""
     known = [one.name for one in db.rules]
-    if rule is not None and rule not in known and not db.firings_after(0, rule, 1):
+    if rule is not None and rule not in known and not _journal(db).firings_after(0, rule, 1):
         raise NotFound(f"no rule is named '{rule}'", hint=nearest(rule, known))
 
 
@@ -171,7 +176,7 @@ class FiringStream:
         if self._service.firings.is_closed:
             return []
         after, rule = self._after, self._rule
-        found = await self._service.writer.run(lambda db, _: db.firings_after(after, rule, PAGE_SIZE))
+        found = await self._service.writer.run(lambda db, _: _journal(db).firings_after(after, rule, PAGE_SIZE))
         self._after = found[-1].number if found else after
         return [Event("firing", json.dumps(firing_description(one), ensure_ascii=False), self._id(one.number)) for one in found]
 

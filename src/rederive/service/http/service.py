@@ -44,7 +44,12 @@ class Service:
     def start(cls, project: Project, database: Database) -> Service:
         """Start a service in the running event loop. From now on the database belongs to the writer's thread."""
         bounds = project.bounds
-        hub = Hub(bounds, database.version, epoch=database.epoch, nervous=database.precision == "nervous")
+        hub = Hub(
+            bounds,
+            database.version,
+            epoch=database.pipeline.state.epoch,
+            nervous=database.pipeline.state.settings.precision == "nervous",
+        )
         firings = Notifier(bounds.subscriptions)
         writer = Writer(database, hub.publish, firings.notify, bounds.waiting)
         access = Access(project.tokens, bounds.rate, bounds.burst)

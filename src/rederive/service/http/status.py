@@ -53,7 +53,7 @@ async def metrics(service: Service, token: Token, request: Request) -> Response:
 async def subscriptions(service: Service, token: Token, request: Request) -> Response:
     """List the subscriptions, with the version that each has reached."""
     check_admin(token)
-    program = await service.writer.run(lambda db, _: db.program)
+    program = await service.writer.run(lambda db, _: db.pipeline.state.program)
     return json_response(
         {
             "version": service.hub.version,

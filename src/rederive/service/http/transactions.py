@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rederive.commit.group import Outcome, Write
+from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.database import Database
 from rederive.errors import MalformedInput, RederiveError
 from rederive.ingest.change_file import ChangeLine, decoded, parse, typed
@@ -58,18 +58,18 @@ def _idempotency_key(request: Request, token: Token) -> str | None:
     return f"{token.name}:{key}" if key is not None and token is not ANYONE else key
 
 
-def _writes(db: Database, token: Token, raw: Sequence[ChangeLine], key: str | None, lines: bool) -> list[Write]:
+def _writes(db: Database, token: Token, raw: Sequence[ChangeLine], key: str | None, lines: bool) -> list[TransactionRequest]:
     """Type the rows of all transactions before any is committed. The key of a line is the request's key with its number."""
     writes = []
     for number, transaction in enumerate(raw, 1):
-        operations = typed(transaction, db.program).operations
-        check_write_rows(token, db.program.relations, operations)
+        operations = typed(transaction, db.pipeline.state.program).operations
+        check_write_rows(token, db.pipeline.state.program.relations, operations)
         if transaction.has_rows:
-            writes.append(Write(operations, f"{key}#{number}" if key is not None and lines else key))
+            writes.append(TransactionRequest(operations, f"{key}#{number}" if key is not None and lines else key))
     return writes
 
 
-def _answers(raw: Sequence[ChangeLine], outcome: Outcome, version: int) -> list[dict[str, Any]]:
+def _answers(raw: Sequence[ChangeLine], outcome: BatchOutcome, version: int) -> list[dict[str, Any]]:
     """Return the version of each transaction. One without rows makes no version: it gets the version before it."""
     version = outcome.results[0].version - 1 if outcome.results else version
     results, answers = iter(outcome.results), []
@@ -80,7 +80,7 @@ def _answers(raw: Sequence[ChangeLine], outcome: Outcome, version: int) -> list[
     return answers
 
 
-def _refusal(token: Token, error: Exception, outcome: Outcome, raw: Sequence[ChangeLine]) -> Response:
+def _refusal(token: Token, error: Exception, outcome: BatchOutcome, raw: Sequence[ChangeLine]) -> Response:
     """Answer with the problem. Of several transactions, those before the refused one stay committed; the answer lists them."""
     shown = redact(token, error)
     if not isinstance(shown, RederiveError):

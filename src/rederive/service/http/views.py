@@ -60,7 +60,7 @@ async def views(service: Service, token: Token, request: Request) -> Response:
 
 
 async def _list(service: Service, token: Token, names: Callable[[Program], Container[str]], member: str) -> Response:
-    version, program = await service.writer.run(lambda db, _: (db.version, db.program))
+    version, program = await service.writer.run(lambda db, _: (db.version, db.pipeline.state.program))
     listed = names(program)
     readable = (r for r in program.relations.values() if not r.auxiliary and can_read(token, r.name))
     return json_response({"version": version, member: [_description(program, r) for r in readable if r.name in listed]})
@@ -82,8 +82,8 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
     name, parameters = request.path_params["name"], url_parameters(request)
 
     def read(db: Database) -> tuple[VersionedRows, str]:
-        part = parse_query(db.program, token, name, parameters, ())
-        relation = db.program.relations[name]
+        part = parse_query(db.pipeline.state.program, token, name, parameters, ())
+        relation = db.pipeline.state.program.relations[name]
         found = db.rows(name, {relation.columns[i].name: v for i, v in part.bindings})
         return VersionedRows(db.version, relation, found), db.position
 
@@ -123,7 +123,7 @@ async def replace(service: Service, token: Token, request: Request) -> Response:
     view, definition = request.path_params["name"], await _read_definition(service, request)
 
     def run(db: Database) -> Sequence[Result]:
-        check_view(db.program, view)
+        check_view(db.pipeline.state.program, view)
         if definition.language == "sql":
             _check_statement(definition.text, view)
             return db.sql(definition.text, "body")

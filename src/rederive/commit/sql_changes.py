@@ -1,0 +1,195 @@
+"""Changes of data in SQL as operations on tables: what INSERT, UPDATE and DELETE ask for over the current rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from rederive.analysis.graph import needed
+from rederive.bags import copies, on_copies
+from rederive.commit.state import DatabaseState
+from rederive.engines.protocol import Action, Operation
+from rederive.engines.resident.compile.expressions import row_function
+from rederive.engines.resident.engine import ResidentEngine
+from rederive.errors import DuplicateKey, IllTypedRow, SyntaxProblem
+from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import Row, Term, Value
+from rederive.lang.sql.dml import (
+    ChangeMatching,
+    ChangeQuery,
+    CompiledQuery,
+    DataChange,
+    InsertQuery,
+    InsertValues,
+    compile_change,
+    compile_select,
+)
+from rederive.lang.sql.parser import ParsedStatement, parse
+from rederive.maintain.plan import plan
+from rederive.maintain.program import Strategy
+from rederive.rows import typed_row
+from rederive.scalar.failures import ScalarError
+from rederive.values import sort_key
+
+
+class ChangeEvaluator:
+    """Evaluates statements that change data.
+
+    `pending`: the operations of the open transaction, which its statements see; None outside of one. `given`: rows of tables
+    that exist for these statements alone.
+    """
+
+    def __init__(
+        self,
+        state: DatabaseState,
+        pending: Sequence[Operation] | None = None,
+        given: Mapping[str, Sequence[Row]] | None = None,
+    ) -> None:
+        self._state = state
+        self._given = given or {}
+        self.pending = pending
+
+    def compile(self, parsed: ParsedStatement) -> DataChange:
+        """Compile a statement. Keys hold when the transaction ends: until then, it reads tables as sets of rows.
+
+        The rules of a view rely on keys: a statement that reads one inside a transaction meets a key conflict at once.
+        """
+        program = self._state.program
+        if self.pending:
+            change = compile_change(parsed, without_keys(program))
+            if not isinstance(change, InsertQuery | ChangeQuery) or not _reads_view(change.question, program):
+                return change
+        return compile_change(parsed, program)
+
+    def operations(self, change: DataChange, parsed: ParsedStatement) -> list[Operation]:
+        """The operations that a statement asks for."""
+        table = self._state.program.relations[change.table]
+        match change:
+            case InsertValues(_, rows):
+                return [_insert(table, (_constants(row) for row in rows), parsed)]
+            case InsertQuery(_, asked):
+                return [_insert(table, self._answers(asked), parsed)]
+            case ChangeMatching():
+                return self._change_matching(table, change, parsed)
+            case ChangeQuery(_, asked, updates):
+                found = self._answers(asked)
+                return self._replace(table, [(r[: table.arity], r[table.arity :] if updates else None) for r in found], parsed)
+
+    def _answers(self, asked: CompiledQuery) -> list[Row]:
+        return answers(self._state, asked, self.pending or (), self._given)
+
+    def _change_matching(self, table: Relation, change: ChangeMatching, parsed: ParsedStatement) -> list[Operation]:
+        columns = [f"c{i}" for i in range(table.arity)]
+        types = dict(zip(columns, table.types, strict=True))
+        rows = self._rows(table, dict(change.bindings))
+        try:
+            if change.condition is not None:
+                holds = row_function(change.condition, columns, types)
+                rows = [row for row in rows if holds(row) is True]
+            if change.values is None:
+                return self._replace(table, [(row, None) for row in rows], parsed)
+            functions = [row_function(value, columns, types) for value in change.values]
+            return self._replace(table, [(row, tuple(f(row) for f in functions)) for row in rows], parsed)
+        except ScalarError as error:
+            raise error.kind(str(error)).at(str(parsed.span)) from None
+
+    def _replace(self, table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: ParsedStatement) -> list[Operation]:
+        """Operations that put new rows in the place of old ones; None deletes."""
+        old = tuple(row for row, _ in rows)
+        new = tuple(_typed(table, row, parsed) for _, row in rows if row is not None)
+        if new and self._state.program.copies_of(table.name) is None:
+            self._check_distinct(table, old, new, parsed)
+        return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
+
+    def _check_distinct(self, table: Relation, old: Sequence[Row], new: Sequence[Row], parsed: ParsedStatement) -> None:
+        """Refuse an update that makes two rows equal: a set would keep one of them.
+
+        Rows that share a key and differ otherwise are refused when the transaction ends.
+        """
+        key = table.key or tuple(range(table.arity))
+        rekeyed = [row for row, before in zip(new, old, strict=True) if any(row[i] != before[i] for i in key)]
+        if not rekeyed:
+            return
+        found = self._rows(table, {i: rekeyed[0][i] for i in key} if len(rekeyed) == 1 else {})
+        unchanged = set(found).difference(old)
+        double = next((row for row, count in Counter((*new, *unchanged)).items() if count > 1), None)
+        if double is not None:
+            names = [table.columns[i].name for i in key]
+            raise DuplicateKey(table.name, names, double, double).at(str(parsed.span))
+
+    def _rows(self, table: Relation, bindings: dict[int, Value]) -> list[Row]:
+        """The rows of a table, with the pending operations applied."""
+        found = copies(self._state.program, table.name, bindings, self._state.engine)
+        touched = [operation for operation in self.pending or () if operation.relation == table.name]
+        if not touched:
+            return found
+        bag = Counter(found)
+        is_bag = self._state.program.copies_of(table.name) is not None
+        for operation in touched:
+            step = -1 if operation.action is Action.DELETE else 1
+            for row in operation.rows:
+                if all(row[i] == value for i, value in bindings.items()):
+                    bag[row] = max(bag[row] + step, 0) if is_bag else max(step, 0)
+        return list(bag.elements())
+
+
+def without_keys(program: Program) -> Program:
+    """The program whose base relations are sets of rows, in which two rows may share a key."""
+    relations = {n: replace(r, key=()) if n in program.bases else r for n, r in program.relations.items()}
+    return replace(program, relations=relations)
+
+
+def _reads_view(asked: CompiledQuery, program: Program) -> bool:
+    read = needed(asked.program, [asked.view])
+    return any(view in read and program.copies_of(view) is None for view in program.views)
+
+
+def _constants(terms: Sequence[Term]) -> Row:
+    try:
+        return tuple(row_function(term, [], {})(()) for term in terms)
+    except ScalarError as error:
+        raise error.kind(str(error)) from None
+
+
+def _insert(table: Relation, rows: Iterator[Row] | list[Row], parsed: ParsedStatement) -> Operation:
+    return Operation(Action.INSERT, table.name, tuple(_typed(table, row, parsed) for row in rows))
+
+
+def _typed(table: Relation, row: Row, parsed: ParsedStatement) -> Row:
+    try:
+        return typed_row(table, row)
+    except IllTypedRow as error:
+        raise error.at(str(parsed.span)) from None
+
+
+def answers(
+    state: DatabaseState,
+    asked: CompiledQuery,
+    pending: Sequence[Operation] = (),
+    given: Mapping[str, Sequence[Row]] | None = None,
+) -> list[Row]:
+    """The answers of a query over the current tables and pending operations, evaluated by an engine of its own.
+
+    `given`: the rows of tables that exist for the query alone.
+    """
+    program, target = asked.program, asked.program.counted(asked.view)
+    read = needed(program, [target])
+    scratch = ResidentEngine(state.limits)
+    own = given or {}
+    initial = {base: own[base] if base in own else state.engine.rows(base, {}) for base in program.bases if base in read}
+    with scratch.budget(state.limits):
+        scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
+        scratch.commit()
+        if pending:
+            scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
+            scratch.commit()
+        return copies(program, asked.view, {}, scratch)
+
+
+def select_rows(state: DatabaseState, text: str) -> list[Row]:
+    """The answers of a query in SQL, in order."""
+    parsed, *others = parse(text, "<query>")
+    if others:
+        raise SyntaxProblem("one query at a time", others[0].span, hint="db.sql runs several statements")
+    return sorted(answers(state, compile_select(parsed, state.program)), key=sort_key)
