@@ -2,7 +2,7 @@
 
     python tools/check_shape.py
 
-Public functions, methods and classes without a docstring; functions above a cyclomatic complexity of 15 (by ruff's C901);
+Public functions, methods and classes without a docstring; functions above a cyclomatic complexity of 15 (ruff checks it, too);
 files above 300 lines and functions above 60; comments for 100 lines in each folder; the public names of `Database`; and the
 words that STYLE.md replaces, in src and docs.
 """

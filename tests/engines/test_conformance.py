@@ -85,7 +85,7 @@ def test_conformance(case: Case, strategy: str) -> None:
 
 # On Spark a folder takes ten seconds or more, so `make test` plays a few of them, under different strategies.
 FAST_JOBS = {"keyed", "mutual_recursion", "negation"}
-FAST_TABLES = {"aggregates", "nullary", "same_generation"}
+FAST_TABLES = {"keyed", "nullary", "same_generation"}
 
 
 def on_spark(among: Sequence[str], fast: set[str]) -> list[Any]:

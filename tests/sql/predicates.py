@@ -18,6 +18,7 @@ ROWS = [(i, a, i % 3, d, e, (None, "a", "b")[i % 3]) for i, (a, d, e) in enumera
 FLAGS = [(0, True), (0, None), (1, False), (1, False), (None, True)]  # of f
 
 Pick = Callable[[Sequence[str]], str]  # chooses one of several
+_PLAIN = ("literal", "column", "numbers", "in", "null")
 _COMPARED = ("=", "=", "<>", "<", "<=", ">", ">=", "<=>")
 
 
@@ -27,23 +28,14 @@ def predicate(pick: Pick, depth: int = 3, *, subqueries: bool = True) -> str:
     def inner() -> str:
         return predicate(pick, depth - 1, subqueries=subqueries)
 
-    kinds = ["literal", "column", "numbers", "in", "null"]
+    kinds = [*_PLAIN]
     if depth:
         kinds += ["compared"] * 4 + ["and", "or", "not", "not", "is", "listed", "between", "case", "coalesce", "nullif", "if"]
         kinds += ["exists", "any of"] if subqueries else []
     negation = pick(["", "NOT "])
     match pick(kinds):
-        case "literal":
-            return pick(["true", "false", "CAST(NULL AS BOOLEAN)", "1 = 0", "1 < 2", "NULL > 1"])
-        case "column":
-            return pick(["o.d", "o.e"])
-        case "numbers":
-            return f"{_number(pick)} {pick(_COMPARED)} {_number(pick)}"
-        case "in":
-            listed = ", ".join(pick(["0", "1", "NULL"]) for _ in range(int(pick(["1", "2", "3"]))))
-            return f"{_number(pick)} {negation}IN ({listed})"
-        case "null":
-            return f"{_number(pick)} IS {negation}NULL"
+        case kind if kind in _PLAIN:
+            return _plain(pick, kind, negation)
         case "compared":
             return f"({inner()}) {pick(_COMPARED)} ({inner()})"
         case "and" | "or" as word:
@@ -67,6 +59,22 @@ def predicate(pick: Pick, depth: int = 3, *, subqueries: bool = True) -> str:
         case name:
             arguments = ", ".join(inner() for _ in range(3 if name == "if" else 2))
             return f"{name}({arguments})"
+
+
+def _plain(pick: Pick, kind: str, negation: str) -> str:
+    """A predicate without another one inside."""
+    match kind:
+        case "literal":
+            return pick(["true", "false", "CAST(NULL AS BOOLEAN)", "1 = 0", "1 < 2", "NULL > 1"])
+        case "column":
+            return pick(["o.d", "o.e"])
+        case "numbers":
+            return f"{_number(pick)} {pick(_COMPARED)} {_number(pick)}"
+        case "in":
+            listed = ", ".join(pick(["0", "1", "NULL"]) for _ in range(int(pick(["1", "2", "3"]))))
+            return f"{_number(pick)} {negation}IN ({listed})"
+        case _:
+            return f"{_number(pick)} IS {negation}NULL"
 
 
 def _number(pick: Pick) -> str:
