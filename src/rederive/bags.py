@@ -7,30 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rederive.engines.protocol import Action, Bulk, Engine, Operation
 from rederive.errors import Unsupported
-from rederive.ir.rules import BAG, Program
+from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
-
-
-def told(name: str) -> str:
-    """The view that a counting relation tells the changes of.
-
-    >>> told("v.bag"), told("v")
-    ('v', 'v')
-    """
-    return name.removesuffix(f".{BAG}")
-
-
-def bag_tables(program: Program) -> frozenset[str]:
-    """The tables that may hold a row several times."""
-    return frozenset(name for name in program.relations if program.copies_of(name))
 
 
 def copies(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine) -> list[Row]:
     """The rows of a relation; of a bag, each as often as it is in it."""
-    numbered = program.copies_of(name)
+    numbered = program.numbered_copies(name)
     if numbered is not None:
         return [row[:-1] for row in engine.rows(numbered, bindings)]
-    counted = program.counted(name)
+    counted = program.counting_relation(name)
     if counted == name:
         return engine.rows(name, bindings)
     return [tuple(row) for *row, count in engine.rows(counted, bindings) for _ in range(_number(count))]
@@ -50,7 +36,7 @@ def numbered(
     """
     found: dict[str, Collection[Row]] = {}
     for name, rows in initial.items():
-        base = program.copies_of(name)
+        base = program.numbered_copies(name)
         if base is None:
             found[name] = rows
         else:
@@ -76,9 +62,9 @@ def _each(rows: Collection[Row], name: str) -> Collection[Row]:
 
 def on_copies(program: Program, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
     """The operations on bags as operations on numbered copies: one more is the next, and one less is the last."""
-    done = [operation for operation in operations if program.copies_of(operation.relation) is None]
+    done = [operation for operation in operations if program.numbered_copies(operation.relation) is None]
     for name in dict.fromkeys(operation.relation for operation in operations):
-        if (base := program.copies_of(name)) is not None:
+        if (base := program.numbered_copies(name)) is not None:
             done += _moved(base, [operation for operation in operations if operation.relation == name], engine)
     return done
 

@@ -234,8 +234,10 @@ def _narrowed(statement: Statement, names: list[str]) -> Statement:
 
 def check_view(program: Program, name: str) -> None:
     """Refuse a name that is no view; a table that is a bag is none."""
-    if not program.is_view(name) or name not in program.relations or program.copies_of(name) is not None:
-        views = (view for view in program.views if not program.relations[view].auxiliary and program.copies_of(view) is None)
+    if not program.is_view(name) or name not in program.relations or program.numbered_copies(name) is not None:
+        views = (
+            view for view in program.views if not program.relations[view].is_auxiliary and program.numbered_copies(view) is None
+        )
         raise UnknownRelation(name, views)
 
 
@@ -246,7 +248,7 @@ def followed(before: Program, after: Program, known: Mapping[str, int | None], v
     """
     found: dict[str, int | None] = {}
     for name, relation in after.relations.items():
-        if relation.auxiliary:
+        if relation.is_auxiliary:
             continue
         if name not in after.monitored:
             found[name] = None

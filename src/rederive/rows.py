@@ -32,7 +32,7 @@ def base_relation(program: Program, name: str) -> Relation:
     """The declaration of the base relation with this name; raises UnknownRelation, or NotABase for a view."""
     if name not in program.relations:
         raise UnknownRelation(name, program.tables)
-    if program.is_view(name) and program.copies_of(name) is None:
+    if program.is_view(name) and program.numbered_copies(name) is None:
         raise NotABase(name)
     return program.relations[name]
 

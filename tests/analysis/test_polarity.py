@@ -17,7 +17,7 @@ DECLARATIONS = " ".join(f".decl {name}(x: number)" for name in "a b c d e p q r 
 def signs(rules: str, view: str, wanted: frozenset[Sign]) -> dict[str, frozenset[Sign]]:
     program = compile_program(DECLARATIONS + rules)
     found = wanted_signs(program, {view: wanted})
-    return {name: found[name] for name in found if not program.relations[name].auxiliary}
+    return {name: found[name] for name in found if not program.relations[name].is_auxiliary}
 
 
 @pytest.mark.parametrize("sign", [PLUS, MINUS])

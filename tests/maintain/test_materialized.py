@@ -171,7 +171,7 @@ d(k) :- k = count : { b(_) }.
 def test_the_plan_covers_what_is_needed_and_no_more(strategy: str, targets: list[str], views: set[str]) -> None:
     program = compile_program(LAYERS)
     found = [name for section in plan(program, targets, strategy).sections for name in section.component.relations]
-    assert {name for name in found if not program.relations[name].auxiliary} == views
+    assert {name for name in found if not program.relations[name].is_auxiliary} == views
     assert len(found) == len(set(found))
 
 

@@ -199,8 +199,8 @@ class Session:
         return {subscription.view for subscription in self.db.pipeline.state.subscriptions.active}
 
     def check_state(self) -> None:
-        names = [name for name, relation in self.program.relations.items() if not relation.auxiliary]
-        assert sorted(n for n, r in self.db.pipeline.state.program.relations.items() if not r.auxiliary) == sorted(names)
+        names = [name for name, relation in self.program.relations.items() if not relation.is_auxiliary]
+        assert sorted(n for n, r in self.db.pipeline.state.program.relations.items() if not r.is_auxiliary) == sorted(names)
         assert {name: self.db.rows(name) for name in names} == {name: sorted(self.rows[name]) for name in names}
         assert self.db.version == self.version
         assert sorted(self.db.pipeline.state.monitored) == sorted(self.program.monitored)

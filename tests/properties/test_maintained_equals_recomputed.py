@@ -78,7 +78,7 @@ class Session:
         self.check_rows()
 
     def check_rows(self) -> None:
-        names = [name for name, relation in self.program.relations.items() if not relation.auxiliary]
+        names = [name for name, relation in self.program.relations.items() if not relation.is_auxiliary]
         assert {name: self.db.rows(name) for name in names} == {name: sorted(self.rows[name]) for name in names}
         assert self.announced == []
 

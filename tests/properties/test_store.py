@@ -59,7 +59,7 @@ def outcome(db: rederive.Database, call: Callable[[rederive.Database], rederive.
 
 
 def visible(program: Program) -> list[str]:
-    return sorted(name for name, relation in program.relations.items() if not relation.auxiliary)
+    return sorted(name for name, relation in program.relations.items() if not relation.is_auxiliary)
 
 
 class Twins(RuleBasedStateMachine):

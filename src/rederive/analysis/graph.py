@@ -104,7 +104,7 @@ def check_stratified(program: Program) -> None:
             for edge in inside:
                 if edge.negative:
                     cycle = _cycle(edge, inside)
-                    declared = [name for name in cycle[:-1] if not program.relations[name].auxiliary]
+                    declared = [name for name in cycle[:-1] if not program.relations[name].is_auxiliary]
                     raise Unstratified((*declared, declared[0]) if declared else cycle, edge.through, edge.span)
 
 

@@ -40,7 +40,7 @@ def check(program: Programs) -> None:
 
 def _summary(db: rederive.Database) -> list[str]:
     program = db.pipeline.state.program
-    declared = {name: relation for name, relation in program.relations.items() if not relation.auxiliary}
+    declared = {name: relation for name, relation in program.relations.items() if not relation.is_auxiliary}
     shown = set(declared).difference(n for n in program.tables if n in program.views)
     levels = {name: level for name, level in strata(program.definitions).items() if name in shown}
     lines = ["relations"]

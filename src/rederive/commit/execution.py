@@ -83,7 +83,7 @@ class RuleExecution:
         if not rules:
             return []
         program = self._state.program
-        changed = {program.copies_of(operation.relation) or operation.relation for operation in operations}
+        changed = {program.numbered_copies(operation.relation) or operation.relation for operation in operations}
         return rules if any(changed & (one.influents | {one.event.name if one.event else ""}) for one in rules) else []
 
     # One round: the rules in their order, until none has rows left to fire for
@@ -167,8 +167,8 @@ class RuleExecution:
     def _inserts_and_deletes(self, pending: PendingVersion) -> list[Operation]:
         """The transaction so far as plain inserts and deletes; operations on bags as they were requested."""
         program = self._state.program
-        found = [operation for operation in pending.operations if program.copies_of(operation.relation)]
-        bags = {program.copies_of(operation.relation) for operation in found}
+        found = [operation for operation in pending.operations if program.numbered_copies(operation.relation)]
+        bags = {program.numbered_copies(operation.relation) for operation in found}
         for name, delta in pending.net.items():
             if name not in bags:
                 found += [Operation(Action.DELETE, name, _rows(delta.minus)), Operation(Action.INSERT, name, _rows(delta.plus))]

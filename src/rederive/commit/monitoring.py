@@ -58,7 +58,7 @@ class Monitoring:
                 signs[one.view] = signs.get(one.view, frozenset()) | one.signs
         for constraint in program.constraints:
             signs[constraint.view] = signs.get(constraint.view, frozenset()) | _CONSTRAINT_SIGNS[constraint.mode]
-        views = {program.counted(name): name for name in signs}
+        views = {program.counting_relation(name): name for name in signs}
         relations = {source: signs[name] if source == name else BOTH for source, name in views.items()}
         return cls(signs, {**relations, **rules.conditions}, views, tuple(queries))
 
@@ -68,5 +68,5 @@ def is_bound_alone(program: Program, settings: Settings, view: str) -> bool:
 
     It is where the view is not stored and nobody follows all of it; otherwise it is a part of the view's own change.
     """
-    is_bag = program.counted(view) != view
+    is_bag = program.counting_relation(view) != view
     return settings.strategy in _NOT_STORED and not is_bag and view not in program.monitored

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rederive.bags import copies, told
+from rederive.bags import copies
 from rederive.delta import Delta, DeltaSum, Rows, multiplicities, sum_of_counts
 from rederive.engines.protocol import Engine, Query
 from rederive.errors import Endless
@@ -55,8 +55,9 @@ class ParkedDefinitions:
     def changes(self, found: Mapping[str, Delta], program: Program) -> dict[str, Delta]:
         """The changes since the last notification, where an engine that had no views found all rows of each as new."""
         views = {name: delta for name, delta in found.items() if not program.is_view(name)}
-        for name in dict.fromkeys((*map(told, (name for name in found if program.is_view(name))), *self.views)):
-            delta, counted = found.get(program.counted(name)), program.counted(name) != name
+        reported = (program.bag_of(name) or name for name in found if program.is_view(name))
+        for name in dict.fromkeys((*reported, *self.views)):
+            delta, counted = found.get(program.counting_relation(name)), program.counting_relation(name) != name
             came: Rows = () if delta is None else sum_of_counts(delta.plus) if counted else delta.plus
             types, gone = self.views.get(name, ((), Counter[Row]()))
             same = name in program.relations and program.relations[name].types == types

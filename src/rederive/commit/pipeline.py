@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rederive import failpoints
-from rederive.bags import on_copies, told
+from rederive.bags import on_copies
 from rederive.catalog import CatalogChange
 from rederive.commit.execution import RuleExecution, calls_in_statements
 from rederive.commit.group import Group, NeedsOwnSync, discard
@@ -317,7 +317,7 @@ class Pipeline:
         changes = {}
         for name, delta in found.views.items():
             if name not in pending.rules.conditions:
-                view = sources.get(name) or told(name)
+                view = sources.get(name) or state.program.bag_of(name) or name  # the old program knows the bags that are dropped
                 signs = reported.get(view, state.settings.signs)
                 change = Change(version, view, (from_counted(delta) if view != name else delta).restrict(signs))
                 if change:

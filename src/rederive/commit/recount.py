@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rederive.delta import Delta, sum_of_counts
-from rederive.ir.rules import BAG, Program
+from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 
 
 def newly_counted(before: Program, after: Program) -> list[str]:
     """The views that are no bags before, and are bags after."""
-    return [n for n in before.views if n in after.relations and before.counted(n) == n != after.counted(n)]
+    return [n for n in before.views if n in after.relations and before.counting_relation(n) == n != after.counting_relation(n)]
 
 
 def recounted(
@@ -25,8 +25,9 @@ def recounted(
     """
     found = dict(views)
     for name in after.views:
-        if name in before.relations and (before.counted(name), after.counted(name)) != (name, name):
-            parts = (found.pop(f"{name}.{BAG}", None), found.pop(name, None))
+        if name in before.relations and (before.counting_relation(name), after.counting_relation(name)) != (name, name):
+            counting = next(n for n in (before.counting_relation(name), after.counting_relation(name)) if n != name)
+            parts = (found.pop(counting, None), found.pop(name, None))
             change = _change(name, parts, before, after, uncounted.get(name, []))
             if change:
                 found[name] = change
@@ -37,7 +38,7 @@ def _change(name: str, parts: tuple[Delta | None, Delta | None], before: Program
     counts, own = parts
     came, gone = (sum_of_counts(side) for side in ((counts.plus, counts.minus) if counts is not None else ((), ())))
     gone.update(uncounted)
-    if after.counted(name) == name:  # the set after is the set before, less what left it and with what entered it
+    if after.counting_relation(name) == name:  # the set after is the set before, less what left it and with what entered it
         kept = Counter(dict.fromkeys(gone, 1))
         left, entered = (Counter(own.minus), Counter(own.plus)) if own is not None else (Counter(), Counter())
         same = before.relations[name].types == after.relations[name].types

@@ -98,7 +98,7 @@ class ChangeEvaluator:
         """Operations that put new rows in the place of old ones; None deletes."""
         old = tuple(row for row, _ in rows)
         new = tuple(_typed(table, row, parsed) for _, row in rows if row is not None)
-        if new and self._state.program.copies_of(table.name) is None:
+        if new and self._state.program.numbered_copies(table.name) is None:
             self._check_distinct(table, old, new, parsed)
         return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
 
@@ -125,7 +125,7 @@ class ChangeEvaluator:
         if not touched:
             return found
         bag = Counter(found)
-        is_bag = self._state.program.copies_of(table.name) is not None
+        is_bag = self._state.program.numbered_copies(table.name) is not None
         for operation in touched:
             step = -1 if operation.action is Action.DELETE else 1
             for row in operation.rows:
@@ -142,7 +142,7 @@ def without_keys(program: Program) -> Program:
 
 def _reads_view(asked: CompiledQuery, program: Program) -> bool:
     read = needed(asked.program, [asked.view])
-    return any(view in read and program.copies_of(view) is None for view in program.views)
+    return any(view in read and program.numbered_copies(view) is None for view in program.views)
 
 
 def _constants(terms: Sequence[Term]) -> Row:
@@ -173,7 +173,7 @@ def answers(
 
     `given`: the rows of tables that exist for the query alone.
     """
-    program, target = asked.program, asked.program.counted(asked.view)
+    program, target = asked.program, asked.program.counting_relation(asked.view)
     read = needed(program, [target])
     scratch = ResidentEngine(state.limits)
     own = given or {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from rederive.analysis.graph import needed
-from rederive.bags import bag_tables, copies
+from rederive.bags import copies
 from rederive.boundary import caller_function
 from rederive.catalog import Catalog, check_view
 from rederive.commit.announce import Subscription, Subscriptions
@@ -22,7 +22,7 @@ from rederive.commit.parked import ParkedDefinitions, base_program
 from rederive.delta import BOTH, Sign
 from rederive.engines.protocol import DoesNotFit, Engine, Propagation, Query, Trace
 from rederive.errors import Closed, Mismatch, NoStore, UnknownRelation
-from rederive.ir.rules import Program, Relation
+from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lang import compile_query
 from rederive.limits import Limits
@@ -121,7 +121,7 @@ class DatabaseState:
 
     def check_evaluated(self, view: str | None = None) -> None:
         """Refuse what needs views while the definitions are parked: base relations have rows, views have none."""
-        if self.parked is not None and (view is None or (self.program.is_view(view) and not self.program.copies_of(view))):
+        if self.parked is not None and (view is None or (self.program.is_view(view) and not self.program.numbered_copies(view))):
             raise self.parked.error
 
     def close(self) -> None:
@@ -164,8 +164,9 @@ class DatabaseState:
     def switch(self, rules: RuleSet, monitoring: Monitoring, parked: ParkedDefinitions | None) -> None:
         """The engine has committed a program: it is the current one."""
         if rules is not self.rules:
-            self.rules, self.bags = rules, bag_tables(rules.program)
+            self.rules = rules
             self.tables = {name: rules.program.relations[name] for name in rules.program.tables}
+            self.bags = frozenset(name for name, table in self.tables.items() if table.role is Role.BAG)
         self.monitoring, self.parked = monitoring, parked
 
     def _plan(self, rules: RuleSet, monitored: Mapping[str, frozenset[Sign]]) -> MaintenanceProgram:
@@ -191,7 +192,7 @@ class DatabaseState:
             return {}
         sections = (section for section in self.maintenance.sections if section.strategy.stored)
         stored = {name for section in sections for name in section.component.relations}
-        sources = ((name, self.program.counted(name)) for name in self.program.monitored)
+        sources = ((name, self.program.counting_relation(name)) for name in self.program.monitored)
         return {name: partial(self.engine.extent, source) for name, source in sources if source in stored}
 
     def subscribe(self, query: Query, callback: Callable[..., None], signs: frozenset[Sign]) -> Subscription:
@@ -225,7 +226,7 @@ class DatabaseState:
     def relation(self, name: str) -> Relation:
         """The declaration of a relation."""
         if name not in self.program.relations:
-            raise UnknownRelation(name, (n for n, r in self.program.relations.items() if not r.auxiliary))
+            raise UnknownRelation(name, (n for n, r in self.program.relations.items() if not r.is_auxiliary))
         return self.program.relations[name]
 
     def rows(self, name: str, bindings: Mapping[str, Value] | None = None) -> list[Row]:
@@ -258,7 +259,7 @@ class DatabaseState:
             memory = self.engine.memory_use() if self._has_rows() else ""
             return self._explain(self._plan(self.rules, self.monitor(self.rules).relations), form, memory)
         check_view(self.program, view)
-        return self._explain(self._plan(self.rules, {self.program.counted(view): self.settings.signs}), form)
+        return self._explain(self._plan(self.rules, {self.program.counting_relation(view): self.settings.signs}), form)
 
     def explain_rule(self, rule: CompiledRule, form: str) -> str:
         """Explain how the condition of an active rule is monitored."""

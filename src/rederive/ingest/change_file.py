@@ -125,7 +125,7 @@ def _element(where: str) -> RowPlace:
 
 def input_relation(name: str, program: Program, place: str) -> Relation:
     """The base relation that a name from outside denotes; an error names the place. Auxiliary relations are unknown there."""
-    if name in program.relations and program.relations[name].auxiliary:
+    if name in program.relations and program.relations[name].is_auxiliary:
         raise UnknownRelation(name, program.tables).at(place)
     try:
         return base_relation(program, name)

@@ -142,11 +142,32 @@ class Column:
     bits: int = 64
 
 
+class Role(Enum):
+    """What a relation is for those who read it: a set of rows, or a bag, which holds a row any number of times."""
+
+    SET = "set"
+    BAG = "bag"
+
+
+@dataclass(frozen=True, slots=True)
+class BagRelations:
+    """The relations by which an engine, which knows sets alone, holds a bag. Lowering names them.
+
+    `rows`: the rows of the bag with columns behind the visible ones by which equal rows differ; of a table, the base relation of
+    its numbered copies: (row, 1) ... (row, n) for a row that is there n times. `counts`: of a view, its rows, each with its
+    multiplicity in the last column. A table has no such relation.
+    """
+
+    rows: str
+    counts: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A declared relation. `key` are the columns that identify a row; by default all of them.
 
-    `monitored`: whether its changes are reported; where it is None, the `.output` directives decide.
+    `monitored`: whether its changes are reported; where it is None, the `.output` directives decide. `bag`: the relations that
+    hold it, where it is a bag; the relation itself then has each row once.
     """
 
     name: str
@@ -154,25 +175,27 @@ class Relation:
     key: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
     monitored: bool | None = None
+    bag: BagRelations | None = field(default=None, compare=False, repr=False)
 
     @property
     def arity(self) -> int:
+        """The number of columns."""
         return len(self.columns)
 
     @property
     def types(self) -> tuple[Type, ...]:
+        """The types of the columns."""
         return tuple(column.type for column in self.columns)
 
     @property
-    def auxiliary(self) -> bool:
-        """Made by lowering, not declared by the user: its name holds a dot, which no declared name may."""
+    def role(self) -> Role:
+        """Whether it is a set or a bag."""
+        return Role.SET if self.bag is None else Role.BAG
+
+    @property
+    def is_auxiliary(self) -> bool:
+        """Whether lowering added it: its name holds a dot, which the name of a declared relation cannot."""
         return "." in self.name
-
-
-# A bag is a set of rows that differ in columns behind the visible ones; these words name the relations that hold it.
-COPIES = "copies"  # of a table: its rows, each with the number of the copy
-ALL = "all"  # of a view: its rows with their identities
-BAG = "bag"  # of a view: its rows, each with the number of its copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +260,16 @@ class Program:
     constraints: tuple[Constraint, ...] = ()
     zone: str = UTC
     _defined: Mapping[str, tuple[Definition, ...]] = field(init=False, repr=False, compare=False)
+    _bags: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         found: dict[str, list[Definition]] = {}
         for definition in self.definitions:
             found.setdefault(defines(definition), []).append(definition)
         object.__setattr__(self, "_defined", {name: tuple(definitions) for name, definitions in found.items()})
+        # a pass may copy a relation under an auxiliary name; the bag is the declared one
+        bags = {name: relation.bag for name, relation in self.relations.items() if relation.bag and not relation.is_auxiliary}
+        object.__setattr__(self, "_bags", {bag.counts or bag.rows: name for name, bag in bags.items()})
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -258,22 +285,33 @@ class Program:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """What transactions change: the base relations of the user, and the bags that base relations stand for."""
+        """What transactions change: the user's base relations, and the tables that are bags."""
         bases = set(self.bases)
-        return tuple(n for n, r in self.relations.items() if not r.auxiliary and (n in bases or self.copies_of(n) is not None))
+        declared = (name for name, relation in self.relations.items() if not relation.is_auxiliary)
+        return tuple(name for name in declared if name in bases or self.numbered_copies(name) is not None)
 
-    def copies_of(self, name: str) -> str | None:
-        """The base relation that numbers the copies of a table's rows, where the table is a bag."""
-        return f"{name}.{COPIES}" if f"{name}.{COPIES}" in self.relations else None
+    def numbered_copies(self, table: str) -> str | None:
+        """The base relation that numbers the copies of a table's rows; None where the table is a set, and for views."""
+        bag = self._bag(table)
+        return bag.rows if bag is not None and bag.counts is None else None
 
-    def counted(self, name: str) -> str:
-        """The relation whose changes tell those of a view: where it is a bag, the one that counts its rows."""
-        return f"{name}.{BAG}" if f"{name}.{BAG}" in self.relations else name
+    def counting_relation(self, view: str) -> str:
+        """The relation whose delta tells that of a view: the view itself, or where it is a bag, the one that counts its rows."""
+        bag = self._bag(view)
+        return bag.counts if bag is not None and bag.counts is not None else view
+
+    def bag_of(self, name: str) -> str | None:
+        """The bag whose rows this relation counts or numbers; None for any other relation."""
+        return self._bags.get(name)
+
+    def _bag(self, name: str) -> BagRelations | None:
+        relation = self.relations.get(name)
+        return relation.bag if relation is not None else None
 
     @property
     def monitored(self) -> tuple[str, ...]:
         """The `.output` relations, or all the user's views where there is none; and those that say so themselves."""
-        views = [self.relations[name] for name in self.views if not self.relations[name].auxiliary]
+        views = [self.relations[name] for name in self.views if not self.relations[name].is_auxiliary]
         chosen = self.outputs or tuple(view.name for view in views if view.monitored is None)
         constraints = {constraint.view for constraint in self.constraints}
         more = (view.name for view in views if view.monitored or view.name in constraints)

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow
@@ -38,12 +38,16 @@ SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
 
 @dataclass(frozen=True, slots=True)
 class LakeRelations:
-    """What a lake holds: base relations, monitored views, the names of views with a table of rows, and the names of bags."""
+    """What a lake holds: base relations, monitored views, the names of views with a table of rows, and the names of bags.
+
+    `numbered`: the base relations of numbered copies, by name, and the table that holds the bag of each.
+    """
 
     base: Sequence[Relation]
     views: Sequence[Relation]
     with_tables: Collection[str] = ()
     bags: Collection[str] = ()
+    numbered: Mapping[str, Relation] = field(default_factory=dict)
 
 
 def settled_version(lake: Lake) -> int:

@@ -94,7 +94,7 @@ def _passed_on(program: Program, targets: Collection[str]) -> frozenset[str]:
         for edge in edges(definition):
             readers.setdefault(edge.source, []).append(definition)
     passing = (name for name, found in readers.items() if name not in targets and all(map(_totals, found)))
-    relations = frozenset(name for name in passing if program.relations[name].auxiliary)
+    relations = frozenset(name for name in passing if program.relations[name].is_auxiliary)
     once = (component for component in components(program) if relations.issuperset(component.relations))
     return frozenset(name for component in once if derived_once(component, program) for name in component.relations)
 

@@ -36,7 +36,7 @@ def triggers(program: Program, rules: Pairs) -> dict[str, list[str]]:
 def _reaches(program: Program, write: DataChange | None, reads: Mapping[str, frozenset[Sign]]) -> bool:
     if write is None:
         return False
-    base = program.copies_of(write.table) or write.table
+    base = program.numbered_copies(write.table) or write.table
     return bool(_effects(write) & reads.get(base, frozenset()))
 
 

@@ -50,8 +50,8 @@ class SubscriptionRequest:
 
 def declared(program: Program, name: str) -> Relation:
     """Return a declared relation. Auxiliary relations have no name outside of the program."""
-    if name not in program.relations or program.relations[name].auxiliary:
-        raise UnknownRelation(name, (n for n, relation in program.relations.items() if not relation.auxiliary))
+    if name not in program.relations or program.relations[name].is_auxiliary:
+        raise UnknownRelation(name, (n for n, relation in program.relations.items() if not relation.is_auxiliary))
     return program.relations[name]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from rederive.delta import CountedSide, Delta, Rows, multiplicities
 from rederive.engines.protocol import Bulk
 from rederive.engines.spark.engine import FrameRows
-from rederive.ir.rules import COPIES, Program, Relation
+from rederive.ir.rules import Program, Relation
 from rederive.lake.settle import rows_folder
 from rederive.lake.staging import LastColumn, stage_changes, staging_folder
 from rederive.lake.tables import Area, Lake
@@ -42,7 +42,7 @@ def stage_version(
             last = LastColumn.OWN if relation.name == name else LastColumn.COPY_NUMBER
             stage_changes(lake, version, Area.BASE, relation, _parts(delta.minus), _parts(delta.plus), last, folder)
         for view, change in changes.items():
-            is_bag = any(program.counted(view) != view for program in (before, after))
+            is_bag = any(program.counting_relation(view) != view for program in (before, after))
             minus, plus = (_with_counts(side) if is_bag else side for side in (change.delta.minus, change.delta.plus))
             last = LastColumn.COUNT if is_bag else LastColumn.OWN
             relation = (after if view in after.relations else before).relations[view]
@@ -52,7 +52,7 @@ def stage_version(
 
 def table_of(program: Program, base: str) -> Relation:
     """The relation that the table of a base relation holds: the bag itself if the base relation numbers a bag's copies."""
-    return program.relations[base.removesuffix(f".{COPIES}")]
+    return program.relations[program.bag_of(base) or base]
 
 
 def _with_counts(side: Rows) -> Rows:

@@ -8,13 +8,11 @@ Everything here may be killed at any point and done again by the next opening:
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.errors import Mismatch
-from rederive.ir.rules import COPIES, Program
-from rederive.ir.terms import Row
+from rederive.ir.rules import Program
 from rederive.lake.bags import number_copies
 from rederive.lake.settle import LakeRelations, rows_folder, settle, settled_version
 from rederive.lake.staging import as_frame, remove_leftovers
@@ -37,7 +35,9 @@ def attach(lake: Lake, journal: Journal, program: Program) -> None:
     with rows_folder(lake) as folder:
         for name in program.bases:
             relation, stored = table_of(program, name), rows.get(name, [])
-            lake.replace(Area.BASE, relation, as_frame(lake, relation, _without_copy_numbers(name, stored), folder))
+            if relation.name != name:  # the base relation numbers the copies of a bag, whose table has no numbers
+                stored = [row[:-1] for row in stored]
+            lake.replace(Area.BASE, relation, as_frame(lake, relation, stored, folder))
     _write_history(lake, journal, program)
     journal.attach_lake(lake.root)
 
@@ -79,7 +79,3 @@ def read_base_relations(lake: Lake, program: Program) -> dict[str, DataFrameRows
             rows = lake.read(Area.BASE, relation)
             found[name] = DataFrameRows(rows if relation.name == name else number_copies(rows), program.relations[name].types)
     return found
-
-
-def _without_copy_numbers(base: str, rows: Collection[Row]) -> Collection[Row]:
-    return [row[:-1] for row in rows] if base.endswith(f".{COPIES}") else rows

@@ -16,12 +16,11 @@ from functools import wraps
 from threading import Lock, Thread
 from typing import Concatenate, ParamSpec, TypeVar
 
-from rederive.bags import bag_tables
 from rederive.delta import Delta, from_numbered
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
 from rederive.engines.spark.session.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
-from rederive.ir.rules import COPIES, Program, Relation
+from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import expand_copies
 from rederive.lake.change_table import MINUS, PLUS
@@ -205,21 +204,23 @@ class LakeSync:
             with_tables.append(name)
         views = [program.relations[name] for name in program.monitored]
         base = [table_of(program, name) for name in program.bases]
-        bags = {*bag_tables(program), *(name for name in program.monitored if program.counted(name) != name)}
-        return LakeRelations(base, views, with_tables, bags)
+        bags = {relation.name for relation in (*base, *views) if relation.role is Role.BAG}
+        numbered = {name: relation for name, relation in zip(program.bases, base, strict=True) if relation.name != name}
+        return LakeRelations(base, views, with_tables, bags, numbered)
 
     def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
         relation = program.relations[name]
         with rows_folder(self.lake) as folder:
-            whole = as_frame(self.lake, program.relations[program.counted(name)], rows, folder)
-            if program.counted(name) != name:
+            whole = as_frame(self.lake, program.relations[program.counting_relation(name)], rows, folder)
+            if program.counting_relation(name) != name:
                 whole = expand_copies(whole, whole.columns[-1])
             self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
 
     def _settle(self, records: list[VersionRecord], relations: LakeRelations) -> int:
         if not records:
             return 0
-        return settle(self.lake, self._with_dropped(relations, records), [_as_tables(record) for record in records])
+        as_tables = [_as_tables(record, relations.numbered) for record in records]
+        return settle(self.lake, self._with_dropped(relations, records), as_tables)
 
     def _with_dropped(self, relations: LakeRelations, records: list[VersionRecord]) -> LakeRelations:
         """The relations, with dropped views that these versions still change. Views that were bags count as bags."""
@@ -228,21 +229,22 @@ class LakeSync:
         dropped = {one.relation.name: one.relation for one in recorded if one.relation.name not in known}
         with_tables = [name for name in dropped if self.lake.has_table(Area.VIEWS, name)]
         bags = {one.relation.name for one in recorded if one.delta.counts is not None}
-        return LakeRelations(
-            relations.base,
-            [*relations.views, *dropped.values()],
-            [*relations.with_tables, *with_tables],
-            {*relations.bags, *bags, *with_tables},
+        return replace(
+            relations,
+            views=[*relations.views, *dropped.values()],
+            with_tables=[*relations.with_tables, *with_tables],
+            bags={*relations.bags, *bags, *with_tables},
         )
 
 
-def _as_tables(record: VersionRecord) -> VersionRecord:
+def _as_tables(record: VersionRecord, numbered: Mapping[str, Relation]) -> VersionRecord:
     """A version with the deltas of bags as their tables hold them: with counts instead of numbered copies."""
-    return replace(record, base=tuple(map(_as_table, record.base)))
+    return replace(record, base=tuple(_as_table(recorded, numbered.get(recorded.relation.name)) for recorded in record.base))
 
 
-def _as_table(recorded: RecordedDelta) -> RecordedDelta:
-    name, columns = recorded.relation.name, recorded.relation.columns
-    if not name.endswith(f".{COPIES}"):
+def _as_table(recorded: RecordedDelta, bag: Relation | None) -> RecordedDelta:
+    if bag is None:
         return recorded
-    return RecordedDelta(Relation(name.removesuffix(f".{COPIES}"), columns[:-1]), from_numbered(recorded.delta))
+    # the columns are those of the record, which settling compares with those of the table
+    relation = Relation(bag.name, recorded.relation.columns[:-1])
+    return RecordedDelta(relation, from_numbered(recorded.delta))

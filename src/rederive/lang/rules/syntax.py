@@ -51,7 +51,7 @@ def event_table(event: RuleEvent, program: Program) -> str:
     found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
     if not found:
         raise UnknownName("table", event.relation, known, event.span)
-    return program.copies_of(found[0]) or found[0]
+    return program.numbered_copies(found[0]) or found[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from sqlglot.errors import SqlglotError
 
 from rederive.analysis.graph import check_stratified
 from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
-from rederive.ir.rules import ALL, BAG, COPIES, Atom, Column, Constraint, Function, Mode, Program, Relation, Rule
+from rederive.ir.rules import Atom, BagRelations, Column, Constraint, Function, Mode, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, Variable
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.definition import SqlDefinition
@@ -29,7 +29,7 @@ from rederive.lang.sql.lowered_relation import LoweredRelation
 from rederive.lang.sql.parser import ParsedStatement, parse
 from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.scope import identifier, identifiers
-from rederive.lang.sql.statement_context import StatementContext, distinct_columns
+from rederive.lang.sql.statement_context import StatementContext, bag_relations, distinct_columns
 from rederive.lang.sql.type_names import named_type
 
 
@@ -128,10 +128,11 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
     if _is_temporary(tree):
         raise parsed.unsupported("a temporary table", None, "omit TEMPORARY")
     columns, key = _columns(tree.this, context)
-    relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False)
+    bag = BagRelations(rows=f"{added.name}.copies") if not key else None
+    relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False, bag=bag)
     builder.relations[added.name] = relation
-    if not key:
-        copies = f"{added.name}.{COPIES}"
+    if bag is not None:
+        copies = bag.rows
         builder.relations[copies] = Relation(copies, (*columns, Column("copy", NUMBER)), span=parsed.span)
         terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
         rule = Rule(Atom(added.name, terms), (Atom(copies, (*terms, Variable("0"))),), parsed.span)
@@ -232,9 +233,11 @@ def define_view(
 
 def _define_bag(builder: ProgramBuilder, name: str, columns: Sequence[Column], parsed: ParsedStatement) -> None:
     context = StatementContext(builder, name, parsed)
-    bag, width = f"{name}.{BAG}", len(columns)
-    context.declare(bag, (*columns, Column("count", NUMBER)), range(width))
-    context.aggregate(bag, Function.COUNT, f"{name}.{ALL}", range(width), None)
+    bag, width = bag_relations(name), len(columns)
+    assert bag.counts is not None
+    context.declare(bag.counts, (*columns, Column("count", NUMBER)), range(width))
+    context.aggregate(bag.counts, Function.COUNT, bag.rows, range(width), None)
     context.declare(name, columns)
+    builder.relations[name] = replace(builder.relations[name], bag=bag)
     terms = tuple(Variable(f"c{i}") for i in range(width))
-    context.define(name, terms, [Atom(bag, (*terms, Variable("count")))])
+    context.define(name, terms, [Atom(bag.counts, (*terms, Variable("count")))])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rederive.ir.rules import ALL, COPIES, Column, Relation
+from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Term, Variable
 from rederive.lang.sql.types import SqlType, column_type
 
@@ -69,7 +69,8 @@ class LoweredRelation:
 
 def rows_relation(name: str, relations: dict[str, Relation]) -> str:
     """The relation that holds the rows of a table or view with their identities."""
-    return next((full for word in (COPIES, ALL) if (full := f"{name}.{word}") in relations), name)
+    bag = relations[name].bag
+    return bag.rows if bag is not None else name
 
 
 def table_as_read(name: str, relations: dict[str, Relation]) -> LoweredRelation:

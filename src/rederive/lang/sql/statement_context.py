@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from rederive.errors import Span, UnknownName, Unsupported
 from rederive.ir.rules import (
-    ALL,
     Aggregate,
     Atom,
+    BagRelations,
     Column,
     Function,
     Literal,
@@ -116,7 +116,12 @@ class StatementContext:
         """The relation that a query defines: the view itself, its rows with their identities, or an auxiliary relation."""
         if target is None:
             return self.name(word)
-        return f"{target}.{ALL}" if hidden else target
+        return bag_relations(target).rows if hidden else target
+
+
+def bag_relations(view: str) -> BagRelations:
+    """The relations that hold a view that is a bag."""
+    return BagRelations(rows=f"{view}.all", counts=f"{view}.bag")
 
 
 def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:

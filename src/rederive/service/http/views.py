@@ -62,7 +62,7 @@ async def views(service: Service, token: Token, request: Request) -> Response:
 async def _list(service: Service, token: Token, names: Callable[[Program], Container[str]], member: str) -> Response:
     version, program = await service.writer.run(lambda db, _: (db.version, db.pipeline.state.program))
     listed = names(program)
-    readable = (r for r in program.relations.values() if not r.auxiliary and can_read(token, r.name))
+    readable = (r for r in program.relations.values() if not r.is_auxiliary and can_read(token, r.name))
     return json_response({"version": version, member: [_description(program, r) for r in readable if r.name in listed]})
 
 
