@@ -38,9 +38,10 @@ def definition_of(parsed: ParsedStatement) -> SqlDefinition:
     tree = parsed.tree
     assert isinstance(tree, exp.Create)
     kind = str(tree.args.get("kind")).upper()
-    if kind not in ("TABLE", "VIEW") or (kind == "TABLE" and tree.expression is not None):
-        what = f"CREATE {kind}" if kind != "TABLE" else "CREATE TABLE ... AS"
-        raise parsed.unsupported(what, None, "create the table, then insert rows" if kind == "TABLE" else None)
+    if kind not in ("TABLE", "VIEW"):
+        raise parsed.unsupported(f"CREATE {kind}")
+    if kind == "TABLE" and tree.expression is not None:
+        raise parsed.unsupported("CREATE TABLE ... AS", None, "create the table, then insert rows")
     name = _name(tree, parsed)
     replaces, if_not_exists = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
     return SqlDefinition(

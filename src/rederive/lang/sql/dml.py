@@ -231,7 +231,7 @@ class _DmlLowering:
         found: dict[int, Value] = {}
         for part in conjuncts(where) if where is not None else ():
             if isinstance(part, exp.EQ):
-                sides = lower.alike([lower.lower(part.this), lower.lower(part.expression)], part)
+                sides = lower.to_common_type([lower.lower(part.this), lower.lower(part.expression)], part)
                 for one, other in (sides, sides[::-1]):
                     if isinstance(one.term, Variable) and isinstance(other.term, Constant):
                         found[int(one.term.name[1:])] = other.term.value

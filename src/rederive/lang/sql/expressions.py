@@ -215,7 +215,7 @@ class ExpressionLowering:
             return
         raise TypeClash(f"{one} cannot be cast to {to}", self.context.span(node))
 
-    def shared(self, typed: Sequence[TypedTerm], node: exp.Expr) -> SqlType:
+    def common_type_of(self, typed: Sequence[TypedTerm], node: exp.Expr) -> SqlType:
         """The common type of values."""
         found = typed[0].type
         for other in typed[1:]:
@@ -225,9 +225,9 @@ class ExpressionLowering:
             found = both
         return found
 
-    def alike(self, typed: Sequence[TypedTerm], node: exp.Expr) -> list[TypedTerm]:
+    def to_common_type(self, typed: Sequence[TypedTerm], node: exp.Expr) -> list[TypedTerm]:
         """The values cast to their common type."""
-        shared = self.shared(typed, node)
+        shared = self.common_type_of(typed, node)
         return [self.cast(one, shared, node) for one in typed]
 
     def boolean(self, node: exp.Expr) -> TypedTerm:
@@ -252,7 +252,7 @@ class ExpressionLowering:
 
     def comparison(self, name: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         """A comparison of values in their common type."""
-        return self.call(name, self.alike([left, right], node), BOOL)
+        return self.call(name, self.to_common_type([left, right], node), BOOL)
 
     def connective(self, node: exp.And | exp.Or) -> TypedTerm:
         """A chain of AND or OR as one call."""
@@ -278,7 +278,7 @@ class ExpressionLowering:
         """IN with a list of values."""
         if not node.expressions:
             raise self.context.unsupported("IN without values", node, "write FALSE instead")
-        value, *options = self.alike([self.lower(part) for part in (node.this, *node.expressions)], node)
+        value, *options = self.to_common_type([self.lower(part) for part in (node.this, *node.expressions)], node)
         if len(options) >= LISTED and all(isinstance(option.term, Constant) for option in options):
             return self.call("in", [value, *options], BOOL, nullable=any(one.nullable for one in (value, *options)))
         tests = [self.call("=", [value, option], BOOL) for option in options]
@@ -293,7 +293,7 @@ class ExpressionLowering:
 
     def choice(self, conditions: Sequence[TypedTerm], results: Sequence[TypedTerm], node: exp.Expr) -> TypedTerm:
         """The first result whose condition is true; the last result has no condition."""
-        results = self.alike(results, node)
+        results = self.to_common_type(results, node)
         parts = [part for pair in zip(conditions, results, strict=False) for part in pair] + [results[-1]]
         return self.call("case", parts, results[-1].type, nullable=any(result.nullable for result in results))
 

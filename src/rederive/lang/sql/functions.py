@@ -215,12 +215,12 @@ def _arithmetic(operator: str) -> Handler:
 
 
 def _extreme(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    parts = lower.alike([lower.lower(part) for part in call.arguments], call.node)
+    parts = lower.to_common_type([lower.lower(part) for part in call.arguments], call.node)
     return lower.call(call.name, parts, parts[0].type, nullable=all(part.nullable for part in parts))
 
 
 def _coalesce(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    parts = lower.alike([lower.lower(part) for part in call.arguments], call.node)
+    parts = lower.to_common_type([lower.lower(part) for part in call.arguments], call.node)
     return lower.call("coalesce", parts, parts[0].type, nullable=all(part.nullable for part in parts))
 
 

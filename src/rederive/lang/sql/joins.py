@@ -307,7 +307,7 @@ class JoinLowering:
         if side != "FULL":
             return key
         lower = ExpressionLowering(self.context, scope, self.queries.subqueries)
-        both = lower.alike([key.left.typed, key.right.typed], exp.null())
+        both = lower.to_common_type([key.left.typed, key.right.typed], exp.null())
         nullable = key.left.typed.nullable and key.right.typed.nullable
         value = lower.call("coalesce", both, both[0].type, nullable=nullable)
         return replace(key, both=ScopeColumn(key.name, f"using {self.context.fresh(key.name).name}", value))

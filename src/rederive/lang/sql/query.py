@@ -57,7 +57,7 @@ class QueryLowering:
     def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> LoweredRelation:
         """The relation of a query. `around` is the scope of the enclosing query, `target` the view that the query defines."""
         with self.with_queries(node):
-            return self._plain(node, around, target)
+            return self._lower_query(node, around, target)
 
     @contextmanager
     def with_queries(self, node: exp.Expr) -> Iterator[None]:
@@ -68,39 +68,39 @@ class QueryLowering:
         yield
         self.context.ctes = before
 
-    def _plain(self, node: exp.Expr, around: Scope | None, target: str | None) -> LoweredRelation:
+    def _lower_query(self, node: exp.Expr, around: Scope | None, target: str | None) -> LoweredRelation:
         match node:
             case exp.Subquery() | exp.Paren():
                 if found := next((part for part in ("joins", "alias") if node.args.get(part)), None):
                     raise self.context.unsupported(f"{found.upper()} of a query in parentheses", node, "write the query in FROM")
-                return self._first(node, self.query(node.this, around, target if _whole(node) else None), target)
+                return self._keep_first(node, self.query(node.this, around, target if _is_unlimited(node) else None), target)
             case exp.Union(args={"distinct": False}):
-                return self._first(node, self.union_all(node, around, target if _whole(node) else None), target)
+                return self._keep_first(node, self.union_all(node, around, target if _is_unlimited(node) else None), target)
             case exp.Union() | exp.Intersect() | exp.Except():
-                return self._first(node, self.set_operation(node, around, target if _whole(node) else None), target)
+                return self._keep_first(node, self.set_operation(node, around, target if _is_unlimited(node) else None), target)
             case exp.Values():
                 return self.values(node, target)
             case exp.Select():
-                return self.project(self._selected(node, around), target)
+                return self.project(self._lower_select(node, around), target)
         what = "the name of a table" if isinstance(node, exp.Table) else construct_name(node)
         raise self.context.unsupported(f"{what} as a query", node, "write SELECT ... FROM ...")
 
-    def _first(self, node: exp.Expr, rel: LoweredRelation, target: str | None) -> LoweredRelation:
+    def _keep_first(self, node: exp.Expr, rel: LoweredRelation, target: str | None) -> LoweredRelation:
         """The relation, or its first rows if the query has LIMIT or OFFSET."""
-        if _whole(node):
+        if _is_unlimited(node):
             return rel
-        return self.project(self.limited(node, self._from_relation(rel, None)), target)
+        return self.project(self.limited(node, self._read_relation(rel, None)), target)
 
     # SELECT
 
     def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery:
         """The body and the outputs of a query. Any query but a SELECT becomes a relation, which the body reads."""
         if not isinstance(node, exp.Select):
-            return self._from_relation(self.query(node, around), around)
+            return self._read_relation(self.query(node, around), around)
         with self.with_queries(node):
-            return self._selected(node, around)
+            return self._lower_select(node, around)
 
-    def _selected(self, node: exp.Select, around: Scope | None) -> PreparedQuery:
+    def _lower_select(self, node: exp.Select, around: Scope | None) -> PreparedQuery:
         scope = Scope(self.context.body(around.body if around else None), around)
         lower = ExpressionLowering(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
@@ -123,12 +123,12 @@ class QueryLowering:
         if prepared.body.outer:
             raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
         if prepared.distinct:  # SQL removes duplicates before it counts rows.
-            prepared = self._from_relation(self.project(prepared, None), None)
+            prepared = self._read_relation(self.project(prepared, None), None)
         named = tuple((name, prepared.body.assign(typed, name)) for name, typed in prepared.outputs)
         keep_first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
         return replace(prepared, outputs=named)
 
-    def _from_relation(self, rel: LoweredRelation, around: Scope | None) -> PreparedQuery:
+    def _read_relation(self, rel: LoweredRelation, around: Scope | None) -> PreparedQuery:
         scope = Scope(self.context.body(around.body if around else None), around)
         columns = scope.body.read(rel)
         named = tuple((field.name, typed) for field, typed in zip(rel.fields, columns, strict=True))
@@ -146,7 +146,7 @@ class QueryLowering:
 
     def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation:
         """Define the relation of a prepared query; hidden columns tell the copies of a row apart."""
-        named = self._named(prepared)
+        named = self._assigned_outputs(prepared)
         body = prepared.body
         terms = [body.representative(typed.term) for _, typed in named]
         outer = tuple(body.outer.values())
@@ -161,7 +161,7 @@ class QueryLowering:
         self.context.define(name, (*terms, *hidden, *map(body.representative, outer)), body.finish())
         return rel
 
-    def _named(self, prepared: PreparedQuery) -> list[tuple[str, TypedTerm]]:
+    def _assigned_outputs(self, prepared: PreparedQuery) -> list[tuple[str, TypedTerm]]:
         known = [(name, replace(typed, type=STRING) if typed.type == VOID else typed) for name, typed in prepared.outputs]
         return [(name, prepared.body.assign(typed, name)) for name, typed in known]
 
@@ -173,14 +173,14 @@ class QueryLowering:
 
     # Set operations
 
-    def _alike(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> tuple[list[PreparedQuery], tuple[Field, ...]]:
+    def _with_common_types(
+        self, branches: Sequence[PreparedQuery], node: exp.Expr
+    ) -> tuple[list[PreparedQuery], tuple[Field, ...]]:
         """The branches cast to common types, and the columns of their union, which the first branch names."""
         first = branches[0].outputs
         for branch in branches[1:]:
             if len(branch.outputs) != len(first):
-                raise WrongArity(
-                    f"the first query has {len(first)} columns, another has {len(branch.outputs)}", self.context.span(node)
-                )
+                raise WrongArity(f"different numbers of columns: {len(first)} and {len(branch.outputs)}", self.context.span(node))
         types = [self._shared([b.outputs[i][1].type for b in branches], node) for i in range(len(first))]
         cast = [branch.cast(types, node) for branch in branches]
         nullable = [any(b.outputs[i][1].nullable for b in cast) for i in range(len(first))]
@@ -201,10 +201,10 @@ class QueryLowering:
 
         The identities of the other branches are NULL in a row, so that rows of different branches never are one row.
         """
-        self._check_first(node)
-        branches, fields = self._alike([self.prepare(b, around) for b in _branches(node, all_=True)], node)
+        self._check_branch_order(node)
+        branches, fields = self._with_common_types([self.prepare(b, around) for b in _branches(node, all_=True)], node)
         rows = [(branch, *self._branch_rows(branch)) for branch in branches]
-        self._uncorrelated(branches, node)
+        self._check_uncorrelated(branches, node)
         hidden = [Column("branch", NUMBER)]
         offsets = []
         for _, _, identity in rows:
@@ -221,18 +221,18 @@ class QueryLowering:
 
     def _branch_rows(self, branch: PreparedQuery) -> tuple[list[Simple], list[Variable]]:
         if branch.distinct:
-            branch = self._from_relation(self.project(branch, None), None)
-        terms = [branch.body.representative(typed.term) for _, typed in self._named(branch)]
+            branch = self._read_relation(self.project(branch, None), None)
+        terms = [branch.body.representative(typed.term) for _, typed in self._assigned_outputs(branch)]
         return terms, branch.body.identity(terms)
 
     def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> LoweredRelation:
         """UNION, INTERSECT and EXCEPT of sets."""
         if not node.args.get("distinct", True):
             raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"write {node.key.upper()}, which removes duplicates")
-        self._check_first(node)
+        self._check_branch_order(node)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
-        branches, fields = self._alike([self.prepare(part, around) for part in parts], node)
-        self._uncorrelated(branches, node)
+        branches, fields = self._with_common_types([self.prepare(part, around) for part in parts], node)
+        self._check_uncorrelated(branches, node)
         rel = LoweredRelation(self.context.into(target, node.key, ()), fields)
         self._declare(rel)
         if isinstance(node, exp.Union):
@@ -244,7 +244,7 @@ class QueryLowering:
 
     def define_into(self, name: str, branch: PreparedQuery) -> None:
         """Define a rule of a declared relation, which is a set."""
-        terms = [branch.body.representative(typed.term) for _, typed in self._named(branch)]
+        terms = [branch.body.representative(typed.term) for _, typed in self._assigned_outputs(branch)]
         self.context.define(name, terms, branch.body.finish())
 
     def _combine(self, rel: LoweredRelation, branches: Sequence[PreparedQuery], *, negated: bool) -> None:
@@ -256,13 +256,13 @@ class QueryLowering:
         literals: list[Literal] = [Atom(sides[0], variables), Negation(other) if negated else other]
         self.context.define(rel.name, variables, literals)
 
-    def _check_first(self, node: exp.SetOperation) -> None:
+    def _check_branch_order(self, node: exp.SetOperation) -> None:
         """Refuse ORDER BY and LIMIT of a branch without parentheses: SQL reads them as those of the whole query."""
         first = node.this
         if not isinstance(first, exp.Subquery) and any(first.args.get(part) for part in ("order", "limit", "offset")):
             raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", first, "put the branch into parentheses")
 
-    def _uncorrelated(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> None:
+    def _check_uncorrelated(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> None:
         if any(branch.body.outer for branch in branches):
             raise self.context.unsupported("a set operation that refers to an enclosing query", node, "use EXISTS with OR")
 
@@ -271,8 +271,8 @@ class QueryLowering:
     def values(self, node: exp.Values, target: str | None = None) -> LoweredRelation:
         """Rows of constants; the number of the row tells equal rows apart."""
         prepared = [self._constants(row) for row in node.expressions]
-        branches, fields = self._alike(prepared, node)
-        terms = [[branch.body.representative(typed.term) for _, typed in self._named(branch)] for branch in branches]
+        branches, fields = self._with_common_types(prepared, node)
+        terms = [[branch.body.representative(typed.term) for _, typed in self._assigned_outputs(branch)] for branch in branches]
         # A computed value may equal another one, which is known only when it is evaluated.
         copies = len(set(map(tuple, terms))) < len(terms) or any(isinstance(t, Variable) for row in terms for t in row)
         hidden = (Column("row", NUMBER),) if copies else ()
@@ -314,7 +314,7 @@ def rename_columns(rel: LoweredRelation, alias: exp.Expr | None, context: Statem
     return replace(rel, fields=tuple(replace(field, name=name) for field, name in zip(rel.fields, columns, strict=True)))
 
 
-def _whole(node: exp.Expr) -> bool:
+def _is_unlimited(node: exp.Expr) -> bool:
     """Whether a query has neither LIMIT nor OFFSET."""
     return not node.args.get("limit") and not node.args.get("offset")
 
@@ -327,7 +327,7 @@ def _branches(node: exp.SetOperation, *, all_: bool) -> list[exp.Expr]:
 def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
     if not isinstance(node, exp.Union) or bool(node.args.get("distinct")) is all_:
         return [node]
-    return _branches(node, all_=all_) if _whole(node) and not node.args.get("with_") else [node]
+    return _branches(node, all_=all_) if _is_unlimited(node) and not node.args.get("with_") else [node]
 
 
 def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: RuleBody) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ class _RecursionLowering:
 
     def define(self) -> None:
         """Define the queries and bring their names into scope."""
-        rels = {name: LoweredRelation(self.context.name(name), fields) for name, fields in self.typed().items()}
+        rels = {name: LoweredRelation(self.context.name(name), fields) for name, fields in self.column_types().items()}
         # Branches are lowered again with the columns of the previous round, until no column becomes nullable.
         for _ in range(_MOST_ROUNDS):
             before = ProgramBuilder.of(self.context.builder.program())
@@ -85,7 +85,7 @@ class _RecursionLowering:
         """Forget the relations and rules of an attempt."""
         self.context.builder.relations, self.context.builder.definitions = before.relations, before.definitions
 
-    def typed(self) -> dict[str, tuple[Field, ...]]:
+    def column_types(self) -> dict[str, tuple[Field, ...]]:
         """The columns of each query, from its first branch that reads typed queries only."""
         before, ctes = ProgramBuilder.of(self.context.builder.program()), dict(self.context.ctes)
         known: dict[str, tuple[Field, ...]] = {}
@@ -135,7 +135,7 @@ class _RecursionLowering:
         for branch in self.branches[name]:
             prepared = self.queries.prepare(branch)
             if len(prepared.outputs) != len(rel.fields):
-                message = f"the first query has {len(rel.fields)} columns, another has {len(prepared.outputs)}"
+                message = f"different numbers of columns: {len(rel.fields)} and {len(prepared.outputs)}"
                 raise WrongArity(message, self.context.span(branch))
             prepared = prepared.cast([field.type for field in rel.fields], branch)
             nullable = [one or typed.nullable for one, (_, typed) in zip(nullable, prepared.outputs, strict=True)]

@@ -160,6 +160,8 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
 }
 _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.Fetch: ("FETCH", "use LIMIT"),
+    exp.Lambda: ("a lambda function", None),
+    exp.Collate: ("COLLATE", None),
     exp.Rollup: ("ROLLUP", _SETS),
     exp.Cube: ("CUBE", _SETS),
     exp.GroupingSets: ("GROUPING SETS", _SETS),
@@ -219,8 +221,10 @@ def unsupported_parts(tree: exp.Expr) -> Iterator[UnsupportedPart]:
 
 
 def _misplaced(node: exp.Expr) -> str | None:
-    """What sqlglot accepts in a place where it has no meaning."""
+    """What sqlglot accepts and nothing lowers: other objects than tables and views, and parts without a meaning there."""
     match node:
+        case exp.Create() if (kind := str(node.args.get("kind")).upper()) not in ("TABLE", "VIEW"):
+            return f"CREATE {kind}"
         case exp.Select(expressions=[]):
             return "SELECT without columns"
         case exp.ColumnDef() if not isinstance(node.parent, exp.Schema):
