@@ -127,7 +127,7 @@ class AnsiParser(SparkParser):
 
 
 class AnsiSpark(Spark):
-    """The dialect of sqlglot that stands for Spark 4 in ANSI mode."""
+    """The dialect of Spark 4 in ANSI mode."""
 
     class Tokenizer(Spark.Tokenizer):
         """Reads a doubled quote inside quotes as one quote."""

@@ -113,7 +113,7 @@ class RuleBody:
         self.equal_to[left.name] = right
 
     def representative(self, term: Term) -> Simple:
-        """The term that stands for all terms equal to this one."""
+        """The term that represents all terms equal to this one."""
         assert not isinstance(term, Call)
         while isinstance(term, Variable) and term.name in self.equal_to:
             term = self.equal_to[term.name]
