@@ -59,8 +59,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(autouse=True)
-def _leave_the_default_session_active() -> Iterator[None]:
-    """A session of a test's own stays the active one, and the next database would be in its time zone."""
+def _restore_the_default_session() -> Iterator[None]:
+    """Make the default session active again: the next database would be in the time zone of a test's own session."""
     yield
     if (sessions := getattr(sys.modules.get("pyspark.sql"), "SparkSession", None)) is None:
         return

@@ -1,4 +1,4 @@
-"""The benchmarks beside plain Spark run, at a small size, and their answers agree."""
+"""The benchmarks against plain Spark run at a small size, and their answers agree."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The program folders of `tests/programs`: program.dl, <relation>.facts, changes.jsonl, expected.jsonl.
 
 `expected.jsonl` is what `rederive run` prints. It is computed by the oracle, never by an engine:
-`PYTHONPATH=src:. python -m tests.engines.cases` writes it anew; review the difference before keeping it.
+`PYTHONPATH=src:. python -m tests.engines.cases` rewrites it; review the difference before you commit it.
 """
 
 from __future__ import annotations

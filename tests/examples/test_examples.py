@@ -70,9 +70,9 @@ def demo() -> ModuleType:
 
 def test_the_demo_tells_the_paper_s_change(capsys: pytest.CaptureFixture[str]) -> None:
     demo().graph_example()
-    told = capsys.readouterr().out
-    assert "plus   h -> c, h -> d, h -> g\n" in told
-    assert "minus  a -> c, a -> g, b -> c, b -> g\n" in told
+    printed = capsys.readouterr().out
+    assert "plus   h -> c, h -> d, h -> g\n" in printed
+    assert "minus  a -> c, a -> g, b -> c, b -> g\n" in printed
 
 
 def test_the_demo_fails_when_the_view_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def steps(draw: Draw, pool: tuple[str, ...]) -> list[Step]:
 
 @dataclass
 class Session:
-    """A database beside the text it should have."""
+    """A database, and the text that it should have."""
 
     strategy: str
     model: Model = Model()
@@ -108,7 +108,7 @@ class Session:
         self.db.load("h", self.base["h"])
         self.program: Program = compile_program(self.model.text)
         self.rows = evaluate(self.program, self.base)
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     def step(self, kind: str, argument: Any) -> None:
         if kind == "remove_rule" and isinstance(argument, int):  # one that is there, where any is
@@ -134,7 +134,7 @@ class Session:
             self.db.subscribe(view, self.hear)
 
     def hear(self, change: rederive.Change) -> None:
-        self.told.append((change.version, change.view, change.plus, change.minus))
+        self.received.append((change.version, change.view, change.plus, change.minus))
 
     def add_rule(self, rules: list[str]) -> None:
         after = replace(self.model, rules=self.model.rules + tuple(rules))
@@ -189,9 +189,9 @@ class Session:
         found = {view: (c.plus, c.minus) for view, c in result.changes.items()} if result is not None else {}
         assert found == expected
         assert result is None or result.version == self.version
-        heard = {view: (plus, minus) for version, view, plus, minus in self.told if version == self.version}
+        heard = {view: (plus, minus) for version, view, plus, minus in self.received if version == self.version}
         assert all(heard.get(view) == expected.get(view) for view in self.subscribed)
-        self.told.clear()
+        self.received.clear()
         self.check_state()
 
     @property
@@ -204,7 +204,7 @@ class Session:
         assert {name: self.db.rows(name) for name in names} == {name: sorted(self.rows[name]) for name in names}
         assert self.db.version == self.version
         assert sorted(self.db.pipeline.state.monitored) == sorted(self.program.monitored)
-        assert self.told == []
+        assert self.received == []
 
 
 def play(strategy: str, all_steps: list[Step]) -> None:

@@ -37,7 +37,7 @@ STRATEGIES = (*GENERAL, *PLAIN)
 
 
 class Session:
-    """A database beside the oracle's idea of it. Every step checks that they agree."""
+    """A database and the rows that the oracle computes; every step checks that they agree."""
 
     def __init__(self, text: str, strategy: str, limits: Limits | None = None, key: int = 0, **options: Any) -> None:
         self.key = key

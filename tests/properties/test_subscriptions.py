@@ -1,4 +1,4 @@
-"""Subscriptions to one sign, and to a part of a view: what is told is that part of the oracle's change, and nothing else."""
+"""Subscriptions to one sign, and to a part of a view: notifications are that part of the oracle's change, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def only_one_sign(strategy: str, scenario: Scenario, only: str) -> None:
         with db.transaction() as tx:
             apply(tx, change)
         for view in program.monitored:
-            told = tx.result.changes.get(view)
-            found = (told.plus, told.minus) if told else ([], [])
+            received = tx.result.changes.get(view)
+            found = (received.plus, received.minus) if received else ([], [])
             assert found == expected(before[view], rows[view], only, {}), view
             assert db.rows(view) == sorted(rows[view])
 
@@ -87,20 +87,20 @@ def follow(strategy: str, scenario: Scenario, data: st.DataObject) -> None:
     for change in changes:
         for view in data.draw(st.lists(st.sampled_from(sample.views), max_size=2)):
             bound, only = data.draw(bindings(view)), data.draw(st.sampled_from(SIGNS))
-            told: list[Any] = []
+            received: list[Any] = []
             named: dict[str, Any] = {f"c{i}": value for i, value in bound.items()}
-            handle = db.subscribe(view.name, lambda c, t=told: t.append((c.plus, c.minus)), only=only, **named)  # type: ignore[misc]
-            subscriptions.append((view.name, bound, only, told, handle))
+            handle = db.subscribe(view.name, lambda c, t=received: t.append((c.plus, c.minus)), only=only, **named)  # type: ignore[misc]
+            subscriptions.append((view.name, bound, only, received, handle))
         if subscriptions and data.draw(st.integers(0, 4)) == 0:
             subscriptions.pop(data.draw(st.integers(0, len(subscriptions) - 1)))[-1].cancel()
         base = changed(base, change)
         before, rows = rows, evaluate(program, base)
         with db.transaction() as tx:
             apply(tx, change)
-        for view_name, bound, only, told, _ in subscriptions:
+        for view_name, bound, only, received, _ in subscriptions:
             wanted = expected(before[view_name], rows[view_name], only, bound)
-            assert told == ([wanted] if any(wanted) else []), (view_name, bound, only)
-            told.clear()
+            assert received == ([wanted] if any(wanted) else []), (view_name, bound, only)
+            received.clear()
         for name in program.monitored:
             whole = tx.result.changes.get(name)
             assert ((whole.plus, whole.minus) if whole else ([], [])) == expected(before[name], rows[name], None, {})
@@ -129,15 +129,15 @@ def test_a_part_that_no_output_reads(strategy: str) -> None:
     """The transaction cannot matter to w; to the part of v that is followed it does."""
     db = rederive.open(strategy=strategy)
     db.define(BELOW)
-    told: list[Any] = []
-    db.subscribe("v", lambda c: told.append((c.plus, c.minus)), x="b")
+    received: list[Any] = []
+    db.subscribe("v", lambda c: received.append((c.plus, c.minus)), x="b")
     with db.transaction() as tx:
         tx.insert("e", [("b", "c")])
-    assert told == [([("b", "c")], [])]
+    assert received == [([("b", "c")], [])]
     with db.transaction() as tx:
         tx.delete("e", [("b", "c")])
         tx.insert("e", [("a", "z")])
-    assert told[1:] == [([], [("b", "c")])]
+    assert received[1:] == [([], [("b", "c")])]
     assert tx.result.changes["w"].plus == [("z",)]
 
 
@@ -146,8 +146,8 @@ def test_a_followed_part_changes_with_its_definition(strategy: str) -> None:
     db = rederive.open(strategy=strategy)
     db.define('.decl e(x: symbol) .decl v(x: symbol) .decl w(x: symbol) v(x) :- e(x), x != "a". w(x) :- e(x). .output w')
     db.load("e", [("a",), ("b",)])
-    told: list[Any] = []
-    db.subscribe("v", lambda c: told.append((c.version, c.plus, c.minus)), x="a")
+    received: list[Any] = []
+    db.subscribe("v", lambda c: received.append((c.version, c.plus, c.minus)), x="a")
     db.add_rule("v(x) :- e(x).")
     db.remove_rule("v(x) :- e(x).")
-    assert told == [(2, [("a",)], []), (3, [], [("a",)])]
+    assert received == [(2, [("a",)], []), (3, [], [("a",)])]

@@ -89,8 +89,8 @@ def loaded(command: Sequence[object], before: int, fault: str | None, kill_after
         child.kill()
     out, err = outcome(child)
     assert "Traceback" not in err, err
-    told = [int(line.split()[1]) for line in out.splitlines() if line.startswith("ack")]
-    return child.returncode, told[-1] if told else before
+    acknowledged = [int(line.split()[1]) for line in out.splitlines() if line.startswith("ack")]
+    return child.returncode, acknowledged[-1] if acknowledged else before
 
 
 def outcome(child: subprocess.Popen[str]) -> tuple[str, str]:
