@@ -21,7 +21,7 @@ from benchmarks.report import Check, Figure, Goal, Section, Unit
 from benchmarks.rounds import Edge, Round, Spread, one_round, timed
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.resident.run.closure_search import ClosureAnswers
-from rederive.engines.resident.run.demand import Answers, GroupAnswers, RuleAnswers
+from rederive.engines.resident.run.derived_views import Answers, GroupAnswers, RuleAnswers
 from rederive.engines.resident.run.filtration import FilterPhase
 
 STRATEGIES = ("on_demand", "filtration")

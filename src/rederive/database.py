@@ -195,12 +195,12 @@ class Database:
         """
         return Setup(self.pipeline)
 
-    def explain(self, view: str | None = None, form: str = "text") -> str:
+    def explain(self, view: str | None = None, form: str = "text", *, passes: bool = False) -> str:
         """Explain how the monitored views, or one view, are maintained and why, with the estimates of strategy auto.
 
-        Without a view, also how much memory all rows take.
+        Without a view, also how much memory all rows take. With `passes`, also the program after each pass.
         """
-        return self._state.explain(view, form)
+        return self._state.explain(view, form, passes=passes)
 
     # Changes of data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.analysis.polarity import wanted_signs
+from rederive.analysis.polarity import needed_signs
 from rederive.delta import BOTH, Sign
 from rederive.errors import UnknownOption
 from rederive.lang import compile_program
@@ -16,7 +16,7 @@ DECLARATIONS = " ".join(f".decl {name}(x: number)" for name in "a b c d e p q r 
 
 def signs(rules: str, view: str, wanted: frozenset[Sign]) -> dict[str, frozenset[Sign]]:
     program = compile_program(DECLARATIONS + rules)
-    found = wanted_signs(program, {view: wanted})
+    found = needed_signs(program, {view: wanted})
     return {name: found[name] for name in found if not program.relations[name].is_auxiliary}
 
 
@@ -58,14 +58,14 @@ def test_recursion_keeps_the_sign() -> None:
 
 def test_several_wanted_views_add_up() -> None:
     program = compile_program(DECLARATIONS + "p(x) :- a(x), b(x). q(x) :- a(x), !c(x). r(x) :- d(x).")
-    assert wanted_signs(program, {"p": PLUS, "q": MINUS}) == {"p": PLUS, "q": MINUS, "a": BOTH, "b": PLUS, "c": PLUS}
+    assert needed_signs(program, {"p": PLUS, "q": MINUS}) == {"p": PLUS, "q": MINUS, "a": BOTH, "b": PLUS, "c": PLUS}
 
 
 def test_what_is_not_wanted_is_not_in_it() -> None:
     program = compile_program(DECLARATIONS + "p(x) :- a(x). q(x) :- p(x).")
-    assert wanted_signs(program, {"p": PLUS}) == {"p": PLUS, "a": PLUS}
-    assert wanted_signs(program, {}) == {}
-    assert wanted_signs(program, {"a": MINUS}) == {"a": MINUS}
+    assert needed_signs(program, {"p": PLUS}) == {"p": PLUS, "a": PLUS}
+    assert needed_signs(program, {}) == {}
+    assert needed_signs(program, {"a": MINUS}) == {"a": MINUS}
 
 
 # What is left out

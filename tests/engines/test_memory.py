@@ -45,7 +45,7 @@ def test_a_view_that_does_not_fit_is_derived_on_demand(memory: int, kept: bool) 
     db = rederive.open(limits=rederive.Limits(memory=memory))
     db.define(".decl e(x: number, y: number)  .decl c(x: number, y: number)  c(x, y) :- e(x, y).  c(x, y) :- e(x, z), c(z, y).")
     db.load("e", [(i, i + 1) for i in range(400)])
-    assert ("keeps the view" in db.explain("c")) == kept, db.explain("c")
+    assert ("stores the view" in db.explain("c")) == kept, db.explain("c")
     assert len(db.rows("c")) == 80_200
 
 

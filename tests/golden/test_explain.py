@@ -6,12 +6,21 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rederive.analysis.graph import components
 from rederive.cli.main import main
+from rederive.ir.printing import show_rule
+from rederive.lang import compile_program
+from rederive.maintain.maintenance_rule import State
+from rederive.maintain.passes.magic_sets import query_rules
+from rederive.maintain.program import MaintenanceProgram
+from rederive.maintain.requested_queries import requested_queries
+from rederive.maintain.strategies.on_demand import on_demand
 
 FOLDER = Path(__file__).parent
 Explained = Callable[..., str]
@@ -21,9 +30,12 @@ Explained = Callable[..., str]
 def explained(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Explained:
     """`explained("closure", "materialized", "text")`: what the command prints, on standard error where it refuses."""
 
-    def explain(program: str, strategy: str = "auto", form: str = "text", view: str | None = None) -> str:
+    def explain(
+        program: str, strategy: str = "auto", form: str = "text", view: str | None = None, *, passes: bool = False
+    ) -> str:
         arguments = [str(FOLDER / f"{program}.dl"), "--strategy", strategy, "--format", form]
-        monkeypatch.setattr(sys, "argv", ["rederive", "explain", *arguments, *(["--view", view] if view else [])])
+        arguments += [*(["--view", view] if view else []), *(["--passes"] if passes else [])]
+        monkeypatch.setattr(sys, "argv", ["rederive", "explain", *arguments])
         with contextlib.suppress(SystemExit):
             main()
         printed = capsys.readouterr()
@@ -56,6 +68,18 @@ def test_text(golden: Callable[[str, str], None], explained: Explained, program:
 )
 def test_other_formats(golden: Callable[[str, str], None], explained: Explained, program: str, form: str) -> None:
     golden(f"{program}.{form}", explained(program, "auto", form))
+
+
+@pytest.mark.parametrize(("program", "strategy"), [("closure", "on_demand"), ("negation", "auto"), ("pushed", "on_demand")])
+def test_the_program_after_each_pass(
+    golden: Callable[[str, str], None], explained: Explained, program: str, strategy: str
+) -> None:
+    golden(f"{program}.{strategy}.passes.txt", explained(program, strategy, passes=True))
+
+
+def test_the_passes_as_data(golden: Callable[[str, str], None], explained: Explained) -> None:
+    data = json.loads(explained("pushed", "on_demand", "json", passes=True))
+    golden("pushed.passes.json", json.dumps(data["passes"], indent=2, ensure_ascii=False))
 
 
 def test_one_view(golden: Callable[[str, str], None], explained: Explained) -> None:
@@ -141,44 +165,60 @@ def test_text_json_and_dot_tell_the_same(explained: Explained, program: str) -> 
 
 
 # SJ96, Figure 3. In print (R) for R1 has lost edge^new(x, y), two rules read closure^del and closure^red at (x, y) for (z, y),
-# and magic rules take their first variable for z; they follow the schemes of section 4.1 here. sup_1^II is our sup1_R_closure.
+# and magic rules take their first variable for z; they follow the schemes of section 4.1 here. The supplementary relations sup_1
+# are unfolded: engines hold what a rule has joined before a request in their loops. The passes after "strategies" are ours.
 
-FIGURE_3 = {
-    # maintenance rules generated from R1
+MAINTENANCE_RULES = {
+    # generated from R1
     "closure^del(x, y) :- edge^del(x, y).",
     "closure^red(x, y) :- closure^del(x, y), edge^new(x, y).",
     "closure^ins(x, y) :- edge^ins(x, y).",
     "closure^plus(x, y) :- closure^ins(x, y), !closure(x, y).",
-    "m_closure^bb(x, y) :- closure^ins(x, y).",
-    # maintenance rules generated from R2
+    # generated from R2
     "closure^del(x, y) :- edge^del(x, z), closure(z, y).",
-    "m_closure^bf(z) :- edge^del(x, z).",
     "closure^del(x, y) :- edge(x, z), closure^del(z, y).",
-    "closure^red(x, y) :- sup1_R_closure(x, y, z), closure^new(z, y).",
-    "sup1_R_closure(x, y, z) :- closure^del(x, y), edge^new(x, z).",
-    "m_closure^bb(z, y) :- sup1_R_closure(x, y, z).",
+    "closure^red(x, y) :- closure^del(x, y), edge^new(x, z), closure^new(z, y).",
     "closure^ins(x, y) :- edge^ins(x, z), closure^new(z, y).",
-    "m_closure^bf(z) :- edge^ins(x, z).",
     "closure^ins(x, y) :- edge^new(x, z), closure^ins(z, y).",
-    # relevant query rules for R1
+    # "the other rules"
+    "closure^minus(x, y) :- closure^del(x, y), !closure^ins(x, y), !closure^red(x, y).",
+}
+MAGIC_RULES = {
+    "m_closure^bb(x, y) :- closure^ins(x, y).",
+    "m_closure^bf(z) :- edge^del(x, z).",
+    "m_closure^bb(z, y) :- closure^del(x, y), edge^new(x, z).",
+    "m_closure^bf(z) :- edge^ins(x, z).",
+}
+QUERY_RULES = {
+    # for R1
     "closure(x, y) :- m_closure^bf(x), edge(x, y).",
     "closure(x, y) :- m_closure^bb(x, y), edge(x, y).",
-    # relevant query rules for R2
-    "closure(x, y) :- sup1_closure^bf(x, z), closure(z, y).",
-    "sup1_closure^bf(x, z) :- m_closure^bf(x), edge(x, z).",
-    "m_closure^bf(z) :- sup1_closure^bf(x, z).",
-    "closure(x, y) :- sup1_closure^bb(x, y, z), closure(z, y).",
-    "sup1_closure^bb(x, y, z) :- m_closure^bb(x, y), edge(x, z).",
-    "m_closure^bb(z, y) :- sup1_closure^bb(x, y, z).",
+    # for R2
+    "closure(x, y) :- m_closure^bf(x), edge(x, z), closure(z, y).",
+    "m_closure^bf(z) :- m_closure^bf(x), edge(x, z).",
+    "closure(x, y) :- m_closure^bb(x, y), edge(x, z), closure(z, y).",
+    "m_closure^bb(z, y) :- m_closure^bb(x, y), edge(x, z).",
 }
-UNCHANGED = {"closure^minus(x, y) :- closure^del(x, y), !closure^ins(x, y), !closure^red(x, y)."}  # "the other rules"
 
 
 def test_the_rules_of_figure_3(explained: Explained) -> None:
-    (section,) = json.loads(explained("closure", "on_demand", "json"))["sections"]
-    printed = [literals(rule["rule"]) for rule in section["magic"]]
-    assert len(printed) == len(set(printed))
-    assert set(printed) == {literals(rule) for rule in FIGURE_3 | UNCHANGED}
+    passes = json.loads(explained("closure", "on_demand", "json", passes=True))["passes"]
+    (section,) = next(result["sections"] for result in passes if result["pass"] == "strategies")
+    printed = [literals(rule["rule"]) for phase in section["phases"] for rule in phase["rules"]]
+    assert sorted(printed, key=str) == sorted(map(literals, MAINTENANCE_RULES), key=str)
+
+
+def test_the_magic_rules_and_query_rules_of_figure_3() -> None:
+    program = compile_program((FOLDER / "closure.dl").read_text())
+    (component,) = components(program)
+    algorithm_2 = MaintenanceProgram(program, (on_demand(component, program),), tuple(map(State, program.bases)))
+    requested = requested_queries(algorithm_2)
+    assert {literals(show_rule(m.rule)) for m in requested.lookups} == set(map(literals, MAGIC_RULES))
+    not_a_closure = replace(component, relations=(*component.relations, "edge"))  # so the rules stay as they are written
+    relations = {name: program.relations[name] for name in ("edge", "closure")}
+    rules = [m.rule for pattern in requested.queries for m in query_rules(pattern, not_a_closure, relations).rules]
+    printed = {literals(show_rule(rule)) for rule in rules if "m_edge" not in rule.head.name}
+    assert printed == set(map(literals, QUERY_RULES))
 
 
 def literals(rule: str) -> tuple[str, frozenset[str]]:

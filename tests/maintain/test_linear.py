@@ -10,7 +10,8 @@ from rederive.analysis.graph import components
 from rederive.ir.printing import show_definition, show_rule
 from rederive.ir.rules import Rule
 from rederive.lang import compile_program
-from rederive.maintain.passes.linearize import behind_step, closures, form_for, in_form, linearised
+from rederive.maintain.passes.linearize import closures, form_for, in_form, linearize
+from rederive.maintain.passes.start_from_new_pairs import start_from_new_pair
 from rederive.maintain.strategies.materialized import insertion_rules
 
 DECLARED = """
@@ -23,7 +24,7 @@ WIDE = "w(a, b, c, d) :- g(a, b, c, d). w(a, b, c, d) :- w(a, b, u, v), w(u, v, 
 
 
 def linear(rules: str) -> list[str]:
-    program = linearised(compile_program(DECLARED + rules))
+    program = linearize(compile_program(DECLARED + rules))
     return [show_definition(definition, program) for definition in program.definitions]
 
 
@@ -56,14 +57,14 @@ def test_a_rule_that_stands_there_twice_is_one() -> None:
 )
 def test_everything_else_is_left_as_it_is(rules: str) -> None:
     program = compile_program(DECLARED + rules)
-    assert linearised(program) == program
+    assert linearize(program) == program
 
 
 @pytest.mark.parametrize(
     ("bound", "form"), [((0, 1), Form.LEFT), ((0, 1, 2), Form.LEFT), ((2, 3), Form.RIGHT), ((0, 2), Form.RIGHT), ((), Form.RIGHT)]
 )
 def test_the_form_that_carries_a_half_along(bound: tuple[int, ...], form: Form) -> None:
-    closure = closures(linearised(compile_program(DECLARED + WIDE)))["w"]
+    closure = closures(linearize(compile_program(DECLARED + WIDE)))["w"]
     assert form_for(closure, bound) is form
 
 
@@ -82,7 +83,7 @@ def test_a_new_step_is_followed_where_its_own_pair_is_new(recursive: str) -> Non
     program = compile_program(DECLARED + STEP + f"p(x, y) :- {recursive}.")
     (component,) = components(program)
     rules = [m for rule in component.definitions if isinstance(rule, Rule) for m in insertion_rules(rule)]
-    changed = [show_rule(n.rule) for m in rules if (n := behind_step(closures(program)["p"], m)) != m]
+    changed = [show_rule(n.rule) for m in rules if (n := start_from_new_pair(closures(program)["p"], m)) != m]
     pair, step = (
         ("p^ins(x, z)", "e^ins(x, z), p^new(z, y)") if recursive[0] == "e" else ("p^ins(z, y)", "p^new(x, z), e^ins(z, y)")
     )

@@ -12,8 +12,9 @@ from rederive.errors import UnknownOption
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Program, Rule, Variant
 from rederive.lang import compile_program
+from rederive.maintain.maintenance_rule import MaintenanceRule, State, state_rules
 from rederive.maintain.plan import plan
-from rederive.maintain.program import MaintenanceRule, State, Strategy, state_rules
+from rederive.maintain.program import Strategy
 from rederive.maintain.strategies.materialized import deletion_rules, insertion_rules, net_rules, rederivation_rule
 
 DECLARATIONS = ".decl r(x: symbol, y: symbol) .decl s(x: symbol) .decl n(x: symbol, k: number) .decl p(x: symbol, y: symbol)\n"

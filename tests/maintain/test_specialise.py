@@ -8,7 +8,7 @@ import rederive
 from rederive.ir.printing import show_definition
 from rederive.ir.terms import Row
 from rederive.lang import compile_program
-from rederive.maintain.passes.linearize import linearised
+from rederive.maintain.passes.linearize import linearize
 from rederive.maintain.passes.push_constants import push_constants
 from tests.oracle import evaluate
 
@@ -24,7 +24,7 @@ RIGHT, LEFT, TWICE = (
 
 def pushed(rules: str, target: str = "v") -> list[str]:
     """The definitions that the target still needs, as text."""
-    program = push_constants(linearised(compile_program(DECLARED + rules)), [target])
+    program = push_constants(linearize(compile_program(DECLARED + rules)), [target])
     shown, waiting = [], [target]
     seen: set[str] = set()
     while waiting:
@@ -98,7 +98,7 @@ def test_constants_in_comparisons_are_substituted() -> None:
 @pytest.mark.parametrize("asked", ['path("a", y)', 'path(y, "a")', 'path("a", "b"), n(y)'])
 def test_the_versions_mean_the_same(recursive: str, asked: str) -> None:
     program = compile_program(f"{DECLARED}{recursive} v(y) :- {asked}.")
-    rewritten = push_constants(linearised(program), ["v"])
+    rewritten = push_constants(linearize(program), ["v"])
     edges: set[Row] = {("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("x", "a")}
     for gone in edges:
         base: dict[str, set[Row]] = {"edge": edges - {gone}, "n": {("k",)}}

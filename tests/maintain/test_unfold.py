@@ -7,7 +7,7 @@ import pytest
 import rederive
 from rederive.ir.printing import show_definition
 from rederive.lang import compile_program
-from rederive.maintain.passes.unfold import unfolded
+from rederive.maintain.passes.unfold import unfold
 
 DECLARED = """
 .decl e(x: symbol, y: symbol) .decl n(x: symbol) .decl p(x: symbol, y: symbol) .decl q(x: symbol) .decl r(x: symbol)
@@ -16,7 +16,7 @@ DECLARED = """
 
 def read(rules: str, *targets: str) -> list[str]:
     """The targets' own rules, with what was put into them."""
-    program = unfolded(compile_program(DECLARED + rules), targets)
+    program = unfold(compile_program(DECLARED + rules), targets)
     return [show_definition(d, program) for target in targets for d in program.definitions_of(target)]
 
 
@@ -49,7 +49,7 @@ def test_views_on_views() -> None:
 )
 def test_what_stays_a_view(rules: str) -> None:
     program = compile_program(DECLARED + rules)
-    assert unfolded(program, ["q"]) == program
+    assert unfold(program, ["q"]) == program
 
 
 def test_a_target_stays_a_view() -> None:

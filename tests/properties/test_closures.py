@@ -1,4 +1,4 @@
-"""Transitive closures in every form: linearised, specialised and walked, they are what the oracle evaluates as written."""
+"""Transitive closures in every form: linearize, specialised and walked, they are what the oracle evaluates as written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.lang import compile_program
-from rederive.maintain.passes.linearize import linearised
+from rederive.maintain.passes.linearize import linearize
 from rederive.maintain.passes.push_constants import push_constants
-from rederive.maintain.passes.unfold import unfolded
+from rederive.maintain.passes.unfold import unfold
 from tests.oracle import evaluate
 from tests.properties.test_maintained_equals_recomputed import apply, changed, examples, loading
 
@@ -108,8 +108,8 @@ def test_the_rewritten_programs_mean_the_same(text: str, start: dict[str, Any]) 
     program = compile_program(text)
     base = {name: set(start[name]) for name in program.bases}
     rows = evaluate(program, base)
-    linear = linearised(program)
+    linear = linearize(program)
     special = push_constants(linear, program.monitored)
-    for rewritten in (linear, special, unfolded(special, program.monitored)):
+    for rewritten in (linear, special, unfold(special, program.monitored)):
         found = evaluate(rewritten, base)
         assert {view: found[view] for view in program.monitored} == {view: rows[view] for view in program.monitored}

@@ -138,7 +138,7 @@ def test_the_dependency_network_of_figure_1_1(inventory: Inventory) -> None:
 
 def test_the_condition_is_not_stored(inventory: Inventory) -> None:
     sections = json.loads(inventory.db.rules.explain("monitor_items", "json"))["sections"]
-    assert {(section["strategy"], section["keeps"]) for section in sections} == {("differencing", "nothing")}
+    assert {(section["strategy"], section["stores"]) for section in sections} == {("differencing", "nothing")}
 
 
 def test_path_analysis(inventory: Inventory) -> None:

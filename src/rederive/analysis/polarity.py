@@ -13,13 +13,13 @@ from rederive.delta import BOTH, Sign
 from rederive.ir.rules import Aggregate, Program
 
 
-def wanted_signs(program: Program, wanted: Mapping[str, frozenset[Sign]]) -> dict[str, frozenset[Sign]]:
+def needed_signs(program: Program, monitored: Mapping[str, frozenset[Sign]]) -> dict[str, frozenset[Sign]]:
     """The signs that each relation must pass on, given those wanted of the monitored views.
 
     Rules 1 to 3: the sign stays along a path with an even number of negations, and turns with an odd one.
     """
     needed: dict[str, set[Sign]] = {}
-    frontier = [(name, sign) for name, signs in wanted.items() for sign in signs]
+    frontier = [(name, sign) for name, signs in monitored.items() for sign in signs]
     while frontier:
         name, sign = frontier.pop()
         if sign in needed.setdefault(name, set()):

@@ -63,6 +63,7 @@ def explain(
     ] = None,
     strategy: Annotated[str, typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.")] = AUTO,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "text",
+    passes: Annotated[bool, typer.Option("--passes", help="Also print the program after each pass.")] = False,
     facts: Facts = None,
     base: Base = None,
 ) -> None:
@@ -77,7 +78,7 @@ def explain(
     with db.setup():
         define(db, program)
         db.pipeline.load(initial_rows(db.pipeline.state.catalog.program, InitialRows(facts, tuple(base or ()), inputs=False)))
-    print(db.rules.explain(rule, form) if rule is not None else db.explain(view, form))
+    print(db.rules.explain(rule, form) if rule is not None else db.explain(view, form, passes=passes))
 
 
 def advise(

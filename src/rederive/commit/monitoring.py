@@ -11,12 +11,12 @@ from rederive.delta import BOTH, Sign
 from rederive.engines.protocol import Query
 from rederive.ir.rules import Mode, Program
 from rederive.maintain.plan import AUTO
-from rederive.maintain.program import DERIVED, Strategy
+from rederive.maintain.program import Strategy
 from rederive.rules.rule_set import RuleSet
 
 # A transaction that adds rows to a rejecting constraint is refused: the plus side must be known.
 _CONSTRAINT_SIGNS: Final = {Mode.REJECT: frozenset({Sign.PLUS}), Mode.MONITOR: frozenset[Sign]()}
-_NOT_STORED: Final = frozenset(strategy.value for strategy in (*DERIVED, Strategy.RECOMPUTE))
+_NOT_STORED: Final = frozenset(strategy.value for strategy in Strategy if not strategy.is_stored)
 
 
 @dataclass(frozen=True, slots=True)

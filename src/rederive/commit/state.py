@@ -190,7 +190,7 @@ class DatabaseState:
         # A record of one sign does not lead from one extent to the next.
         if self.settings.signs != BOTH or self.parked is not None:
             return {}
-        sections = (section for section in self.maintenance.sections if section.strategy.stored)
+        sections = (section for section in self.maintenance.sections if section.strategy.is_stored)
         stored = {name for section in sections for name in section.component.relations}
         sources = ((name, self.program.counting_relation(name)) for name in self.program.monitored)
         return {name: partial(self.engine.extent, source) for name, source in sources if source in stored}
@@ -253,13 +253,14 @@ class DatabaseState:
             self.check_evaluated(compile_query(atom, self.program).relation)
             return sorted(matching(self.engine, self.program, atom), key=sort_key)
 
-    def explain(self, view: str | None, form: str) -> str:
+    def explain(self, view: str | None, form: str, *, passes: bool = False) -> str:
         """Explain how a view, or everything that is monitored, is maintained."""
         if view is None:
             memory = self.engine.memory_use() if self._has_rows() else ""
-            return self._explain(self._plan(self.rules, self.monitor(self.rules).relations), form, memory)
+            return self._explain(self._plan(self.rules, self.monitor(self.rules).relations), form, memory, passes=passes)
         check_view(self.program, view)
-        return self._explain(self._plan(self.rules, {self.program.counting_relation(view): self.settings.signs}), form)
+        planned = self._plan(self.rules, {self.program.counting_relation(view): self.settings.signs})
+        return self._explain(planned, form, passes=passes)
 
     def explain_rule(self, rule: CompiledRule, form: str) -> str:
         """Explain how the condition of an active rule is monitored."""
@@ -269,8 +270,8 @@ class DatabaseState:
         sections = tuple(s for s in maintenance.sections if read.intersection(s.component.relations))
         return self._explain(replace(maintenance, sections=sections), form)
 
-    def _explain(self, maintenance: MaintenanceProgram, form: str, memory: str = "") -> str:
-        return explain(maintenance, form, self.engine.estimates() if self._has_rows() else {}, memory)
+    def _explain(self, maintenance: MaintenanceProgram, form: str, memory: str = "", *, passes: bool = False) -> str:
+        return explain(maintenance, form, self.engine.estimates() if self._has_rows() else {}, memory, passes=passes)
 
     def _has_rows(self) -> bool:
         return any(map(self.engine.size, self.program.bases))

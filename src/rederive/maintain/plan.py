@@ -1,22 +1,30 @@
-"""From a program and the views somebody asked for to the maintenance program that serves them."""
+"""From a program and its monitored views to the maintenance program that serves them.
+
+All rewriting of rules happens here, as passes in a fixed order; `rederive explain --passes` prints the program after each.
+Program passes rewrite the user's rules before a strategy is chosen for each component. Section passes rewrite the maintenance
+rules that the strategies made. Query rules are made by `passes.magic_sets` when a binding pattern is first requested.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from rederive.analysis.derivations import derived_once
 from rederive.analysis.graph import Component, components, edges, needed
-from rederive.analysis.polarity import wanted_signs
+from rederive.analysis.polarity import needed_signs
 from rederive.delta import BOTH, Sign
 from rederive.errors import StrategyError, UnknownOption
 from rederive.ir.rules import Aggregate, Definition, Function, Program, Rule, Variant
 from rederive.ir.terms import Variable
-from rederive.maintain.passes.linearize import linearised
+from rederive.maintain.maintenance_rule import State
+from rederive.maintain.passes.linearize import linearize
+from rederive.maintain.passes.offer_from_scratch import offer_from_scratch
 from rederive.maintain.passes.push_constants import push_constants
-from rederive.maintain.passes.unfold import unfolded
-from rederive.maintain.program import MaintenanceProgram, Section, State, Strategy
+from rederive.maintain.passes.start_from_new_pairs import start_from_new_pairs
+from rederive.maintain.passes.unfold import unfold
+from rederive.maintain.program import MaintenanceProgram, PassResult, Section, Strategy
 from rederive.maintain.strategies.aggregates import by_group
 from rederive.maintain.strategies.counting import counting
 from rederive.maintain.strategies.differencing import differencing, differencing_once
@@ -30,8 +38,62 @@ NERVOUS = "nervous"
 STRATEGIES = (AUTO, *(strategy.value for strategy in Strategy))
 PRECISIONS = ("exact", NERVOUS)
 NO_ROOM = "the view does not fit the memory it may take, so it is derived on demand"
-NOTHING_BOUND = "whether any row is left is told by counting them"
+NOTHING_BOUND = "no column is bound, so derivations are counted"
 _VARIANTS = {Sign.PLUS: Variant.INS, Sign.MINUS: Variant.DEL}
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPass:
+    """A pure rewriting of a program for its targets. `reason`: why it is where it is in the order. `strategies`: when it runs."""
+
+    name: str
+    rewrite: Callable[[Program, Collection[str]], Program]
+    reason: str
+    strategies: Collection[str] = STRATEGIES
+
+
+@dataclass(frozen=True, slots=True)
+class SectionPass:
+    """A pure rewriting of one section of a program."""
+
+    name: str
+    rewrite: Callable[[Section, Program], Section]
+    reason: str
+    strategies: Collection[str] = STRATEGIES
+
+
+PASSES = (
+    ProgramPass(
+        "linearize",
+        lambda program, _: linearize(program),
+        "first: constants pass through linear rules only",
+    ),
+    ProgramPass(
+        "push_constants",
+        push_constants,
+        "before unfold: a view that is read through a constant is specialized, and its rules can then be unfolded",
+    ),
+    ProgramPass(
+        "unfold",
+        unfold,
+        "last: it duplicates rules, which the other passes would then rewrite several times; a stored view is not unfolded",
+        (Strategy.ON_DEMAND.value,),
+    ),
+)
+
+SECTION_PASSES = (
+    SectionPass(
+        "start_from_new_pairs",
+        lambda section, _: start_from_new_pairs(section),
+        "first: it changes insertion rules, which only the strategies make",
+    ),
+    SectionPass(
+        "offer_from_scratch",
+        offer_from_scratch,
+        "last: it reads the section's strategy, and adds rules that no other pass rewrites",
+        (AUTO,),
+    ),
+)
 
 
 def check_strategy(strategy: str, precision: str = "exact") -> None:
@@ -52,60 +114,95 @@ def plan(
     strategy: str = AUTO,
     precision: str = "exact",
     only: Mapping[str, frozenset[Sign]] | None = None,
-    unkept: Collection[str] = (),
+    not_stored: Collection[str] = (),
     conditions: Mapping[str, str] | None = None,
 ) -> MaintenanceProgram:
-    """The sections for the targets and for all that they need, lowest first. A view that nobody needs has none.
+    """The sections for the targets and for all that they need, lowest first. A view that no target needs has none.
 
-    `only`: the signs wanted of a target, where not both are. `unkept`: views that strategy auto has no room to keep.
-    `conditions`: the targets that are conditions of active rules, with their precision.
+    `only`: the signs that are monitored of a target, where not both are. `not_stored`: views that strategy auto has no room to
+    store. `conditions`: the targets that are conditions of active rules, with their precision.
     """
     check_strategy(strategy, precision)
     names = tuple(targets)
-    program = push_constants(linearised(program), names)  # constants pass through linear rules only
-    if strategy == Strategy.ON_DEMAND.value:
-        program = unfolded(program, names)
-    wanted = needed(program, names)
-    signs = wanted_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
-    found = [component for component in components(program) if wanted.intersection(component.relations)]
-    differenced = _differenced(program, names, conditions or {}, found) if strategy == AUTO else {}
-    passing = _passed_on(program, names) if strategy in (AUTO, Strategy.MATERIALIZED.value) else frozenset[str]()
+    program, history = _rewrite_program(program, names, strategy)
+    chosen = _sections(program, names, strategy, precision, only or {}, not_stored, conditions or {})
+    history += (PassResult("strategies", "each component gets the rules of its strategy", program, chosen),)
+    sections, rewritten = _rewrite_sections(chosen, program, strategy)
+    bases = tuple(State(name) for name in program.bases)
+    return MaintenanceProgram(program, sections, bases, history + rewritten)
+
+
+def _rewrite_program(program: Program, targets: Collection[str], strategy: str) -> tuple[Program, tuple[PassResult, ...]]:
+    results = [PassResult("source", "the program as it is defined", program)]
+    for one in PASSES:
+        if strategy in one.strategies:
+            program = one.rewrite(program, targets)
+            results.append(PassResult(one.name, one.reason, program))
+    return program, tuple(results)
+
+
+def _rewrite_sections(
+    sections: tuple[Section, ...], program: Program, strategy: str
+) -> tuple[tuple[Section, ...], tuple[PassResult, ...]]:
+    results = []
+    for one in SECTION_PASSES:
+        if strategy in one.strategies:
+            sections = tuple(one.rewrite(section, program) for section in sections)
+            results.append(PassResult(one.name, one.reason, program, sections))
+    return sections, tuple(results)
+
+
+def _sections(
+    program: Program,
+    targets: Collection[str],
+    strategy: str,
+    precision: str,
+    only: Mapping[str, frozenset[Sign]],
+    not_stored: Collection[str],
+    conditions: Mapping[str, str],
+) -> tuple[Section, ...]:
+    """The rules of a strategy for each component that the targets need."""
+    read = needed(program, targets)
+    signs = needed_signs(program, {name: only.get(name, BOTH) for name in targets})
+    found = [component for component in components(program) if read.intersection(component.relations)]
+    differenced = _differenced(program, targets, conditions, found) if strategy == AUTO else {}
+    passing = _passed_on(program, targets) if strategy in (AUTO, Strategy.MATERIALIZED.value) else frozenset[str]()
 
     def section(component: Component) -> Section:
-        asked = frozenset[Sign]().union(*(signs.get(name, BOTH) for name in component.relations))
+        monitored = frozenset[Sign]().union(*(signs.get(name, BOTH) for name in component.relations))
         if passing.issuperset(component.relations):
             return differencing_once(component)
-        if strategy == AUTO and set(unkept).intersection(component.relations):
+        if strategy == AUTO and set(not_stored).intersection(component.relations):
             return replace(_section(component, program, Strategy.ON_DEMAND.value, precision, BOTH), reason=NO_ROOM)
         if component.relations in differenced:
-            if _unbound(component):
+            if _is_unbound(component):
                 return replace(counting(component), reason=NOTHING_BOUND)
             way, whole = differenced[component.relations]
-            return _section(component, program, Strategy.DIFFERENCING.value, way, BOTH if whole else asked)
-        return _section(component, program, strategy, precision, asked)
+            return _section(component, program, Strategy.DIFFERENCING.value, way, BOTH if whole else monitored)
+        return _section(component, program, strategy, precision, monitored)
 
-    return MaintenanceProgram(program, tuple(map(section, found)), tuple(State(name) for name in program.bases))
+    return tuple(map(section, found))
 
 
 def _passed_on(program: Program, targets: Collection[str]) -> frozenset[str]:
-    """Views that need not be kept: they only pass their changes on to totals, and each of their rows has one derivation."""
+    """Views that need not be stored: only totals read their deltas, and each of their rows has one derivation."""
     readers: dict[str, list[Definition]] = {}
     for definition in program.definitions:
         for edge in edges(definition):
             readers.setdefault(edge.source, []).append(definition)
-    passing = (name for name, found in readers.items() if name not in targets and all(map(_totals, found)))
+    passing = (name for name, found in readers.items() if name not in targets and all(map(_is_total, found)))
     relations = frozenset(name for name in passing if program.relations[name].is_auxiliary)
     once = (component for component in components(program) if relations.issuperset(component.relations))
     return frozenset(name for component in once if derived_once(component, program) for name in component.relations)
 
 
-def _totals(definition: Definition) -> bool:
-    """Whether a definition moves with the rows that change, and never looks at the others."""
+def _is_total(definition: Definition) -> bool:
+    """Whether a definition changes by the rows that change, and never reads the others."""
     return isinstance(definition, Aggregate) and definition.function in (Function.COUNT, Function.SUM, Function.MEAN)
 
 
-def _unbound(component: Component) -> bool:
-    """Whether a rule's head binds nothing in its body: to ask if it still holds would be to search all of it."""
+def _is_unbound(component: Component) -> bool:
+    """Whether a rule's head binds nothing in its body: a test whether it still holds would search all of it."""
     rules = [d for d in component.definitions if isinstance(d, Rule)]
     return any(rule.body and not any(isinstance(term, Variable) for term in rule.head.terms) for rule in rules)
 
@@ -113,15 +210,15 @@ def _unbound(component: Component) -> bool:
 def _differenced(
     program: Program, names: Collection[str], conditions: Mapping[str, str], found: Collection[Component]
 ) -> dict[tuple[str, ...], tuple[str, bool]]:
-    """The components that only conditions of active rules need, where partial differencing fits: their precision, and whether
-    both signs are needed whatever is asked for.
+    """The components that only conditions of active rules need, where partial differencing is possible: their precision, and
+    whether both signs are needed whatever is monitored.
 
-    Recursion and aggregates are kept, as strategy auto keeps them: what they read must be exact, and have both signs.
+    Recursion and aggregates are stored, as strategy auto stores them: what they read must be exact, and have both signs.
     """
     others = needed(program, [name for name in names if name not in conditions])
     strict = [name for name in names if conditions.get(name) != NERVOUS]
-    kept = [component for component in found if not _fits(component) or _unbound(component)]
-    below = needed(program, [name for component in kept for name in component.relations])
+    stored = [component for component in found if not _can_difference(component) or _is_unbound(component)]
+    below = needed(program, [name for component in stored for name in component.relations])
     exact = needed(program, strict) | below
     return {
         component.relations: (
@@ -129,19 +226,19 @@ def _differenced(
             bool(below.intersection(component.relations)),
         )
         for component in found
-        if _fits(component) and not others.intersection(component.relations)
+        if _can_difference(component) and not others.intersection(component.relations)
     }
 
 
-def _fits(component: Component) -> bool:
-    """Whether partial differencing is for it: no recursion, no aggregate."""
+def _can_difference(component: Component) -> bool:
+    """Whether partial differencing is possible: no recursion, no aggregate."""
     return not component.recursive and not any(isinstance(d, Aggregate) for d in component.definitions)
 
 
 def _section(component: Component, program: Program, strategy: str, precision: str, signs: frozenset[Sign]) -> Section:
     chosen = Strategy.MATERIALIZED if strategy == AUTO else Strategy(strategy)
     aggregate = next((definition for definition in component.definitions if isinstance(definition, Aggregate)), None)
-    wanted = frozenset(_VARIANTS[sign] for sign in signs) or ALL
+    variants = frozenset(_VARIANTS[sign] for sign in signs) or ALL
     match chosen:
         case Strategy.RECOMPUTE:
             return recompute(component, program)
@@ -150,12 +247,12 @@ def _section(component: Component, program: Program, strategy: str, precision: s
         case Strategy.COUNTING:
             return counting(component)
         case Strategy.MATERIALIZED:
-            return replace(materialized(component, program), adaptive=strategy == AUTO)
+            return materialized(component, program)
         case Strategy.ON_DEMAND:
             return on_demand(component, program)
         case Strategy.FILTRATION:
-            return filtration(component, wanted)
+            return filtration(component, variants)
         case Strategy.DIFFERENCING:
-            return differencing(component, wanted, nervous=precision == NERVOUS)
+            return differencing(component, variants, nervous=precision == NERVOUS)
         case _:
             assert_never(chosen)

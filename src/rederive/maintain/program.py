@@ -1,17 +1,23 @@
-"""What every strategy produces: rules in phases, component by component."""
+"""What every strategy produces: a maintenance program, which is rules in sections and phases.
+
+Engines run these rules and never rewrite them. `explain` prints the same rules, so what it prints is what runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from rederive.analysis.graph import Component
-from rederive.ir.rules import Aggregate, Atom, Comparison, Literal, Negation, Program, Relation, Rule, Variant
-from rederive.ir.terms import Variable
+from rederive.analysis.graph import Component, components
+from rederive.ir.rules import Aggregate, Program
+from rederive.maintain.maintenance_rule import Fold, MaintenanceRule, State
+from rederive.maintain.passes.magic_sets import BindingPattern, QueryRules, query_rules
 
 
 class Strategy(Enum):
+    """How the delta of a view is computed."""
+
     RECOMPUTE = "recompute"
     COUNTING = "counting"
     MATERIALIZED = "materialized"
@@ -20,125 +26,132 @@ class Strategy(Enum):
     DIFFERENCING = "differencing"
 
     @property
-    def keeps(self) -> str:
-        """What stays in memory between transactions."""
+    def stored_state(self) -> str:
+        """What is stored between transactions, in words."""
         return {
             Strategy.COUNTING: "the view and its derivation counts",
             Strategy.MATERIALIZED: "the view",
         }.get(self, "nothing")
 
     @property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
+        """Whether the rows of the view are stored between transactions."""
         return self in (Strategy.COUNTING, Strategy.MATERIALIZED)
 
-
-DERIVED = (Strategy.ON_DEMAND, Strategy.FILTRATION, Strategy.DIFFERENCING)  # no state of the view is ever stored
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """`relation^new = (relation - relation^gone) + relation^came...`: an access path, printed as the rules N."""
-
-    relation: str
-    gone: Variant = Variant.DEL
-    came: tuple[Variant, ...] = (Variant.INS,)
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceRule:
-    """A rule with its name in the papers and the body positions to start joining from; None leaves the order free.
-
-    `origin` is the view's own rule that it was made from.
-    """
-
-    label: str
-    rule: Rule
-    drivers: tuple[int | None, ...]
-    origin: Rule | None = None
+    @property
+    def is_derived_on_demand(self) -> bool:
+        """Whether both states of the view are derived where a rule reads them."""
+        return self in (Strategy.ON_DEMAND, Strategy.FILTRATION, Strategy.DIFFERENCING)
 
 
 class Semantics(Enum):
     """How a phase runs its rules."""
 
     SET = "to a fixpoint, as sets"
-    FILTERED = "to a fixpoint, each update filtered as it is found"
+    FILTERED = "to a fixpoint; each update is filtered when it is found"
     BAG = "once, counting derivations"
     GROUPS = "once for each affected group"
-    NET = "the net effect"
-    DIFF = "the difference of the two states"
+    FOLD = "once over all groups"
+    NET = "the net effect, which replaces del and ins"
+    DIFF = "the difference of the two states, which becomes del and ins"
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Rules that run together, after the phases before them; `fold` is the aggregate that they use."""
+    """Rules that run together, after the phases before them; `fold` is the aggregate that they use.
+
+    `strict`: rules that run for their errors alone, where a functor fails for a binding of `rules`. Rules that count derivations
+    join both states, so such a binding may hold in neither; if it holds in one, a strict rule fails too.
+    """
 
     name: str
     semantics: Semantics
     rules: tuple[MaintenanceRule, ...] = ()
-    fold: Aggregate | None = None
+    fold: Fold | None = None
+    strict: tuple[MaintenanceRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """How one component is maintained. Afterwards p^del and p^ins hold the exact minus and plus of each p in it.
+    """How one component is maintained. After `phases`, p^del and p^ins hold the exact minus and plus of each p in it.
 
-    `rewritten`: the same in magic form, where the engine is to derive what is not kept. `skipped_paths`: how many rules path
-    analysis left out. `adaptive`: for each transaction the engine may evaluate the view anew instead, where that costs less.
-    `once`: each row has one derivation at most, so a derived insertion was not there before, but for a deletion to be cancelled.
+    `initial` fills views that are stored. `from_scratch` evaluates them over the new state and compares: strategy auto runs it
+    instead of `phases` for a transaction where that costs less; it is empty where there is no choice.
+    `skipped_paths`: how many rules path analysis left out.
+    `has_one_derivation`: each row has one derivation at most, so a derived insertion was not there before, except where a
+    deletion cancels it.
     """
 
     component: Component
     strategy: Strategy
     reason: str
     phases: tuple[Phase, ...]
-    states: tuple[State, ...]
-    rewritten: tuple[MaintenanceRule, ...] = ()
+    states: tuple[State, ...] = ()
+    initial: tuple[Phase, ...] = ()
+    from_scratch: tuple[Phase, ...] = ()
     skipped_paths: int = 0
-    adaptive: bool = False
-    once: bool = False
+    has_one_derivation: bool = False
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether an engine chooses between `phases` and `from_scratch` for each transaction."""
+        return bool(self.from_scratch)
+
+    @property
+    def aggregate(self) -> Aggregate | None:
+        """The aggregate that defines the section's view, where one does."""
+        return next((d for d in self.component.definitions if isinstance(d, Aggregate)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What one pass made of the program, or of its sections."""
+
+    name: str
+    reason: str
+    program: Program
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceProgram:
-    """The sections in the order they run, and the states of the base relations under them."""
+    """The sections in the order they run, and the states of the base relations under them.
+
+    `history` has the result of each pass. Query rules are made for a binding pattern when an engine or `explain` first requests
+    it, and are the same from then on.
+    """
 
     program: Program
     sections: tuple[Section, ...]
     bases: tuple[State, ...]
+    history: tuple[PassResult, ...] = field(default=(), compare=False, repr=False)
+    _queries: dict[BindingPattern, QueryRules] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _components: dict[str, Component] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def states(self) -> Mapping[str, State]:
+        """The law of each new state that is read through one."""
         return {state.relation: state for state in (*self.bases, *(s for section in self.sections for s in section.states))}
 
+    @property
+    def derived_views(self) -> tuple[str, ...]:
+        """The views whose states are derived on demand: by their strategy, or because no section maintains them."""
+        maintained = {name: section.strategy for section in self.sections for name in section.component.relations}
+        return tuple(n for n in self.program.views if maintained.get(n, Strategy.ON_DEMAND).is_derived_on_demand)
 
-def canonical(relation: Relation, variant: Variant = Variant.OLD) -> Atom:
-    """The relation's atom with a variable for each column, named after it."""
-    return Atom(relation.name, tuple(Variable(column.name) for column in relation.columns), variant)
+    @property
+    def stored_views(self) -> tuple[str, ...]:
+        """The views whose rows are stored between transactions, in the order of their sections."""
+        return tuple(n for section in self.sections if section.strategy.is_stored for n in section.component.relations)
 
+    def component(self, view: str) -> Component:
+        """The component that a view belongs to."""
+        if not self._components:
+            self._components.update({name: c for c in components(self.program) for name in c.relations})
+        return self._components[view]
 
-def state_rules(state: State, relation: Relation) -> tuple[MaintenanceRule, ...]:
-    """(N1) p^new :- p, !p^del.  (N2), (N3) p^new :- p^red.  p^new :- p^ins."""
-    new = canonical(relation, Variant.NEW)
-    kept = Rule(new, (canonical(relation), Negation(canonical(relation, state.gone))))
-    came = (Rule(new, (canonical(relation, variant),)) for variant in state.came)
-    return tuple(MaintenanceRule(f"N{i}", rule, (0,)) for i, rule in enumerate((kept, *came), 1))
-
-
-def in_state(literals: Iterable[Literal], state: Variant) -> tuple[Literal, ...]:
-    """The same literals over one state of their relations; signs and tests stay."""
-    return tuple(_in_state(literal, state) for literal in literals)
-
-
-def _in_state(literal: Literal, state: Variant) -> Literal:
-    match literal:
-        case Atom():
-            return literal.as_variant(state)
-        case Negation(atom):
-            return Negation(atom.as_variant(state))
-        case Comparison():
-            return literal
-
-
-def positions_in(component: Component, body: Sequence[Literal]) -> tuple[int, ...]:
-    """Where a body asks for relations of its own component: a recursive rule starts from each tuple that these gain."""
-    return tuple(i for i, literal in enumerate(body) if isinstance(literal, Atom) and literal.relation in component.relations)
+    def query_rules(self, pattern: BindingPattern) -> QueryRules:
+        """The rules that derive the rows of a view for the bindings of one pattern."""
+        if pattern not in self._queries:
+            self._queries[pattern] = query_rules(pattern, self.component(pattern.relation), self.program.relations)
+        return self._queries[pattern]

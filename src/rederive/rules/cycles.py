@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rederive.analysis.polarity import wanted_signs
+from rederive.analysis.polarity import needed_signs
 from rederive.delta import Sign
 from rederive.errors import Unsupported
 from rederive.ir.rules import Program
@@ -29,7 +29,7 @@ def check_cycles(program: Program, rules: Pairs) -> None:
 
 def triggers(program: Program, rules: Pairs) -> dict[str, list[str]]:
     """Which rules the change of data of each rule can set off."""
-    reads = {rule.name: wanted_signs(program, {condition_name(rule.name): rule.signs}) for rule, _ in rules}
+    reads = {rule.name: needed_signs(program, {condition_name(rule.name): rule.signs}) for rule, _ in rules}
     return {rule.name: [name for name, signs in reads.items() if _reaches(program, write, signs)] for rule, write in rules}
 
 

@@ -14,7 +14,7 @@ from rederive.delta import Delta
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
 from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace
-from rederive.engines.resident.run.filtration import Leaves, Step
+from rederive.engines.resident.run.filtration import Leaves, PropagationRule
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import CodedRows, Installed, Surroundings, redefined
 from rederive.engines.resident.run.net_effect import net_effect
@@ -40,7 +40,7 @@ class ResidentEngine:
         self.meter = Meter(watch=self.codes.watch)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
-        self.around = Surroundings(self.codes, self.meter, self.limits, self._watch)
+        self.around = Surroundings(self.codes, self.meter, self.limits, self._trace_call)
         self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), (), self.around)
         self._prepared: Installed | None = None  # between `install` and its `commit` or `rollback`
 
@@ -141,10 +141,10 @@ class ResidentEngine:
         """Run what is affected, lowest first; the tuples it was estimated to touch, and how many views were recomputed."""
         estimated, recomputed = 0.0, 0
         for position, section in enumerate(self.installed.sections):
-            if section.affected():
-                phases, expected = section.chosen()
+            if section.is_affected():
+                phases, expected = section.cheapest_phases()
                 estimated += expected
-                recomputed += phases is section.anew
+                recomputed += phases is section.from_scratch
                 for phase in phases:
                     phase.run(self.meter, self.limits)
             for versions in self.installed.passed(position):
@@ -172,7 +172,7 @@ class ResidentEngine:
                 changes[name] = Delta(plus, minus)
         return changes
 
-    def _watch(self, step: Step, updates: Leaves, *outcome: Leaves) -> None:
+    def _trace_call(self, step: PropagationRule, updates: Leaves, *outcome: Leaves) -> None:
         if self.traces:
             sets = [self._rows_in(name, leaves) for name, leaves in ((step.updated, updates), *((step.head, o) for o in outcome))]
             call = FilterStep(show_rule(step.origin), step.updated, sets[0], step.head, step.sign, *sets[1:])
@@ -219,7 +219,7 @@ class ResidentEngine:
             self._prepared = None
             return
         for section in self.installed.sections:
-            for phase in (*section.phases, *section.anew):
+            for phase in (*section.phases, *section.from_scratch):
                 phase.rollback()
         self._clear()
 

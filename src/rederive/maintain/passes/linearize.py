@@ -7,8 +7,8 @@ A view written as  p(X, Y) :- p(X, Z), p(Z, Y)  over exit rules without p is the
 is the same, with the exit rules for p.step; and it derives a pair once for each step that it can begin with, not once for each
 of its middles. Where the only exit rule is  p(X, Y) :- step(X, Y),  `step` serves as it is.
 
-The right-linear form is the one that is maintained: a change spreads from z to x with all its y at once. For a question, and for
-a constant that is pushed into the rules, the form is the one that carries the bound half along: left-linear where that is X,
+The right-linear form is the one that is maintained: a change spreads from z to x with all its y at once. For a query, and for a
+constant that is pushed into the rules, the form is the one that carries the bound half along: left-linear where that is X,
 right-linear where it is Y. Only what is reachable from it is then derived.
 """
 
@@ -19,18 +19,17 @@ from dataclasses import replace
 
 from rederive.analysis.closure import Closure, Form, closure_of
 from rederive.analysis.graph import components
-from rederive.ir.rules import Atom, Definition, Program, Relation, Rule, Variant, defines, literal_variables
+from rederive.ir.rules import Atom, Definition, Program, Relation, Rule, defines, literal_variables
 from rederive.ir.substitute import substituted
 from rederive.ir.terms import Variable
-from rederive.maintain.program import MaintenanceRule
 
 
-def linearised(program: Program) -> Program:
+def linearize(program: Program) -> Program:
     """The program with every non-linear transitive closure in right-linear form.
 
     >>> from rederive.ir.printing import show_definition
     >>> from rederive.lang import compile_program
-    >>> program = linearised(compile_program('''
+    >>> program = linearize(compile_program('''
     ...     .decl a(x: symbol, y: symbol)  .decl b(x: symbol, y: symbol)  .decl p(x: symbol, y: symbol)
     ...     p(x, y) :- a(x, y).  p(x, y) :- b(y, x).  p(x, y) :- p(x, z), p(z, y).
     ... '''))
@@ -68,22 +67,6 @@ def in_form(closure: Closure, form: Form) -> tuple[Rule, ...]:
         return (*closure.exits, *closure.recursive)
     assert closure.form is not Form.NONLINEAR, "linearise the program first"
     return (*closure.exits, *(_recursive(closure, rule, form) for rule in closure.exits))
-
-
-def behind_step(closure: Closure, m: MaintenanceRule) -> MaintenanceRule:
-    """An insertion rule of a closure that starts from a new step, started from that step's own pair instead, where it is new too.
-
-        p^ins(X, Y) :- step^ins(X, Z), p^new(Z, Y).      becomes      p^ins(X, Y) :- p^ins(X, Z), step^ins(X, Z), p^new(Z, Y).
-
-    If (X, Z) is no insertion, X reaches Z without the new steps; whatever Z reaches newly comes to X along those.
-    """
-    match m.rule.head.variant, closure.form, m.rule.body:
-        case Variant.INS, Form.RIGHT | Form.LEFT, (Atom() as one, Atom() as two) if closure.step is not None:
-            step, pair = (one, two) if closure.form is Form.RIGHT else (two, one)
-            if step.variant is Variant.INS and step.relation == closure.step and pair.relation == closure.relation:
-                found = replace(step, relation=closure.relation)
-                return replace(m, rule=replace(m.rule, body=(found, *m.rule.body)), drivers=(0,))
-    return m
 
 
 def _recursive(closure: Closure, exit_rule: Rule, form: Form) -> Rule:

@@ -1,186 +1,180 @@
-"""Magic sets: the rules of a view, restricted to the bindings that somebody asks for.
+"""Magic sets: the rules of a view, restricted to the bindings that are requested.
 
-A question is a relation and the columns whose values it gives, its *pattern* (`bf`: the first bound, the second free). The
-bindings asked for are rows of a magic relation such as m_closure^bf(x). For a rule  p :- r1, ..., rn  and a pattern of p, the
-body is joined from the bound columns on; before each literal rj of the same component stands the question that it answers:
+A binding pattern is a view and its bound columns, in the papers its *adornment* (`bf`: the first bound, the second free). The
+requested bindings are rows of a magic relation such as m_closure^bf(x). For a rule  p :- r1, ..., rn  and a pattern of p, the
+body is joined from the bound columns on; before each literal rj of the same component comes the request that it answers:
 
     m_rj :- m_p, r1, ..., r(j-1).           p :- m_p, r1, ..., rn.
 
-and in supplementary form, where what was joined so far is kept:
+The values of m_p come from a request, and no row need have them: functors are applied to values of the body's atoms alone
+(`analysis.bindings`), so the requests that a recursion makes end where the recursion does.
 
-    sup_j :- sup_(j-1), r(j-1), ....        m_rj :- sup_j.        p :- sup_n, rn.
+A view of a lower component is read by a *lookup*: it adds its key to the magic relation of its own pattern, and the lower query
+rules run to their fixpoint before the lookup returns. So a negated literal or an aggregate always reads rows that are complete
+for its binding, although the magic program as a whole need not be stratified.
 
-The values of m_p are those of a question, which no row need have: functors are applied to values of the body's atoms alone
-(`analysis.bindings`), so that the questions that a recursion raises come to an end where the recursion does.
-
-Relations of lower components are asked through their own magic relations, each component on its own, so a negated literal or an
-aggregate always reads answers that are complete for its binding.
+A transitive closure is queried in the linear form that carries the bound half along (`passes.linearize`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rederive.analysis.bindings import binding_pattern, join_order
-from rederive.analysis.types import variable_types
-from rederive.ir.rules import Aggregate, Atom, Column, Definition, Literal, Negation, Relation, Rule, literal_variables
+from rederive.analysis.closure import Form, closure_of
+from rederive.analysis.graph import Component
+from rederive.ir.rules import Aggregate, Atom, Definition, Literal, Negation, Relation, Rule, Variant, defines, literal_variables
 from rederive.ir.terms import Variable
-from rederive.maintain.program import MaintenanceRule
+from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
+from rederive.maintain.passes.linearize import form_for, in_form
 
 Bound = tuple[int, ...]
-ASKING = "M"  # labels the rules that raise questions
+REQUEST_LABEL = "M"  # of the rules that derive magic relations
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A relation and the columns whose values are given."""
+class BindingPattern:
+    """A relation and its columns that are bound to values."""
 
     relation: str
     bound: Bound
 
 
-def pattern(bound: Bound, arity: int) -> str:
-    """The papers' way to write which columns are bound.
+@dataclass(frozen=True, slots=True)
+class QueryRules:
+    """The rules that answer one binding pattern, and the patterns that they request of views in the same component."""
 
-    >>> pattern((0,), 2)
+    rules: tuple[MaintenanceRule, ...]
+    requests: tuple[BindingPattern, ...]
+
+
+def adornment(bound: Bound, arity: int) -> str:
+    """The papers' notation for the bound columns.
+
+    >>> adornment((0,), 2)
     'bf'
     """
     return "".join("b" if i in bound else "f" for i in range(arity))
 
 
-def magic_relation(question: Question, relation: Relation) -> Relation:
-    """The relation that holds the bindings asked for; its columns are the bound ones."""
-    name = f"m_{relation.name}^{pattern(question.bound, relation.arity)}"
-    return Relation(name, tuple(relation.columns[i] for i in question.bound))
+def magic_relation(pattern: BindingPattern, relation: Relation) -> Relation:
+    """The relation that holds the requested bindings; its columns are the bound ones."""
+    name = f"m_{relation.name}^{adornment(pattern.bound, relation.arity)}"
+    return Relation(name, tuple(relation.columns[i] for i in pattern.bound))
 
 
-def magic_atom(question: Question, atom: Atom, relation: Relation) -> Atom:
-    return Atom(magic_relation(question, relation).name, tuple(atom.terms[i] for i in question.bound))
+def magic_atom(pattern: BindingPattern, atom: Atom, relation: Relation) -> Atom:
+    """The atom of the magic relation that requests the rows of an atom."""
+    return Atom(magic_relation(pattern, relation).name, tuple(atom.terms[i] for i in pattern.bound))
+
+
+def query_rules(pattern: BindingPattern, component: Component, relations: Mapping[str, Relation]) -> QueryRules:
+    """The rules of the pattern's view under its bindings; literals of the same component get rules that request them.
+
+    An aggregate has no query rules: its groups are folded from a lookup of its source (`aggregate_pattern`).
+    """
+    rules: list[MaintenanceRule] = []
+    requests: list[BindingPattern] = []
+    for rule in _rules_in_form(pattern, component):
+        for made, requested in _restricted_rules(pattern, rule, relations, component.relations):
+            rules.append(made)
+            if requested is not None:
+                requests.append(requested)
+    return QueryRules(tuple(rules), tuple(dict.fromkeys(requests)))
+
+
+def _rules_in_form(pattern: BindingPattern, component: Component) -> Iterable[Rule]:
+    """The view's own rules; those of a transitive closure in the form that carries the bound half along."""
+    closure = closure_of(component)
+    if closure is not None and closure.form is not Form.NONLINEAR and len(pattern.bound) == closure.width:
+        return in_form(closure, form_for(closure, pattern.bound))
+    return own_rules(pattern.relation, component.definitions)
+
+
+def own_rules(view: str, definitions: Iterable[Definition]) -> tuple[Rule, ...]:
+    """The rules among the definitions whose head is this view."""
+    return tuple(d for d in definitions if isinstance(d, Rule) and defines(d) == view)
+
+
+def _restricted_rules(
+    pattern: BindingPattern, rule: Rule, relations: Mapping[str, Relation], inside: Collection[str]
+) -> Iterator[tuple[MaintenanceRule, BindingPattern | None]]:
+    """One rule under one pattern: the requests of its literals `inside` the component, then the rule itself."""
+    magic = magic_atom(pattern, rule.head, relations[rule.head.relation])
+    bound = {v.name for v in literal_variables(magic)}
+    before: list[Literal] = [magic]
+    for step in join_order(rule.body, frozenset(bound), firm=frozenset()):
+        atom = step.literal.atom if isinstance(step.literal, Negation) else step.literal
+        if isinstance(atom, Atom) and atom.relation in inside:
+            requested = BindingPattern(atom.relation, binding_pattern(atom, bound))
+            request = magic_atom(requested, atom, relations[atom.relation])
+            if tuple(before) != (request,):  # a request for the rule's own binding adds nothing
+                yield _semi_naive(REQUEST_LABEL, request, before, rule, relations, inside), requested
+        before.append(step.literal)
+        bound.update(v.name for v in literal_variables(step.literal))
+    yield _semi_naive("Q", rule.head, before, rule, relations, inside), None
+
+
+def _semi_naive(
+    label: str, head: Atom, body: list[Literal], rule: Rule, relations: Mapping[str, Relation], inside: Collection[str]
+) -> MaintenanceRule:
+    """A rule that starts from each of its relations that grow while a query runs: the component's own and the magic ones."""
+    grows = (
+        i
+        for i, literal in enumerate(body)
+        if isinstance(literal, Atom) and (literal.relation in inside or literal.relation not in relations)
+    )
+    return MaintenanceRule(label, Rule(head, tuple(body), rule.span), tuple(grows))
+
+
+def aggregate_pattern(pattern: BindingPattern, aggregate: Aggregate) -> BindingPattern:
+    """What an aggregate looks up in its source: the bound columns of the group. A bound result only restricts the answer."""
+    group = tuple(sorted(aggregate.group[i] for i in pattern.bound if i < len(aggregate.group)))
+    return BindingPattern(aggregate.source, group)
+
+
+# Lookups: requests of views that are derived on demand, by rules outside of their component
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRules:
-    """The rules that answer a question, the relations they add, and the questions that they raise."""
+class LookupRule:
+    """A lookup as the magic rule that it stands for, and the pattern that it requests."""
 
-    rules: tuple[MaintenanceRule, ...]
-    relations: tuple[Relation, ...]
-    asks: tuple[Question, ...]
-
-
-def query_rules(
-    question: Question,
-    definitions: Collection[Definition],
-    relations: Mapping[str, Relation],
-    inside: Collection[str],
-    *,
-    supplementary: bool,
-) -> QueryRules:
-    """Rewrite the definitions of the question's relation; literals of the relations `inside` get magic rules."""
-    rules: list[MaintenanceRule] = []
-    added = [magic_relation(question, relations[question.relation])]
-    asks: list[Question] = []
-    names = _names(question, relations)
-    for definition in definitions:
-        if isinstance(definition, Aggregate):
-            asks.append(_aggregate_question(question, definition))
-            if asks[-1].relation in inside:
-                rules.append(_aggregate_rule(question, definition, relations))
-            continue
-        one = _Rewriting(question, definition, relations, inside, names if supplementary else None)
-        rules += one.rules()
-        added += one.relations
-        asks += one.asks
-    return QueryRules(tuple(rules), tuple(added), tuple(dict.fromkeys(asks)))
+    rule: MaintenanceRule
+    pattern: BindingPattern
 
 
-def _names(question: Question, relations: Mapping[str, Relation]) -> Callable[[], str]:
-    """Names of supplementary relations: sup1_closure^bf, sup2_closure^bf, ..."""
-    number = 0
+def lookup_rules(m: MaintenanceRule, relations: Mapping[str, Relation], derived: Collection[str]) -> Iterator[LookupRule]:
+    """The lookups of one rule in the views that are `derived` on demand, for each of its drivers.
 
-    def following() -> str:
-        nonlocal number
-        number += 1
-        return f"sup{number}_{question.relation}^{pattern(question.bound, relations[question.relation].arity)}"
-
-    return following
-
-
-def _aggregate_question(question: Question, aggregate: Aggregate) -> Question:
-    """An aggregate asks for the rows of the groups that are bound; a bound result only restricts the answers."""
-    group = tuple(sorted(aggregate.group[i] for i in question.bound if i < len(aggregate.group)))
-    return Question(aggregate.source, group)
-
-
-def _aggregate_rule(question: Question, aggregate: Aggregate, relations: Mapping[str, Relation]) -> MaintenanceRule:
-    """The rule by which the groups asked for ask for their rows."""
-    view, source = relations[aggregate.relation], relations[aggregate.source]
-    groups = {column: Variable(view.columns[i].name) for i, column in enumerate(aggregate.group)}
-    asked = Atom(source.name, tuple(groups.get(i, Variable(c.name)) for i, c in enumerate(source.columns)))
-    asking = magic_atom(question, Atom(view.name, tuple(Variable(c.name) for c in view.columns)), view)
-    return MaintenanceRule(ASKING, Rule(magic_atom(_aggregate_question(question, aggregate), asked, source), (asking,)), (0,))
-
-
-class _Rewriting:
-    """One rule under one question."""
-
-    def __init__(
-        self,
-        question: Question,
-        rule: Rule,
-        relations: Mapping[str, Relation],
-        inside: Collection[str],
-        names: Callable[[], str] | None,
-    ) -> None:
-        self.question = question
-        self.rule = rule
-        self.declared = relations
-        self.inside = inside
-        self.names = names
-        self.relations: list[Relation] = []
-        self.asks: list[Question] = []
-
-    def rules(self) -> Iterator[MaintenanceRule]:
-        head = self.rule.head
-        magic = magic_atom(self.question, head, self.declared[head.relation])
-        known = {v.name for v in literal_variables(magic)}
-        before: list[Literal] = [magic]
-        bound = set(known)
-        steps = join_order(self.rule.body, frozenset(known), firm=frozenset())
-        for i, step in enumerate(steps):
+    The literals are joined as they are where nothing is known about sizes; an engine that knows sizes may join them in another
+    order, and then requests other patterns.
+    """
+    for driver in m.drivers:
+        body = m.whole.body
+        before: list[Literal] = [body[driver]] if driver is not None else []
+        rest = [literal for i, literal in enumerate(body) if i != driver]
+        for step in join_order(rest, frozenset(_names(before))):
             atom = step.literal.atom if isinstance(step.literal, Negation) else step.literal
-            if isinstance(atom, Atom) and atom.relation in self.inside:
-                if self.names is not None and len(before) > 1:
-                    later = [s.literal for s in steps[i:]]
-                    sup, rule = self._supplementary(before, later)
-                    yield rule
-                    before = [sup]
-                asking = self._ask(atom, before, bound)
-                if asking.rule.body != (asking.rule.head,):
-                    yield asking
+            if isinstance(atom, Atom) and atom.variant in (Variant.OLD, Variant.NEW) and atom.relation in derived:
+                pattern = BindingPattern(atom.relation, binding_pattern(atom, _names(before)))
+                request = magic_atom(pattern, atom, relations[atom.relation])
+                yield LookupRule(MaintenanceRule(REQUEST_LABEL, Rule(request, tuple(before)), (0,)), pattern)
             before.append(step.literal)
-            bound.update(v.name for v in literal_variables(step.literal))
-        yield self._rule("Q", head, before)
 
-    def _ask(self, atom: Atom, before: list[Literal], bound: set[str]) -> MaintenanceRule:
-        asked = Question(atom.relation, binding_pattern(atom, bound))
-        self.asks.append(asked)
-        return self._rule(ASKING, magic_atom(asked, atom, self.declared[atom.relation]), before)
 
-    def _supplementary(self, before: list[Literal], later: list[Literal]) -> tuple[Atom, MaintenanceRule]:
-        """What was joined so far, kept in the variables that are still needed."""
-        assert self.names is not None
-        needed = {v.name for literal in (self.rule.head, *later) for v in literal_variables(literal)}
-        found = dict.fromkeys(v.name for literal in before for v in literal_variables(literal) if v.name in needed)
-        name = self.names()
-        types = variable_types(self.rule, self.declared)
-        self.relations.append(Relation(name, tuple(Column(v, types[v]) for v in found)))
-        sup = Atom(name, tuple(Variable(v) for v in found))
-        return sup, self._rule("S", sup, before)
+def fold_lookup(fold: Fold, relations: Mapping[str, Relation]) -> LookupRule:
+    """The lookup by which an aggregate reads its source: all of it, or the affected groups alone."""
+    aggregate = fold.aggregate
+    source = relations[aggregate.source]
+    by_group = fold.into is Variant.FOLD
+    columns = tuple(Variable(source.columns[i].name) for i in aggregate.group)
+    pattern = BindingPattern(source.name, tuple(sorted(aggregate.group)) if by_group else ())
+    touched = (Atom(aggregate.relation, columns, Variant.TOUCHED),) if by_group else ()
+    request = magic_atom(pattern, Atom(source.name, tuple(Variable(c.name) for c in source.columns)), source)
+    return LookupRule(MaintenanceRule(REQUEST_LABEL, Rule(request, touched), (0,)), pattern)
 
-    def _rule(self, label: str, head: Atom, body: list[Literal]) -> MaintenanceRule:
-        grows = [i for i, literal in enumerate(body) if isinstance(literal, Atom) and self._grows(literal.relation)]
-        return MaintenanceRule(label, Rule(head, tuple(body), self.rule.span), tuple(grows))
 
-    def _grows(self, name: str) -> bool:
-        return name in self.inside or name not in self.declared
+def _names(literals: Iterable[Literal]) -> set[str]:
+    return {v.name for literal in literals for v in literal_variables(literal)}

@@ -23,7 +23,7 @@ from rederive.ir.terms import Simple, Variable
 MOST_RULES = 8  # in the place of one reader
 
 
-def unfolded(program: Program, targets: Collection[str]) -> Program:
+def unfold(program: Program, targets: Collection[str]) -> Program:
     """The program with each view in its reader that is no target, not recursive, and read once, by a rule, and not negated.
 
     >>> from rederive.ir.printing import show_definition
@@ -32,7 +32,7 @@ def unfolded(program: Program, targets: Collection[str]) -> Program:
     ...     .decl e(x: symbol, y: symbol)  .decl n(x: symbol)  .decl p(x: symbol)  .decl q(x: symbol)
     ...     p(x) :- e(x, y), n(y).  p(x) :- n(x).  q(y) :- e(y, z), p(z).
     ... ''')
-    >>> for definition in unfolded(program, ["q"]).definitions_of("q"):
+    >>> for definition in unfold(program, ["q"]).definitions_of("q"):
     ...     print(show_definition(definition, program))
     q(y) :- e(y, z), e(z, y_), n(y_).
     q(y) :- e(y, z), n(z).

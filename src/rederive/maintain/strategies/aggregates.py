@@ -6,34 +6,37 @@ For  p(g, result) :- result = f v : { s(g, v, ...) }:
     (D)   p^del(g, result) :- p^touched(g), p(g, result).
     (F)   p^fold(g, result) :- result = f v : { s^new(g, v, ...) }.
     (I)   p^ins(g, result) :- p^touched(g), p^fold(g, result).
+    (E)   p^plus :- p^ins, !p^del.            p^minus :- p^del, !p^ins.
 
-A group whose result stays the same appears in neither. Counts and sums are kept for each group and moved by the changed rows
-alone; a minimum or maximum looks at its group again only when the row that held it leaves.
+By (E) a group whose result stays the same appears in neither. Counts and sums are stored for each group and change by the changed
+rows alone; a minimum or maximum looks at its group again only when the row that held it leaves.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Aggregate, Atom, Function, Program, Rule, Variant
-from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, State, Strategy, canonical
+from rederive.ir.rules import Aggregate, Atom, Function, Negation, Program, Rule, Variant
+from rederive.maintain.maintenance_rule import Fold, MaintenanceRule, State, canonical
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
+from rederive.maintain.strategies.recompute import evaluation_phase
 
 
 def by_group(component: Component, program: Program, aggregate: Aggregate, strategy: Strategy) -> Section:
-    """One aggregate, maintained by affected group. Where nothing is kept, a group is folded in both states."""
-    states = (State(aggregate.relation),) if strategy.stored else ()
-    phase = Phase("groups", Semantics.GROUPS, group_rules(program, aggregate), folded(aggregate))
-    return Section(component, strategy, _reason(aggregate), (phase,), states)
+    """One aggregate, maintained by affected group. Where nothing is stored, a group is folded in both states."""
+    states = (State(aggregate.relation),) if strategy.is_stored else ()
+    initial = (evaluation_phase("initial evaluation", component, Variant.OLD),) if strategy.is_stored else ()
+    fold = Fold(aggregate, Variant.NEW, Variant.FOLD)
+    phase = Phase("groups", Semantics.GROUPS, group_rules(program, aggregate), fold)
+    return Section(component, strategy, _reason(aggregate), (phase,), states, initial)
 
 
 def _reason(aggregate: Aggregate) -> str:
     if aggregate.function is not Function.ROW_NUMBER:
         return "aggregate: affected groups only"
-    return WHOLE if not aggregate.group else "numbered rows: affected partitions are ordered anew"
+    return WHOLE if not aggregate.group else "numbered rows: affected partitions are ordered from scratch"
 
 
-WHOLE = "not incremental: all rows are one partition, which is ordered anew at every change of it"
+WHOLE = "not incremental: all rows are one partition, which is ordered from scratch at every change of it"
 
 
 def not_incremental(program: Program) -> Aggregate | None:
@@ -43,19 +46,17 @@ def not_incremental(program: Program) -> Aggregate | None:
 
 
 def group_rules(program: Program, aggregate: Aggregate) -> tuple[MaintenanceRule, ...]:
-    """(G), (D) and (I)."""
+    """(G), (D), (I) and (E)."""
     source, view = program.relations[aggregate.source], canonical(program.relations[aggregate.relation])
     deleted, inserted = (canonical(source, variant) for variant in (Variant.DEL, Variant.INS))
     touched = Atom(aggregate.relation, tuple(deleted.terms[i] for i in aggregate.group), Variant.TOUCHED)
     groups = Atom(aggregate.relation, view.terms[: len(aggregate.group)], Variant.TOUCHED)
+    gone, came = view.as_variant(Variant.DEL), view.as_variant(Variant.INS)
     return (
         MaintenanceRule("G1", Rule(touched, (deleted,)), (0,)),
         MaintenanceRule("G2", Rule(touched, (inserted,)), (0,)),
-        MaintenanceRule("D", Rule(view.as_variant(Variant.DEL), (groups, view)), (0,)),
-        MaintenanceRule("I", Rule(view.as_variant(Variant.INS), (groups, view.as_variant(Variant.FOLD))), (0,)),
+        MaintenanceRule("D", Rule(gone, (groups, view)), (0,)),
+        MaintenanceRule("I", Rule(came, (groups, view.as_variant(Variant.FOLD))), (0,)),
+        MaintenanceRule("E1", Rule(view.as_variant(Variant.PLUS), (came, Negation(gone))), (0,)),
+        MaintenanceRule("E2", Rule(view.as_variant(Variant.MINUS), (gone, Negation(came))), (0,)),
     )
-
-
-def folded(aggregate: Aggregate) -> Aggregate:
-    """(F): the aggregate over the new state of its source."""
-    return replace(aggregate, relation=f"{aggregate.relation}^fold", source=f"{aggregate.source}^new")

@@ -19,7 +19,8 @@ from dataclasses import replace
 from rederive.analysis.graph import Component
 from rederive.errors import StrategyError
 from rederive.ir.rules import Negation, Rule, Variant
-from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
+from rederive.maintain.maintenance_rule import MaintenanceRule
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
 from rederive.maintain.strategies.filtration import ALL, filtration
 from rederive.maintain.strategies.materialized import deletion_rules, insertion_rules
 
@@ -55,7 +56,7 @@ def differencing_once(component: Component) -> Section:
     deletions = Phase("deletions", Semantics.SET, tuple(deletion_rules(rule)))
     insertions = Phase("insertions", Semantics.SET, tuple(insertion_rules(rule)))
     reason = "read by sums and counts alone, and each row has one derivation: partial differentials are exact"
-    return Section(component, Strategy.DIFFERENCING, reason, (deletions, insertions), (), once=True)
+    return Section(component, Strategy.DIFFERENCING, reason, (deletions, insertions), has_one_derivation=True)
 
 
 def _guarded(m: MaintenanceRule) -> MaintenanceRule:

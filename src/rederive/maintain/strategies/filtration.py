@@ -10,9 +10,12 @@ another: whoever wants insertions only needs the (Ii) alone, and through a negat
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Negation, Rule, Variant
-from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
+from rederive.ir.rules import Rule, Variant
+from rederive.maintain.maintenance_rule import MaintenanceRule
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
 from rederive.maintain.strategies.materialized import deletion_rules, insertion_rules
 
 ALL = frozenset({Variant.DEL, Variant.INS})
@@ -32,15 +35,12 @@ def filtration(component: Component, wanted: frozenset[Variant] = ALL) -> Sectio
     return Section(
         component,
         Strategy.FILTRATION,
-        "nothing is kept: updates are filtered as they are found",
+        "nothing is stored: updates are filtered when they are found",
         phases,
-        (),
         skipped_paths=skipped,
     )
 
 
 def _filtered(m: MaintenanceRule) -> MaintenanceRule:
-    """With the filter written out: not provable in the other state."""
-    other = Variant.NEW if m.rule.head.variant is Variant.DEL else Variant.OLD
-    body = (*m.rule.body, Negation(m.rule.head.as_variant(other)))
-    return MaintenanceRule(m.label, Rule(m.rule.head, body, m.rule.span), m.drivers, m.origin)
+    """With the filter: what it finds must not hold in the other state."""
+    return replace(m, filter=Variant.NEW if m.rule.head.variant is Variant.DEL else Variant.OLD)

@@ -1,4 +1,4 @@
-"""SJ96, Algorithm 1: keep the view; overestimate the deletions, put back what another derivation supports, insert.
+"""SJ96, Algorithm 1: store the view; overestimate the deletions, put back what another derivation supports, insert.
 
 For a rule  p :- r1, ..., rn  and each of its literals:
 
@@ -22,17 +22,9 @@ from collections.abc import Iterator
 from rederive.analysis.derivations import derived_once
 from rederive.analysis.graph import Component
 from rederive.ir.rules import Atom, Comparison, Negation, Program, Rule, Variant
-from rederive.maintain.program import (
-    MaintenanceRule,
-    Phase,
-    Section,
-    Semantics,
-    State,
-    Strategy,
-    canonical,
-    in_state,
-    positions_in,
-)
+from rederive.maintain.maintenance_rule import MaintenanceRule, State, canonical, in_state, positions_in
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
+from rederive.maintain.strategies.recompute import evaluation_phase
 
 
 def materialized(component: Component, program: Program) -> Section:
@@ -49,13 +41,14 @@ def materialized(component: Component, program: Program) -> Section:
     )
     came = (Variant.INS,) if once else (Variant.RED, Variant.INS)
     states = tuple(State(name, Variant.DEL, came) for name in component.relations)
-    return Section(component, Strategy.MATERIALIZED, _reason(component, once), phases, states, once=once)
+    initial = (evaluation_phase("initial evaluation", component, Variant.OLD),)
+    return Section(component, Strategy.MATERIALIZED, _reason(component, once), phases, states, initial, has_one_derivation=once)
 
 
 def _reason(component: Component, once: bool) -> str:
     if component.recursive:
         return "recursive: derivations cannot be counted"
-    return "the view is kept; each row has one derivation" if once else "the view is kept"
+    return "the view is stored; each row has one derivation" if once else "the view is stored"
 
 
 def deletion_rules(rule: Rule) -> Iterator[MaintenanceRule]:

@@ -1,4 +1,4 @@
-"""Recompute: keep nothing; evaluate the view in the old state and in the new one, and take the difference.
+"""Recompute: store nothing; evaluate the view in the old state and in the new one, and take the difference.
 
 p :- r1, ..., rn.        p^new :- r1^new, ..., rn^new.        p^plus :- p^new, !p.        p^minus :- p, !p^new.
 """
@@ -6,21 +6,31 @@ p :- r1, ..., rn.        p^new :- r1^new, ..., rn^new.        p^plus :- p^new, !
 from __future__ import annotations
 
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Atom, Literal, Negation, Program, Rule, Variant
-from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy, canonical, in_state, positions_in
+from rederive.ir.rules import Aggregate, Atom, Literal, Negation, Program, Relation, Rule, Variant
+from rederive.maintain.maintenance_rule import Fold, MaintenanceRule, canonical, in_state, positions_in
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
 
 
 def recompute(component: Component, program: Program) -> Section:
     """Both states from scratch, then their difference."""
+    differences = (m for name in component.relations for m in difference_rules(program.relations[name], Variant.NEW))
     phases = (
-        Phase("old state", Semantics.SET, evaluation(component, Variant.OLD)),
-        Phase("new state", Semantics.SET, evaluation(component, Variant.NEW)),
-        Phase("net effect", Semantics.DIFF, tuple(m for name in component.relations for m in _difference(program, name))),
+        evaluation_phase("old state", component, Variant.OLD),
+        evaluation_phase("new state", component, Variant.NEW),
+        Phase("net effect", Semantics.DIFF, tuple(differences)),
     )
-    return Section(component, Strategy.RECOMPUTE, "nothing is kept", phases, ())
+    return Section(component, Strategy.RECOMPUTE, "nothing is stored", phases)
 
 
-def evaluation(component: Component, state: Variant) -> tuple[MaintenanceRule, ...]:
+def evaluation_phase(name: str, component: Component, state: Variant) -> Phase:
+    """The whole component over one state, by its rules or by its aggregate."""
+    for definition in component.definitions:
+        if isinstance(definition, Aggregate):
+            return Phase(name, Semantics.FOLD, fold=Fold(definition, state, state))
+    return Phase(name, Semantics.SET, evaluation_rules(component, state))
+
+
+def evaluation_rules(component: Component, state: Variant) -> tuple[MaintenanceRule, ...]:
     """The component's own rules over one state, semi-naive: a recursive rule starts from each tuple its component gains."""
     found = []
     for definition in component.definitions:
@@ -31,10 +41,10 @@ def evaluation(component: Component, state: Variant) -> tuple[MaintenanceRule, .
     return tuple(found)
 
 
-def anew(component: Component, state: Variant = Variant.NEW) -> tuple[MaintenanceRule, ...]:
-    """The component's own rules over one state, into p^fresh: what a view that is kept is compared with when it is redone."""
+def fresh_rules(component: Component, state: Variant) -> tuple[MaintenanceRule, ...]:
+    """The component's own rules over one state, into p^fresh: a stored view is compared with it and is not overwritten."""
     found = []
-    for m in evaluation(component, state):
+    for m in evaluation_rules(component, state):
         body = tuple(_fresh(literal, component) for literal in m.rule.body)
         found.append(MaintenanceRule(m.label, Rule(m.rule.head.as_variant(Variant.FRESH), body, m.rule.span), m.drivers))
     return tuple(found)
@@ -45,8 +55,9 @@ def _fresh(literal: Literal, component: Component) -> Literal:
     return literal.as_variant(Variant.FRESH) if inside and isinstance(literal, Atom) else literal
 
 
-def _difference(program: Program, name: str) -> tuple[MaintenanceRule, ...]:
-    old, new = (canonical(program.relations[name], v) for v in (Variant.OLD, Variant.NEW))
+def difference_rules(relation: Relation, after: Variant) -> tuple[MaintenanceRule, ...]:
+    """(E1), (E2): what the old state and the state `after` do not share."""
+    old, new = canonical(relation), canonical(relation, after)
     plus = Rule(old.as_variant(Variant.PLUS), (new, Negation(old)))
     minus = Rule(old.as_variant(Variant.MINUS), (old, Negation(new)))
     return (MaintenanceRule("E1", plus, (0,)), MaintenanceRule("E2", minus, (0,)))

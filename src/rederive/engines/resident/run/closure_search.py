@@ -18,7 +18,7 @@ from math import inf
 
 from pyroaring import BitMap
 
-from rederive.engines.resident.run.demand import Demand, RuleAnswers, guessed_fanout
+from rederive.engines.resident.run.derived_views import Demand, RuleAnswers, guessed_fanout
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Readable, Table
 

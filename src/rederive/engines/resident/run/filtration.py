@@ -18,13 +18,11 @@ from rederive.ir.rules import Rule
 from rederive.limits import Limits
 
 Leaves = dict[Key, Leaf]
-
-
-Watch = Callable[["Step", Leaves, Leaves, Leaves, Leaves], None]
+TraceCall = Callable[["PropagationRule", Leaves, Leaves, Leaves, Leaves], None]
 
 
 @dataclass(slots=True)
-class Filtered:
+class FilteredUpdates:
     """A view's updates of one sign: those that are actual, and those that the other state disqualified."""
 
     target: Target
@@ -53,7 +51,7 @@ class Filtered:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PropagationRule:
     """A rule that starts from the updates of one literal; `origin` is the view's own rule."""
 
     function: Function
@@ -67,19 +65,19 @@ class Step:
 class FilterPhase:
     """Updates of one sign through one component."""
 
-    seeds: Sequence[tuple[Step, Readable]]
-    steps: dict[str, list[Step]]
-    views: dict[str, Filtered]
+    seeds: Sequence[tuple[PropagationRule, Readable]]
+    steps: dict[str, list[PropagationRule]]
+    views: dict[str, FilteredUpdates]
     codes: Codes
     inventing: Rule | None
-    watch: Watch | None = None
+    trace: TraceCall | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
         with limited(self.inventing, self.codes, limits) as most:
             for step, driver in self.seeds:
                 self._run(step, dict(driver.items()), meter, most)
 
-    def _run(self, seed: Step, start: Leaves, meter: Meter, most: float) -> None:
+    def _run(self, seed: PropagationRule, start: Leaves, meter: Meter, most: float) -> None:
         waiting = [(seed, start)]
         calls = 0
         while waiting:
@@ -91,7 +89,7 @@ class FilterPhase:
             if calls > most:
                 raise TooManyRounds
 
-    def _propagate(self, step: Step, updates: Leaves, meter: Meter) -> Leaves:
+    def _propagate(self, step: PropagationRule, updates: Leaves, meter: Meter) -> Leaves:
         view = self.views[step.head]
         for key, leaf in updates.items():
             step.function(key, leaf)
@@ -99,8 +97,8 @@ class FilterPhase:
         view.target.pending.clear()
         meter.touched += sum(map(len, approximation.values()))
         disqualified, actual = view.split(approximation)
-        if approximation and self.watch is not None:
-            self.watch(step, updates, approximation, disqualified, actual)
+        if approximation and self.trace is not None:
+            self.trace(step, updates, approximation, disqualified, actual)
         return actual
 
     def commit(self) -> None:

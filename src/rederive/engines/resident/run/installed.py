@@ -13,7 +13,7 @@ from rederive.analysis.relevance import Pattern, base_patterns
 from rederive.delta import Delta, LazyRows
 from rederive.engines.machine_memory import USABLE, available_memory
 from rederive.engines.protocol import DoesNotFit, Query
-from rederive.engines.resident.run.filtration import Watch
+from rederive.engines.resident.run.filtration import TraceCall
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
 from rederive.engines.resident.run.linker import LinkedSection, Linker
 from rederive.engines.resident.run.net_effect import check_keys
@@ -24,7 +24,7 @@ from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table, 
 from rederive.ir.rules import Program, Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
-from rederive.maintain.program import DERIVED, MaintenanceProgram, Section, Strategy
+from rederive.maintain.program import MaintenanceProgram, Section, Strategy
 
 Leaves = Mapping[Key, Leaf]
 MANY = 100_000  # tuples between two measurements of a first evaluation, at least
@@ -78,10 +78,10 @@ class Surroundings:
     codes: Codes
     meter: Meter
     limits: Limits
-    watch: Watch
+    trace: TraceCall
 
 
-class Budget:
+class FillBudget:
     """Watches a first evaluation: the tables are measured when they may have come half the way to the limit."""
 
     def __init__(self, memory: int, measure: Callable[[], Memory], meter: Meter) -> None:
@@ -168,27 +168,24 @@ class Installed:
         self.monitored = tuple(monitored)
         self.bound = tuple(BoundView(question, self.program) for question in bound)
         self.around = around
-        sections = maintenance.sections
-        planned = {name: section.strategy for section in sections for name in section.component.relations}
-        derived = [name for name in self.program.views if planned.get(name, DERIVED[0]) in DERIVED]
-        self.kept = [name for section in sections if section.strategy.stored for name in section.component.relations]
-        read = [base_patterns(self.program, name) for name in (*self.monitored, *self.kept)]
+        self.stored_views = maintenance.stored_views
+        read = [base_patterns(self.program, name) for name in (*self.monitored, *self.stored_views)]
         self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
-        self.tables = self._new_tables(derived)
-        self.queries = self._new_tables(set(self.program.views).difference(self.kept))
-        self.linker = Linker(maintenance, self.tables, around.codes, around.watch)
+        self.tables = self._new_tables(maintenance.derived_views)
+        self.queries = self._new_tables(set(self.program.views).difference(self.stored_views))
+        self.linker = Linker(maintenance, self.tables, around.codes, around.trace)
         self.sections: tuple[LinkedSection, ...] = ()
         self.versions: dict[str, Versions] = {}
         self.stored: tuple[Versions, ...] = ()
         self.encoders = {name: around.codes.encoder(self.program.relations[name].types) for name in self.program.bases}
-        self.skipped = sum(section.skipped_paths for section in sections)
+        self.skipped = sum(section.skipped_paths for section in maintenance.sections)
         self.touched = 0
         self._passed: dict[int, list[Versions]] = {}
         self._added: dict[str, dict[Key, list[Code]]] = {}
 
     def _new_tables(self, on_demand: Collection[str]) -> Tables:
         around = self.around
-        return Tables(self.program, self.maintenance.states, on_demand, around.codes, around.meter, around.limits)
+        return Tables(self.maintenance, on_demand, around.codes, around.meter, around.limits)
 
     def build(self, before: Installed | None, affected: Collection[str], initial: Mapping[str, Iterable[Row]]) -> None:
         """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
@@ -198,9 +195,9 @@ class Installed:
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
         self._evaluate(reused)
         self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
-        self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.kept))
+        self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
         self._passed = self._last_readers()
-        for name in (*self.program.bases, *self.kept):
+        for name in (*self.program.bases, *self.stored_views):
             self.queries.adopt(name, self.tables.table(name))
 
     def accept(self) -> None:
@@ -222,7 +219,7 @@ class Installed:
             self.tables.adopt(name, before.tables.table(name))
         strategies = {n: s.strategy for s in before.maintenance.sections for n in s.component.relations}
         same = {n for s in self.maintenance.sections for n in s.component.relations if strategies.get(n) is s.strategy}
-        reused = same.intersection(self.kept).difference(affected)
+        reused = same.intersection(self.stored_views).difference(affected)
         for name in reused:
             self.tables.adopt(name, before.tables.table(name))
         self.linker.inherit(before.linker, reused)
@@ -242,8 +239,8 @@ class Installed:
     def _fill(self, section: Section) -> None:
         """The first evaluation of a section's views; under strategy auto, within what memory is left."""
         meter, limits = self.around.meter, self.around.limits
-        if section.adaptive:
-            budget = Budget(limits.memory, self.memory, meter)
+        if section.is_adaptive:
+            budget = FillBudget(limits.memory, self.memory, meter)
             meter.most, meter.check = meter.touched + min(MANY, limits.memory // LEAST), budget.check
         try:
             for phase in self.linker.initial(section):
@@ -256,7 +253,7 @@ class Installed:
 
     def memory(self) -> Memory:
         """What the tables take, and what views keep beside their rows."""
-        return memory_of(self.tables.stored(), *self.linker.state(), self.around.codes.codecs())
+        return memory_of(self.tables.stored(), *self.linker.auxiliary_state(), self.around.codes.codecs())
 
     def passed(self, position: int) -> Iterable[Versions]:
         """The change sets that nothing reads after this section: under differencing they are dropped as the wave passes."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-from rederive.analysis.closure import closure_of
 from rederive.analysis.cost import Estimate, estimate
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.compile.join_plan import preserves_leaf
 from rederive.engines.resident.compile.rule_compiler import Counts, Keys, Pending, compile_rule
 from rederive.engines.resident.run.aggregates import Groups
-from rederive.engines.resident.run.filtration import Filtered, FilterPhase, Step, Watch
+from rederive.engines.resident.run.filtration import FilteredUpdates, FilterPhase, PropagationRule, TraceCall
 from rederive.engines.resident.run.fixpoint import Fixpoint, Seed, Target
 from rederive.engines.resident.run.phases import (
     ComparePhase,
@@ -29,21 +29,19 @@ from rederive.engines.resident.run.phases import (
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import CodedRow, Codes
 from rederive.engines.resident.storage.table import Key, Readable, Table
-from rederive.ir.rules import Aggregate, Atom, Function, Rule, Variant
+from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule, Variant
 from rederive.ir.terms import Type
-from rederive.maintain.passes.linearize import behind_step
-from rederive.maintain.program import MaintenanceProgram, MaintenanceRule, Phase, Section, Semantics, Strategy
-from rederive.maintain.strategies.materialized import insertion_rules
-from rederive.maintain.strategies.recompute import anew, evaluation
+from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
+from rederive.maintain.program import MaintenanceProgram, Phase, Section, Semantics, Strategy
 from rederive.scalar.failures import ScalarError
 
 Flow = Callable[[Key], list[Key]]
 
 
-class Estimating:
-    """What a component's maintenance costs, by sizes as they are: views that were defined over empty relations do not stay small.
+class CostEstimate:
+    """What a component's maintenance costs at the present sizes: views that were defined over empty relations do not stay small.
 
-    The estimate is made anew when as many rows have changed as there were then, so that its cost is spread over them.
+    The estimate is made again when as many rows have changed as there were then, so its cost is spread over them.
     """
 
     def __init__(self, component: Component, influents: Collection[str], tables: Tables) -> None:
@@ -53,7 +51,7 @@ class Estimating:
         self._make()
 
     def present(self, changed: int = 0) -> Estimate:
-        """The estimate for a transaction that changes so many rows."""
+        """The estimate for a transaction that changes this many rows."""
         self._changed += changed
         if self._changed > self._rows:
             self._make()
@@ -69,32 +67,29 @@ class Estimating:
 class LinkedSection:
     """A section that runs. `influents`: it has nothing to do where none of them changed.
 
-    `anew` are the phases that evaluate the view from scratch, and `estimate` what that and the incremental way cost; None where
-    there is no choice.
+    `from_scratch` are the phases that evaluate the view from scratch, and `estimate` what they and the incremental phases cost;
+    empty and None where there is no choice.
     """
 
     section: Section
     influents: Mapping[str, tuple[Table, Table]]
     phases: tuple[Runnable, ...]
-    anew: tuple[Runnable, ...] = ()
-    estimate: Estimating | None = None
+    from_scratch: tuple[Runnable, ...] = ()
+    estimate: CostEstimate | None = None
 
-    @property
-    def always(self) -> bool:
-        """Recomputation must run whatever changed: views above may need its states."""
-        return self.section.strategy is Strategy.RECOMPUTE
+    def is_affected(self) -> bool:
+        """Whether the section has anything to do. Recomputation always has: views above may need its states."""
+        always = self.section.strategy is Strategy.RECOMPUTE
+        return always or any(gone or came for gone, came in self.influents.values())
 
-    def affected(self) -> bool:
-        return self.always or any(gone or came for gone, came in self.influents.values())
-
-    def chosen(self) -> tuple[tuple[Runnable, ...], float]:
-        """The phases to run for the changes at hand, and the tuples that they will touch, about."""
+    def cheapest_phases(self) -> tuple[tuple[Runnable, ...], float]:
+        """The phases to run for the present deltas, and an estimate of the tuples that they touch."""
         if self.estimate is None:
             return self.phases, 0.0
         changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
         present = self.estimate.present(sum(gone + came for gone, came in changed.values()))
         incremental = present.incremental(changed)
-        return (self.phases, incremental) if incremental <= present.whole else (self.anew, present.whole)
+        return (self.phases, incremental) if incremental <= present.whole else (self.from_scratch, present.whole)
 
 
 class Linker:
@@ -103,65 +98,59 @@ class Linker:
     First the initial evaluation of a section, then, when its views are filled, its phases: sizes guide the join orders.
     """
 
-    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes, watch: Watch | None = None) -> None:
+    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes, trace: TraceCall | None = None) -> None:
         self.program = maintenance.program
-        self.watch = watch
+        self.trace = trace
         self.tables = tables
         self.codes = codes
         self._counts: dict[str, dict[CodedRow, int]] = {}
         self._groups: dict[str, Groups] = {}
 
-    def state(self) -> tuple[dict[str, dict[CodedRow, int]], dict[str, Groups]]:
-        """What views keep beside their rows: derivation counts and the state of groups."""
+    def auxiliary_state(self) -> tuple[dict[str, dict[CodedRow, int]], dict[str, Groups]]:
+        """What is stored besides the rows of views: derivation counts and the totals of groups."""
         return self._counts, self._groups
 
     def inherit(self, before: Linker, names: Collection[str]) -> None:
-        """Take over what another linker's views keep beside their rows: derivation counts and the state of groups."""
+        """Take over the auxiliary state of views from another linker."""
         self._counts.update({name: counts for name, counts in before._counts.items() if name in names})
         self._groups.update({name: groups for name, groups in before._groups.items() if name in names})
 
     def initial(self, section: Section) -> tuple[Runnable, ...]:
-        """What fills the section's views for the first time; nothing where they are not kept."""
-        if not section.strategy.stored:
-            return ()
-        aggregate = _aggregate_of(section)
-        if aggregate is not None:
-            view = self.tables.table(aggregate.relation)
-            source = self.tables.source(aggregate.source, Variant.OLD)
-            return (GroupInitial(self._kept_groups(aggregate), source, view),)
-        if section.strategy is Strategy.COUNTING:
-            return (self._count_initial(section.component),)
-        return (self._set_phase(section.component, evaluation(section.component, Variant.OLD)),)
+        """The phases that fill the section's views for the first time; none where the views are not stored."""
+        return tuple(self._initial_phase(section, phase) for phase in section.initial)
 
     def link(self, section: Section) -> LinkedSection:
         """The section's phases, to run at each transaction."""
         component = section.component
-        aggregate = _aggregate_of(section)
         names = {edge.source for definition in component.definitions for edge in edges(definition)}
         influents = {n: (self.tables.table(n, Variant.DEL), self.tables.table(n, Variant.INS)) for n in sorted(names)}
-        if aggregate is not None:
-            return LinkedSection(section, influents, self._aggregate(section, aggregate))
-        phases = tuple(runnable for phase in section.phases for runnable in self._phase(section, phase))
-        if not section.adaptive:
+        phases = self._phases(section, section.phases)
+        if not section.is_adaptive:
             return LinkedSection(section, influents, phases)
         outside = {name: tables for name, tables in influents.items() if name not in component.relations}
-        return LinkedSection(section, outside, phases, self._anew(component), Estimating(component, outside, self.tables))
+        from_scratch = self._phases(section, section.from_scratch)
+        return LinkedSection(section, outside, phases, from_scratch, CostEstimate(component, outside, self.tables))
 
-    def _anew(self, component: Component) -> tuple[Runnable, ...]:
-        t = self.tables.table
-        compare = (
-            DiffPhase(t(name), t(name, Variant.FRESH), t(name, Variant.DEL), t(name, Variant.INS), kept=True)
-            for name in component.relations
-        )
-        return (self._set_phase(component, anew(component)), *compare)
+    def _initial_phase(self, section: Section, phase: Phase) -> Runnable:
+        match phase.semantics, phase.fold:
+            case Semantics.FOLD, Fold(aggregate, state):
+                view, source = self.tables.table(aggregate.relation), self.tables.source(aggregate.source, state)
+                return GroupInitial(self._stored_groups(aggregate), source, view)
+            case Semantics.BAG, _:
+                return self._count_initial(section.component, phase)
+            case _:
+                return self._set_phase(section.component, phase.rules)
+
+    def _phases(self, section: Section, phases: tuple[Phase, ...]) -> tuple[Runnable, ...]:
+        return tuple(runnable for phase in phases for runnable in self._phase(section, phase))
 
     def _phase(self, section: Section, phase: Phase) -> tuple[Runnable, ...]:
         t = self.tables.table
         match phase.semantics:
             case Semantics.SET:
-                return (self._set_phase(section.component, self._run_as(section, phase.rules)),)
+                return (self._set_phase(section.component, phase.rules),)
             case Semantics.BAG:
-                return (self._count_phase(section.component, phase.rules),)
+                return (self._count_phase(section.component, phase),)
             case Semantics.NET:
                 return tuple(
                     NetPhase(t(name, Variant.DEL), t(name, Variant.RED), t(name, Variant.INS))
@@ -170,20 +159,27 @@ class Linker:
             case Semantics.FILTERED:
                 return (self._filter_phase(section.component, phase.rules),)
             case Semantics.DIFF:
-                return tuple(
-                    DiffPhase(t(name), t(name, Variant.NEW), t(name, Variant.DEL), t(name, Variant.INS))
-                    for name in section.component.relations
-                )
+                return tuple(self._diff_phase(m.rule, section) for m in phase.rules if m.rule.head.variant is Variant.PLUS)
+            case Semantics.FOLD:
+                assert phase.fold is not None
+                return (self._fold_phase(phase.fold),)
             case Semantics.GROUPS:
-                raise AssertionError("aggregates are linked apart")
+                assert phase.fold is not None
+                return (self._group_phase(section, phase.fold.aggregate),)
+            case _:
+                assert_never(phase.semantics)
+
+    def _diff_phase(self, plus: Rule, section: Section) -> DiffPhase:
+        """From p^plus :- p^after, !p. A stored old state stays as it is."""
+        match plus.body:
+            case (Atom(name, _, after), Negation(Atom(_, _, before))):
+                t = self.tables.table
+                gone, came = t(name, Variant.DEL), t(name, Variant.INS)
+                return DiffPhase(t(name, before), t(name, after), gone, came, is_stored=section.strategy.is_stored)
+            case _:
+                raise AssertionError("a difference has two states")
 
     # Sets
-
-    @staticmethod
-    def _run_as(section: Section, rules: tuple[MaintenanceRule, ...]) -> tuple[MaintenanceRule, ...]:
-        """Where rows are derived, a new step of a closure is followed only if its own pair is new: asking for that costs less."""
-        closure = closure_of(section.component)
-        return rules if closure is None or section.strategy.stored else tuple(behind_step(closure, m) for m in rules)
 
     def _set_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> SetPhase:
         targets = {(m.rule.head.relation, m.rule.head.variant): self._target(m.rule.head) for m in rules}
@@ -242,101 +238,86 @@ class Linker:
     # Filtration
 
     def _filter_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> FilterPhase:
-        """The filter is the rule's last literal: it is asked once for each approximation, not in every join."""
-        heads = {m.rule.head.relation: m.rule.head for m in rules}
-        views = {name: self._filtered(head) for name, head in heads.items()}
-        seeds: list[tuple[Step, Readable]] = []
-        steps: dict[str, list[Step]] = {}
-        for m in rules:
-            (driver,) = m.drivers
-            assert driver is not None
-            propagated = Rule(m.rule.head, m.rule.body[:-1], m.rule.span)
-            atom = propagated.body[driver]
-            assert isinstance(atom, Atom)
-            assert m.origin is not None
-            types = variable_types(propagated, self.program.relations)
-            into = Pending(views[m.rule.head.relation].target.pending)
-            function = compile_rule(propagated, driver, into, self.tables.resolve, self.codes, types)
-            sign = "minus" if m.rule.head.variant is Variant.DEL else "plus"
-            step = Step(function, m.origin, atom.relation, m.rule.head.relation, sign)
-            if atom.relation in views and atom.variant is m.rule.head.variant:
-                steps.setdefault(atom.relation, []).append(step)
-            else:
-                seeds.append((step, self.tables.resolve(atom)))
-        return FilterPhase(seeds, steps, views, self.codes, inventing_rule(component), self.watch)
-
-    def _filtered(self, head: Atom) -> Filtered:
-        table = self.tables.table(head.relation, head.variant)
-        other = Variant.NEW if head.variant is Variant.DEL else Variant.OLD
-        provable = self.tables.source(head.relation, other).probe()
-        return Filtered(Target(table, table.lookup(table.primary_columns)), provable, Table("disqualified", table.arity))
-
-    # Counts
-
-    def _count_phase(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> CountPhase:
-        (name,) = component.relations
-        moved: dict[CodedRow, int] = {}
-        failures: list[ScalarError] = []
-        compiled = []
+        """The filter is tested once for each approximation, not in every join."""
+        views = {m.rule.head.relation: self._filtered(m) for m in rules}
+        seeds: list[tuple[PropagationRule, Readable]] = []
+        steps: dict[str, list[PropagationRule]] = {}
         for m in rules:
             (driver,) = m.drivers
             assert driver is not None
             atom = m.rule.body[driver]
             assert isinstance(atom, Atom)
+            assert m.origin is not None
             types = variable_types(m.rule, self.program.relations)
-            function = compile_rule(m.rule, driver, Counts(moved, failures), self.tables.resolve, self.codes, types)
+            into = Pending(views[m.rule.head.relation].target.pending)
+            function = compile_rule(m.rule, driver, into, self.tables.resolve, self.codes, types)
+            sign = "minus" if m.rule.head.variant is Variant.DEL else "plus"
+            step = PropagationRule(function, m.origin, atom.relation, m.rule.head.relation, sign)
+            if atom.relation in views and atom.variant is m.rule.head.variant:
+                steps.setdefault(atom.relation, []).append(step)
+            else:
+                seeds.append((step, self.tables.resolve(atom)))
+        return FilterPhase(seeds, steps, views, self.codes, inventing_rule(component), self.trace)
+
+    def _filtered(self, m: MaintenanceRule) -> FilteredUpdates:
+        assert m.filter is not None
+        head = m.rule.head
+        table = self.tables.table(head.relation, head.variant)
+        provable = self.tables.source(head.relation, m.filter).probe()
+        return FilteredUpdates(Target(table, table.lookup(table.primary_columns)), provable, Table("disqualified", table.arity))
+
+    # Counts
+
+    def _count_phase(self, component: Component, phase: Phase) -> CountPhase:
+        (name,) = component.relations
+        changes: dict[CodedRow, int] = {}
+        failures: list[ScalarError] = []
+        compiled = []
+        for m in phase.rules:
+            (driver,) = m.drivers
+            assert driver is not None
+            atom = m.rule.body[driver]
+            assert isinstance(atom, Atom)
+            types = variable_types(m.rule, self.program.relations)
+            function = compile_rule(m.rule, driver, Counts(changes, failures), self.tables.resolve, self.codes, types)
             times = 1 if m.rule.head.variant is Variant.ADD else -1
             compiled.append((function, self.tables.table(atom.relation, atom.variant), times))
         counts = self._counts.setdefault(name, {})
         gone, came = self.tables.table(name, Variant.DEL), self.tables.table(name, Variant.INS)
-        return CountPhase(tuple(compiled), moved, counts, gone, came, failures, lambda: self._strict_phase(component))
+        return CountPhase(tuple(compiled), changes, counts, gone, came, failures, self._strict_phase(component, phase))
 
-    def _strict_phase(self, component: Component) -> SetPhase:
-        """The insertions of a counted view by the new state alone."""
-        rules = (definition for definition in component.definitions if isinstance(definition, Rule))
-        return self._set_phase(component, tuple(m for rule in rules for m in insertion_rules(rule)))
-
-    def _count_initial(self, component: Component) -> Runnable:
+    def _count_initial(self, component: Component, phase: Phase) -> Runnable:
         (name,) = component.relations
-        moved: dict[CodedRow, int] = {}
+        changes: dict[CodedRow, int] = {}
         failures: list[ScalarError] = []
         functions = []
-        for rule in component.definitions:
-            assert isinstance(rule, Rule)
-            types = variable_types(rule, self.program.relations)
-            functions.append(compile_rule(rule, None, Counts(moved, failures), self.tables.resolve, self.codes, types))
+        for m in phase.rules:
+            types = variable_types(m.rule, self.program.relations)
+            functions.append(compile_rule(m.rule, None, Counts(changes, failures), self.tables.resolve, self.codes, types))
         view, counts = self.tables.table(name), self._counts.setdefault(name, {})
-        return CountInitial(tuple(functions), moved, counts, view, failures, lambda: self._evaluated_once(component))
+        return CountInitial(tuple(functions), changes, counts, view, failures, self._strict_phase(component, phase))
 
-    def _evaluated_once(self, component: Component) -> SetPhase:
-        """The rules of a counted view over the old state, into a table of their own."""
-        return self._set_phase(component, anew(component, Variant.OLD))
+    def _strict_phase(self, component: Component, phase: Phase) -> Callable[[], SetPhase]:
+        """The strict rules, compiled when a functor first fails: most never do."""
+        return lambda: self._set_phase(component, phase.strict)
 
     # Aggregates
 
-    def _kept_groups(self, aggregate: Aggregate) -> Groups:
+    def _stored_groups(self, aggregate: Aggregate) -> Groups:
         return self._groups.setdefault(aggregate.relation, self.tables.groups(aggregate))
 
-    def _aggregate(self, section: Section, aggregate: Aggregate) -> tuple[Runnable, ...]:
+    def _fold_phase(self, fold: Fold) -> FoldPhase:
+        source = self.tables.source(fold.aggregate.source, fold.state)
+        return FoldPhase(self.tables.groups(fold.aggregate), source, self.tables.table(fold.aggregate.relation, fold.into))
+
+    def _group_phase(self, section: Section, aggregate: Aggregate) -> Runnable:
         source, view = aggregate.source, aggregate.relation
         t, s = self.tables.table, self.tables.source
-        if section.strategy is Strategy.RECOMPUTE:
-            return (
-                FoldPhase(self.tables.groups(aggregate), t(source), t(view)),
-                FoldPhase(self.tables.groups(aggregate), s(source, Variant.NEW), t(view, Variant.NEW)),
-                DiffPhase(t(view), t(view, Variant.NEW), t(view, Variant.DEL), t(view, Variant.INS)),
-            )
-        changed = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
-        if not section.strategy.stored:
+        if not section.strategy.is_stored:
             states = (s(view, Variant.OLD), s(view, Variant.NEW))
             arity = self.program.relations[source].arity
+            changed = (t(source, Variant.DEL), t(source, Variant.INS))
             ranks = aggregate.function is Function.ROW_NUMBER
-            return (
-                ComparePhase(aggregate.group, arity, changed[:2], states, (t(view, Variant.DEL), t(view, Variant.INS)), ranks),
-            )
-        kept = self._kept_groups(aggregate)
-        return (GroupPhase(kept, changed, (t(view), t(view, Variant.DEL), t(view, Variant.INS))),)
-
-
-def _aggregate_of(section: Section) -> Aggregate | None:
-    return next((d for d in section.component.definitions if isinstance(d, Aggregate)), None)
+            return ComparePhase(aggregate.group, arity, changed, states, (t(view, Variant.DEL), t(view, Variant.INS)), ranks)
+        change = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
+        return GroupPhase(self._stored_groups(aggregate), change, (t(view), t(view, Variant.DEL), t(view, Variant.INS)))

@@ -81,13 +81,13 @@ class NetPhase:
 
 @dataclass(frozen=True, slots=True)
 class DiffPhase:
-    """plus = new - old, minus = old - new, where both states are at hand; the old one is dropped unless it is kept."""
+    """plus = new - old, minus = old - new, where both states are tables; the old one is dropped unless it is stored."""
 
     old: Table
     new: Table
     gone: Table
     came: Table
-    kept: bool = False
+    is_stored: bool = False
 
     def run(self, meter: Meter, limits: Limits) -> None:
         for one, other, into in ((self.old, self.new, self.gone), (self.new, self.old, self.came)):
@@ -97,7 +97,7 @@ class DiffPhase:
                     into.add(key, missing)
 
     def commit(self) -> None:
-        if not self.kept:
+        if not self.is_stored:
             self.old.clear()
 
     def rollback(self) -> None:
@@ -109,7 +109,7 @@ class CountPhase:
     """Derivation counts: rows whose count leaves zero enter, rows whose count comes back to zero leave."""
 
     rules: tuple[tuple[Function, Table, int], ...]
-    moved: dict[CodedRow, int]
+    changes: dict[CodedRow, int]
     counts: dict[CodedRow, int]
     gone: Table
     came: Table
@@ -131,7 +131,7 @@ class CountPhase:
 
     def _net(self, meter: Meter) -> None:
         entered, left = [], []
-        for row, change in self.moved.items():
+        for row, change in self.changes.items():
             meter.touched += 1
             before = self.counts.get(row, 0)
             if not before and change:
@@ -142,16 +142,16 @@ class CountPhase:
         self.gone.load(left)
 
     def commit(self) -> None:
-        for row, change in self.moved.items():
+        for row, change in self.changes.items():
             count = self.counts.get(row, 0) + change
             if count:
                 self.counts[row] = count
             else:
                 self.counts.pop(row, None)
-        self.moved.clear()
+        self.changes.clear()
 
     def rollback(self) -> None:
-        self.moved.clear()
+        self.changes.clear()
         self.failures.clear()
 
 
@@ -238,7 +238,7 @@ class CountInitial:
     """The first evaluation of a counted view: every derivation once. What fails by itself fails in `strict` too."""
 
     functions: tuple[Function, ...]
-    moved: dict[CodedRow, int]
+    changes: dict[CodedRow, int]
     counts: dict[CodedRow, int]
     view: Table
     failures: list[ScalarError]
@@ -250,15 +250,15 @@ class CountInitial:
         if self.failures:
             self.failures.clear()
             self.strict().try_out(limits)
-        meter.touched += len(self.moved)
-        self.view.load(self.moved)
+        meter.touched += len(self.changes)
+        self.view.load(self.changes)
 
     def commit(self) -> None:
-        self.counts.update(self.moved)
-        self.moved.clear()
+        self.counts.update(self.changes)
+        self.changes.clear()
 
     def rollback(self) -> None:
-        self.moved.clear()
+        self.changes.clear()
 
 
 @dataclass(frozen=True, slots=True)

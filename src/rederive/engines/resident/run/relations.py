@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
+from functools import partial
 
 from rederive.analysis.closure import closure_of
-from rederive.analysis.graph import Component, components
+from rederive.analysis.graph import Component
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_search import ClosureAnswers
-from rederive.engines.resident.run.demand import Answers, Demand, GroupAnswers, RuleAnswers
+from rederive.engines.resident.run.derived_views import Answers, Demand, GroupAnswers, RuleAnswers
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.row_numbers import Ranks
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.table import Overlay, Readable, Table
-from rederive.ir.rules import Aggregate, Atom, Function, Program, Variant
+from rederive.ir.rules import Aggregate, Atom, Function, Variant
 from rederive.limits import Limits
-from rederive.maintain.program import State
+from rederive.maintain.program import MaintenanceProgram
 
 
 class Tables:
     """The tables of all relations and variants, made when first named.
 
-    `states` say which new states are overlays; the views `on_demand` are not stored in any state.
+    The maintenance program says which new states are overlays; the views `on_demand` are not stored in any state.
     """
 
     def __init__(
         self,
-        program: Program,
-        states: Mapping[str, State],
+        maintenance: MaintenanceProgram,
         on_demand: Collection[str],
         codes: Codes,
         meter: Meter,
         limits: Limits,
     ) -> None:
-        self.program = program
-        self.states = states
+        self.maintenance = maintenance
+        self.program = maintenance.program
+        self.states = maintenance.states
         self.on_demand = frozenset(on_demand)
         self.codes = codes
         self.meter = meter
@@ -42,7 +43,6 @@ class Tables:
         self.transient: list[Table] = []  # what a transaction fills and its end empties
         self._tables: dict[tuple[str, Variant], Table] = {}
         self._answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
-        self._components = {name: component for component in components(program) for name in component.relations}
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
         key = (relation, variant)
@@ -75,7 +75,7 @@ class Tables:
 
     def demand(self, relation: str, state: Variant) -> Readable:
         """A view derived on demand in one state of the database."""
-        component = self._components[relation]
+        component = self.maintenance.component(relation)
         if (component, state) not in self._answers:
             self._answers[component, state] = self._answers_of(component, state)
         answers = self._answers[component, state]
@@ -87,7 +87,8 @@ class Tables:
                 source = self.source(definition.source, state)
                 view = self.program.relations[definition.relation]
                 return GroupAnswers(definition, self.groups(definition), view, source, self.meter)
-        rules = RuleAnswers(component, self.program, lambda name: self.source(name, state), self.codes, self.meter, self.limits)
+        lower = partial(self.source, variant=state)
+        rules = RuleAnswers(component, self.maintenance, lower, self.codes, self.meter, self.limits)
         closure = closure_of(component)
         if closure is not None and closure.step is not None and closure.width == 1:
             return ClosureAnswers(closure.relation, self.source(closure.step, state), rules, self.meter)
@@ -108,7 +109,7 @@ class Tables:
 
     def derived(self, relation: str, state: Variant = Variant.OLD) -> Table | None:
         """What has been derived on demand of a view so far."""
-        answers = self._answers.get((self._components[relation], state))
+        answers = self._answers.get((self.maintenance.component(relation), state))
         return answers.table(relation) if answers is not None else None
 
     def derived_sizes(self) -> dict[str, int]:

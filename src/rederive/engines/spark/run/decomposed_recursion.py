@@ -23,8 +23,9 @@ from rederive.engines.spark.session.types import column, columns, from_arrow, sc
 from rederive.ir.rules import Atom, Negation, Program, Relation, Rule
 from rederive.ir.terms import Type
 from rederive.limits import Limits
+from rederive.maintain.maintenance_rule import canonical
 from rederive.maintain.plan import plan
-from rederive.maintain.program import Strategy, canonical
+from rederive.maintain.program import Strategy
 
 SENT_ROWS = 5_000_000  # to every worker, at most
 Batches = Iterator[pa.RecordBatch]

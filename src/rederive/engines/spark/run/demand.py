@@ -18,7 +18,8 @@ from rederive.engines.spark.run.relations import Bound, Growing, Lazy
 from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Aggregate, Atom, Program, Relation
 from rederive.limits import Limits
-from rederive.maintain.passes.magic_sets import ASKING, Question, magic_relation, query_rules
+from rederive.maintain.passes.magic_sets import REQUEST_LABEL, BindingPattern, magic_relation
+from rederive.maintain.program import MaintenanceProgram
 
 Lower = Callable[[str], Source | Lazy]
 
@@ -31,7 +32,7 @@ class Demand:
     name: str
 
     def ask(self, bound: Bound, keys: Frame) -> None:
-        self.answers.ask(Question(self.name, bound), keys)
+        self.answers.ask(BindingPattern(self.name, bound), keys)
 
     def source(self) -> Source:
         return self.answers.tables[self.name].source
@@ -44,21 +45,22 @@ class Demand:
 class RuleAnswers:
     """Answers by rules: one fixpoint over magic relations and views, which goes on where it stopped when more is asked."""
 
-    def __init__(self, component: Component, program: Program, lower: Lower, jobs: Jobs, limits: Limits) -> None:
-        self.component = component
+    def __init__(self, component: Component, maintenance: MaintenanceProgram, lower: Lower, jobs: Jobs, limits: Limits) -> None:
+        program = maintenance.program
+        self.maintenance = maintenance
         self.program = program
         self.lower = lower
         self.relations = dict(program.relations)
         self.tables: dict[str, Growing] = {}
-        self.questions: set[Question] = set()
+        self.planned: set[BindingPattern] = set()
         what = f"{', '.join(component.relations)}: derived on demand"
         self.fixpoint = Fixpoint(what, {}, self._find, jobs, self.relations, limits, inventing_rule(component))
         for name in component.relations:
             self._target(program.relations[name])
 
-    def ask(self, question: Question, keys: Frame) -> None:
+    def ask(self, pattern: BindingPattern, keys: Frame) -> None:
         if not keys.empty:
-            self.fixpoint.run({self._question(question).name: keys})
+            self.fixpoint.run({self._magic_target(pattern).name: keys})
 
     def _target(self, relation: Relation) -> Target:
         name = relation.name
@@ -68,23 +70,22 @@ class RuleAnswers:
             self.fixpoint.targets[name] = Target(name, self.tables[name])
         return self.fixpoint.targets[name]
 
-    def _question(self, question: Question) -> Target:
-        """The magic relation of a question; its rules, and those of the questions it raises, are added when first asked."""
-        target = self._target(magic_relation(question, self.program.relations[question.relation]))
-        if question not in self.questions:
-            self.questions.add(question)
-            definitions = self.program.definitions_of(question.relation)
-            found = query_rules(question, definitions, self.program.relations, self.component.relations, supplementary=False)
-            for asked in found.asks:
-                self._target(magic_relation(asked, self.program.relations[asked.relation]))
+    def _magic_target(self, pattern: BindingPattern) -> Target:
+        """The magic relation of a pattern; its rules, and those of the patterns they request, are added at the first request."""
+        target = self._target(magic_relation(pattern, self.program.relations[pattern.relation]))
+        if pattern not in self.planned:
+            self.planned.add(pattern)
+            found = self.maintenance.query_rules(pattern)
+            for requested in found.requests:
+                self._target(magic_relation(requested, self.program.relations[requested.relation]))
             for m in found.rules:
                 for driver in m.drivers:
                     atom = m.rule.body[driver or 0]
                     assert isinstance(atom, Atom)
                     head = self.fixpoint.targets[m.rule.head.relation]
-                    head.variants.append(Variant(m.rule, driver or 0, atom.relation, m.label == ASKING))
-            for asked in found.asks:
-                self._question(asked)
+                    head.variants.append(Variant(m.rule, driver or 0, atom.relation, m.label == REQUEST_LABEL))
+            for requested in found.requests:
+                self._magic_target(requested)
         return target
 
     def _find(self, atom: Atom) -> Source | Lazy:
@@ -147,11 +148,11 @@ class GroupAnswers:
 
 
 def answers(
-    component: Component, program: Program, lower: Lower, jobs: Jobs, limits: Limits
+    component: Component, maintenance: MaintenanceProgram, lower: Lower, jobs: Jobs, limits: Limits
 ) -> Mapping[str, Demand | GroupAnswers]:
     """What answers questions about the views of a component, whose rules read lower relations through `lower`."""
     for definition in component.definitions:
         if isinstance(definition, Aggregate):
-            return {definition.relation: GroupAnswers(definition, program, lower, jobs)}
-    found = RuleAnswers(component, program, lower, jobs, limits)
+            return {definition.relation: GroupAnswers(definition, maintenance.program, lower, jobs)}
+    found = RuleAnswers(component, maintenance, lower, jobs, limits)
     return {name: Demand(found, name) for name in component.relations}

@@ -12,10 +12,10 @@ from rederive.engines.spark.run.relations import Relations
 from rederive.engines.spark.run.round import Derivation, gather
 from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.session.types import column
-from rederive.ir.rules import Rule, Variant
+from rederive.ir.rules import Variant
 from rederive.ir.terms import NUMBER
-from rederive.maintain.program import MaintenanceRule
-from rederive.maintain.strategies.materialized import insertion_rules
+from rederive.maintain.maintenance_rule import MaintenanceRule
+from rederive.maintain.program import Phase
 
 Strict = Callable[[Component, tuple[MaintenanceRule, ...]], None]
 
@@ -25,12 +25,11 @@ def beside(name: str) -> str:
     return f"{name}.counts"
 
 
-def fill(component: Component, relations: Relations, kept: Kept, jobs: Jobs) -> None:
+def fill(component: Component, rules: tuple[MaintenanceRule, ...], relations: Relations, kept: Kept, jobs: Jobs) -> None:
     """Every derivation once."""
     (name,) = component.relations
     types = relations.types(name)
-    rules = [definition for definition in component.definitions if isinstance(definition, Rule)]
-    found = [derivation(rule, None, None, relations.of, jobs, relations.program.relations, here=False) for rule in rules]
+    found = [derivation(m.rule, None, None, relations.of, jobs, relations.program.relations, here=False) for m in rules]
     there = [(one, 1) for one in found if one is not None]
     gather([one for one, _ in there if one.fails], types, jobs)  # raises their errors
     counted = _counted(there, types, jobs)
@@ -39,21 +38,20 @@ def fill(component: Component, relations: Relations, kept: Kept, jobs: Jobs) -> 
 
 
 def change(
-    component: Component, rules: tuple[MaintenanceRule, ...], relations: Relations, kept: Kept, jobs: Jobs, strict: Strict
+    component: Component, phase: Phase, relations: Relations, kept: Kept, jobs: Jobs, strict: Strict
 ) -> dict[str, tuple[Source, Source]]:
     """The view's exact change, and that of the counts."""
     (name,) = component.relations
     types = relations.types(name)
     found = []
-    for m in rules:
+    for m in phase.rules:
         (driver,) = m.drivers
         one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations, here=False)
         if one is not None:
             found.append((one, 1 if m.rule.head.variant is Variant.ADD else -1))
     if any(one.fails for one, _ in found):
-        # A failure counts if its binding holds in the new state: then the insertion rule fails too, and says so.
-        definitions = (definition for definition in component.definitions if isinstance(definition, Rule))
-        strict(component, tuple(m for rule in definitions for m in insertion_rules(rule)))
+        # A failure counts if its binding holds in the new state: then a strict rule fails too, and raises the error.
+        strict(component, phase.strict)
     moved = _counted(found, types, jobs)
     if moved.empty:
         return {}

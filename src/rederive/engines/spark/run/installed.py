@@ -21,7 +21,8 @@ from rederive.engines.spark.session.types import column, literal
 from rederive.ir.rules import Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
-from rederive.maintain.program import DERIVED, MaintenanceProgram, State
+from rederive.maintain.maintenance_rule import State
+from rederive.maintain.program import MaintenanceProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +52,16 @@ class Installed:
         self.kept = kept
         self.jobs = jobs
         self.limits = limits
-        sections = maintenance.sections
-        planned = {name: section.strategy for section in sections for name in section.component.relations}
-        derived = [name for name in self.program.views if planned.get(name, DERIVED[0]) in DERIVED]
-        self.stored = tuple(name for s in sections if s.strategy.stored for name in s.component.relations)
+        self.stored = maintenance.stored_views
         read = [base_patterns(self.program, name) for name in (*self.monitored, *self.stored)]
         self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
-        self.relations = self._relations(derived, maintenance.states)
+        self.relations = self._relations(maintenance.derived_views, maintenance.states)
         self.queries = self._relations(set(self.program.views).difference(self.stored), {})
         self.sections = Sections(self.relations, kept, jobs, limits)
 
     def _relations(self, on_demand: Collection[str], states: Mapping[str, State]) -> Relations:
         def derive(component: Component, state: Variant) -> Mapping[str, Lazy]:
-            return answers(component, self.program, lambda name: relations.state(name, state), self.jobs, self.limits)
+            return answers(component, self.maintenance, lambda name: relations.state(name, state), self.jobs, self.limits)
 
         relations = Relations(self.program, states, on_demand, self.kept.source, derive)
         return relations
@@ -76,7 +74,7 @@ class Installed:
         """Another program, which takes over the base relations and the views that are not affected."""
         strategies = {n: s.strategy for s in self.maintenance.sections for n in s.component.relations}
         sections = maintenance.sections
-        same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.strategy.stored}
+        same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.strategy.is_stored}
         reused = same.difference(affected)
         names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts.beside(name), groups.beside(name)))]
         return Installed(maintenance, monitored, bound, self.kept.fork(names), self.jobs, self.limits)

@@ -10,7 +10,7 @@ from rederive.analysis.graph import Component, components
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source, Types, overlay, union
 from rederive.ir.rules import Atom, Program, Variant
 from rederive.ir.terms import Row
-from rederive.maintain.program import State
+from rederive.maintain.maintenance_rule import State
 
 Bound = tuple[int, ...]
 Read = Callable[[str], Source]

@@ -13,7 +13,7 @@ from rederive.engines.spark.plan.sources import Distributed, Frame, Source, list
 from rederive.engines.spark.run import derivation_counts as counts
 from rederive.engines.spark.run.aggregates import by_group as groups
 from rederive.engines.spark.run.aggregates.from_scratch import folded
-from rederive.engines.spark.run.decomposed_recursion import SENT_ROWS, closed, read_beside, recursive_rules
+from rederive.engines.spark.run.decomposed_recursion import SENT_ROWS, closed, read_beside
 from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.fixpoint import Filter, Fixpoint, Target
 from rederive.engines.spark.run.fixpoint import Variant as Growth
@@ -24,8 +24,8 @@ from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.run.symbol_codes import over_codes
 from rederive.ir.rules import Aggregate, Atom, Rule, Variant
 from rederive.limits import Limits
-from rederive.maintain.program import MaintenanceRule, Phase, Section, Semantics, Strategy
-from rederive.maintain.strategies.recompute import evaluation
+from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
 
 
 @dataclass(slots=True)
@@ -50,38 +50,40 @@ class Sections:
 
     def fill(self, section: Section) -> None:
         """Evaluate a section's views for the first time, where they are kept."""
-        if not section.strategy.stored:
-            return
-        aggregate = aggregate_of(section.component)
-        with self.jobs.described(f"{', '.join(section.component.relations)}: first evaluation"):
-            if aggregate is not None:
-                groups.fill(aggregate, self.relations, self.kept, self.jobs, self.shared)
-            elif section.strategy is Strategy.COUNTING:
-                counts.fill(section.component, self.relations, self.kept, self.jobs)
-            else:
-                self._evaluate(section.component)
+        for phase in section.initial:
+            with self.jobs.described(f"{', '.join(section.component.relations)}: {phase.name}"):
+                self._fill(section.component, phase)
 
-    def _evaluate(self, component: Component) -> None:
+    def _fill(self, component: Component, phase: Phase) -> None:
+        match phase.semantics, phase.fold:
+            case Semantics.FOLD, Fold(aggregate):
+                groups.fill(aggregate, self.relations, self.kept, self.jobs, self.shared)
+            case Semantics.BAG, _:
+                counts.fill(component, phase.rules, self.relations, self.kept, self.jobs)
+            case _:
+                self._evaluate(component, phase)
+
+    def _evaluate(self, component: Component, phase: Phase) -> None:
         beside = self._beside(component)
         if beside is not None:
             (name,) = component.relations
-            seeds = self._seeds(component, name)
+            seeds = self._seeds(phase, name)
             found = seeds if seeds.empty else closed(component, seeds, beside, self.relations.program, self.jobs, self.limits)
             self.kept.write(name, found)
             return
         coded = over_codes(component, self.relations, self.jobs)
         if coded is not None:
             inside = Sections(coded.relations, self.kept, self.jobs, self.limits)
-            for name, table in inside._found(component).items():
+            for name, table in inside._found(component, phase).items():
                 self.kept.write(name, coded.decoded(table.source, self.relations.types(name)))
             return
-        for name, table in self._found(component).items():
+        for name, table in self._found(component, phase).items():
             self.kept.write(name, self._whole(table))
 
-    def _found(self, component: Component) -> dict[str, Growing]:
+    def _found(self, component: Component, phase: Phase) -> dict[str, Growing]:
         """What the rules of a component derive, in rounds."""
         tables = {name: self.relations.found(name, Variant.OLD) for name in component.relations}
-        self._to_fixpoint(component, "first evaluation", evaluation(component, Variant.OLD))
+        self._to_fixpoint(component, phase.name, phase.rules)
         return tables
 
     def _beside(self, component: Component) -> dict[str, Source] | None:
@@ -93,10 +95,9 @@ class Sections:
         fits = len(sources) == len(found) and sum(map(self.jobs.size, sources.values())) <= SENT_ROWS
         return sources if fits else None
 
-    def _seeds(self, component: Component, name: str) -> Frame:
-        """What the rules that are not recursive derive."""
-        recursive = recursive_rules(component)
-        rules = [d for d in component.definitions if isinstance(d, Rule) and d not in recursive]
+    def _seeds(self, phase: Phase, name: str) -> Frame:
+        """What the rules that are not recursive derive: those without a driver."""
+        rules = [m.rule for m in phase.rules if m.drivers == (None,)]
         relations = self.relations.program.relations
         found = [derivation(rule, None, None, self.relations.of, self.jobs, relations) for rule in rules]
         large = any(self._starts_large(rule, None) for rule in rules)
@@ -134,23 +135,21 @@ class Sections:
 
     def _phase(self, section: Section, phase: Phase) -> None:
         match phase.semantics:
-            case Semantics.SET if section.once and section.strategy is Strategy.DIFFERENCING:
+            case Semantics.SET if section.has_one_derivation and section.strategy is Strategy.DIFFERENCING:
                 self._view(phase.rules)
             case Semantics.SET:
-                self._to_fixpoint(section.component, phase.name, phase.rules, once=section.once)
+                self._to_fixpoint(section.component, phase.name, phase.rules, once=section.has_one_derivation)
             case Semantics.FILTERED:
                 self._filtered(section.component, phase)
             case Semantics.BAG:
-                self.beside.update(
-                    counts.change(section.component, phase.rules, self.relations, self.kept, self.jobs, self._strict)
-                )
+                self.beside.update(counts.change(section.component, phase, self.relations, self.kept, self.jobs, self._strict))
             case Semantics.NET:
                 for name in section.component.relations:
                     self._net(name)
             case Semantics.DIFF:
                 for name in section.component.relations:
                     self._difference(name)
-            case Semantics.GROUPS:
+            case Semantics.GROUPS | Semantics.FOLD:
                 raise AssertionError("aggregates are run apart")
             case _:
                 assert_never(phase.semantics)
@@ -170,13 +169,13 @@ class Sections:
         self._run(component, what, targets, seeds)
 
     def _filtered(self, component: Component, phase: Phase) -> None:
-        """The filter is the rule's last literal: it is asked once for each new candidate, not in every join."""
-        rules = tuple(_unfiltered(m) for m in phase.rules)
+        """The filter is tested once for each new candidate, not in every join."""
+        rules = phase.rules
         targets = {}
-        for head in {m.rule.head.name: m.rule.head for m in rules}.values():
+        for head, unless in {m.rule.head.name: (m.rule.head, m.filter) for m in rules}.values():
+            assert unless is not None
             target = Target(head.name, self.relations.found(head.relation, head.variant))
-            other = Variant.NEW if head.variant is Variant.DEL else Variant.OLD
-            target.accept = self._unprovable(head.relation, other)
+            target.accept = self._unprovable(head.relation, unless)
             targets[head.name] = target
         self._run(component, phase.name, targets, self._connect(targets, rules))
 
@@ -294,7 +293,7 @@ class Sections:
                     rows = f"SELECT {listed(source.types)} FROM {source.text()}"
                     table.add(folded(aggregate, self.relations.program, rows, self.jobs))
             self._difference(aggregate.relation)
-        elif section.strategy.stored:
+        elif section.strategy.is_stored:
             self.beside.update(groups.change(aggregate, self.relations, self.kept, self.jobs, self.shared))
         else:
             groups.compare(aggregate, self.relations, self.jobs)
@@ -302,7 +301,3 @@ class Sections:
 
 def aggregate_of(component: Component) -> Aggregate | None:
     return next((d for d in component.definitions if isinstance(d, Aggregate)), None)
-
-
-def _unfiltered(m: MaintenanceRule) -> MaintenanceRule:
-    return MaintenanceRule(m.label, Rule(m.rule.head, m.rule.body[:-1], m.rule.span), m.drivers, m.origin)

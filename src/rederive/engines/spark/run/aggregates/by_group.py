@@ -20,7 +20,7 @@ from rederive.engines.spark.run.storage import Kept
 from rederive.engines.spark.session.types import column, columns, sql_type
 from rederive.ir.rules import Aggregate, Function, Rule, Variant
 from rederive.ir.terms import NUMBER, Kind, Row, Type
-from rederive.maintain.program import in_state
+from rederive.maintain.maintenance_rule import in_state
 from rederive.values import INTEGER_RANGES
 
 TOTAL = Type(Kind.DECIMAL, 38, 0)

@@ -10,13 +10,12 @@ The compiled functions are the supplementary relations: what a rule has joined s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pyroaring import BitMap
 
-from rederive.analysis.closure import closure_of
 from rederive.analysis.graph import Component, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.compile.rule_compiler import Pending, compile_rule
@@ -24,10 +23,10 @@ from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.fixpoint import Fixpoint, Meter, Target
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.table import PRESENT, Key, Leaf, Lookup, Probe, Readable, Table, rows_of, whole_rows
-from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation
+from rederive.ir.rules import Aggregate, Atom, Relation
 from rederive.limits import Limits
-from rederive.maintain.passes.linearize import form_for, in_form
-from rederive.maintain.passes.magic_sets import ASKING, Bound, Question, magic_relation, query_rules
+from rederive.maintain.passes.magic_sets import REQUEST_LABEL, BindingPattern, Bound, QueryRules, magic_relation
+from rederive.maintain.program import MaintenanceProgram
 from rederive.scalar.failures import ScalarError
 
 Lower = Callable[[str], Readable]
@@ -105,18 +104,24 @@ class Answers(Protocol):
 class RuleAnswers:
     """Answers by rules: one fixpoint over magic tables and views, which goes on where it stopped when more is asked."""
 
-    def __init__(self, component: Component, program: Program, lower: Lower, codes: Codes, meter: Meter, limits: Limits) -> None:
-        self.component = component
-        self.closure = closure_of(component)
-        self.program = program
+    def __init__(
+        self,
+        component: Component,
+        maintenance: MaintenanceProgram,
+        lower: Lower,
+        codes: Codes,
+        meter: Meter,
+        limits: Limits,
+    ) -> None:
+        self.maintenance = maintenance
         self.lower = lower
         self.codes = codes
         self.meter = meter
         self.limits = limits
-        self.relations = dict(program.relations)
+        self.relations = dict(maintenance.program.relations)
         self.targets: dict[str, Target] = {}
-        self.questions: set[Question] = set()
-        self.failures: list[ScalarError] = []  # of questions that are not asked, as no row can answer them
+        self.compiled: set[BindingPattern] = set()
+        self.failures: list[ScalarError] = []  # of requests that are left out: no row can answer them
         self.fixpoint = Fixpoint((), (), codes, inventing_rule(component))
         for name in component.relations:
             self._target(name)
@@ -125,7 +130,7 @@ class RuleAnswers:
         return self.targets[relation].table
 
     def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
-        target = self._question(Question(relation, bound))
+        target = self._magic_target(BindingPattern(relation, bound))
         known, split = target.table.primary, _split(len(bound))
 
         def ask(key: Key) -> None:
@@ -141,7 +146,7 @@ class RuleAnswers:
         if not bound:
             asked = self.ask(relation, ())
             return lambda key, leaf: asked(())
-        target = self._question(Question(relation, bound))
+        target = self._magic_target(BindingPattern(relation, bound))
         known = target.table.primary
 
         def ask_leaf(key: Key, leaf: Leaf) -> None:
@@ -169,40 +174,34 @@ class RuleAnswers:
             self.fixpoint = replace(self.fixpoint, targets=tuple(self.targets.values()))
         return self.targets[name]
 
-    def _question(self, question: Question) -> Target:
-        """The magic table of a question; its rules, and those of the questions it raises, are compiled when first asked."""
-        magic = magic_relation(question, self.relations[question.relation])
-        self.relations[magic.name] = magic
-        target = self._target(magic.name)
-        if question not in self.questions:
-            self.questions.add(question)
-            self._compile(question)
+    def _magic_target(self, pattern: BindingPattern) -> Target:
+        """The magic table of a pattern; its rules, and those of the patterns they request, are compiled at the first request."""
+        target = self._magic_table(pattern)
+        if pattern not in self.compiled:
+            self.compiled.add(pattern)
+            self._compile(self.maintenance.query_rules(pattern))
         return target
 
-    def _compile(self, question: Question) -> None:
-        given, inside = self.program.relations, self.component.relations
-        found = query_rules(question, self._definitions(question), given, inside, supplementary=False)
-        for asked in found.asks:
-            magic = magic_relation(asked, self.relations[asked.relation])
-            self.relations[magic.name] = magic
-            self._target(magic.name)
-        for m in found.rules:
+    def _magic_table(self, pattern: BindingPattern) -> Target:
+        magic = magic_relation(pattern, self.relations[pattern.relation])
+        self.relations[magic.name] = magic
+        return self._target(magic.name)
+
+    def _compile(self, query: QueryRules) -> None:
+        for requested in query.requests:  # rules refer to the tables of all requests, so these come first
+            self._magic_table(requested)
+        for m in query.rules:
             types = variable_types(m.rule, self.relations)
-            into = Pending(self._target(m.rule.head.relation).pending, self.failures if m.label == ASKING else None)
+            is_request = m.label == REQUEST_LABEL
+            into = Pending(self._target(m.rule.head.relation).pending, self.failures if is_request else None)
             for driver in m.drivers:
                 assert driver is not None
                 atom = m.rule.body[driver]
                 assert isinstance(atom, Atom)
                 function = compile_rule(m.rule, driver, into, self._resolve, self.codes, types)
                 self._target(atom.relation).variants.append(function)
-        for asked in found.asks:
-            self._question(asked)
-
-    def _definitions(self, question: Question) -> Sequence[Definition]:
-        """The view's own; of a transitive closure, in the form that carries the half along that is given."""
-        if self.closure is None or len(question.bound) != self.closure.width:
-            return self.program.definitions_of(question.relation)
-        return in_form(self.closure, form_for(self.closure, question.bound))
+        for requested in query.requests:
+            self._magic_target(requested)
 
     def _resolve(self, atom: Atom) -> Readable:
         return self.targets[atom.relation].table if atom.relation in self.targets else self.lower(atom.relation)

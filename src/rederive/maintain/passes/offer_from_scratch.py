@@ -1,0 +1,27 @@
+"""A stored view can also be evaluated from scratch: for a large transaction that touches fewer tuples than its propagation does.
+
+    p^fresh :- r1^new, ..., rn^new.         p^plus :- p^fresh, !p.         p^minus :- p, !p^fresh.
+
+Recursive literals read p^fresh. Which way costs less is known only when a transaction arrives, so the section carries both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rederive.ir.rules import Program, Variant
+from rederive.maintain.program import Phase, Section, Semantics, Strategy
+from rederive.maintain.strategies.recompute import difference_rules, fresh_rules
+
+
+def offer_from_scratch(section: Section, program: Program) -> Section:
+    """The section with its evaluation from scratch, where its view is stored and has rules."""
+    if section.strategy is not Strategy.MATERIALIZED or section.aggregate is not None:
+        return section
+    names = section.component.relations
+    difference = tuple(m for name in names for m in difference_rules(program.relations[name], Variant.FRESH))
+    phases = (
+        Phase("evaluation from scratch", Semantics.SET, fresh_rules(section.component, Variant.NEW)),
+        Phase("net effect", Semantics.DIFF, difference),
+    )
+    return replace(section, from_scratch=phases)
