@@ -14,6 +14,7 @@ from rederive.maintain.passes.magic_sets import (
     aggregate_pattern,
     fold_lookup,
     lookup_rules,
+    lower_lookups,
     magic_atom,
 )
 from rederive.maintain.program import MaintenanceProgram
@@ -69,17 +70,12 @@ def _answer(
     relations, component = maintenance.program.relations, maintenance.component(pattern.relation)
     lower = frozenset(maintenance.derived_views).difference(component.relations)
     found = maintenance.query_rules(pattern)
-    lookups = [lookup for m in found.rules for lookup in lookup_rules(_from_request(m), relations, lower)]
+    lookups = [lookup for m in found.rules for lookup in lower_lookups(m, relations, lower)]
     for definition in component.definitions:
         if isinstance(definition, Aggregate) and definition.source in lower:
             lookups.append(_aggregate_lookup(pattern, definition, maintenance))
     rules = dict.fromkeys((*(lookup.rule for lookup in lookups), *found.rules))
     return tuple(rules), (*found.requests, *(lookup.pattern for lookup in lookups))
-
-
-def _from_request(m: MaintenanceRule) -> MaintenanceRule:
-    """The rule started from its magic literal alone: its lookups are the same from every driver, in the order without sizes."""
-    return MaintenanceRule(m.label, m.rule, (0,))
 
 
 def _aggregate_lookup(pattern: BindingPattern, aggregate: Aggregate, maintenance: MaintenanceProgram) -> LookupRule:

@@ -18,7 +18,7 @@ A transitive closure is queried in the linear form that carries the bound half a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rederive.analysis.bindings import binding_pattern, join_order
@@ -146,22 +146,36 @@ class LookupRule:
 
 
 def lookup_rules(m: MaintenanceRule, relations: Mapping[str, Relation], derived: Collection[str]) -> Iterator[LookupRule]:
-    """The lookups of one rule in the views that are `derived` on demand, for each of its drivers.
-
-    The literals are joined as they are where nothing is known about sizes; an engine that knows sizes may join them in another
-    order, and then requests other patterns.
-    """
+    """The lookups of one maintenance rule in the views that are `derived` on demand, for each of its drivers."""
     for driver in m.drivers:
-        body = m.whole.body
-        before: list[Literal] = [body[driver]] if driver is not None else []
-        rest = [literal for i, literal in enumerate(body) if i != driver]
-        for step in join_order(rest, frozenset(_names(before))):
-            atom = step.literal.atom if isinstance(step.literal, Negation) else step.literal
-            if isinstance(atom, Atom) and atom.variant in (Variant.OLD, Variant.NEW) and atom.relation in derived:
-                pattern = BindingPattern(atom.relation, binding_pattern(atom, _names(before)))
-                request = magic_atom(pattern, atom, relations[atom.relation])
-                yield LookupRule(MaintenanceRule(REQUEST_LABEL, Rule(request, tuple(before)), (0,)), pattern)
-            before.append(step.literal)
+        yield from _lookups_in_order(join_from(m.whole.body, driver), relations, derived)
+
+
+def lower_lookups(m: MaintenanceRule, relations: Mapping[str, Relation], lower: Collection[str]) -> Iterator[LookupRule]:
+    """The lookups of one query rule, whose body is in join order, in `lower` views."""
+    return _lookups_in_order(m.rule.body, relations, lower)
+
+
+def join_from(body: Sequence[Literal], driver: int | None) -> list[Literal]:
+    """A body in the join order that is used where no sizes are known: its driver first.
+
+    An engine that knows sizes may join in another order, and then requests other patterns.
+    """
+    before = [body[driver]] if driver is not None else []
+    rest = [literal for i, literal in enumerate(body) if i != driver]
+    return before + [step.literal for step in join_order(rest, frozenset(_names(before)))]
+
+
+def _lookups_in_order(
+    body: Sequence[Literal], relations: Mapping[str, Relation], derived: Collection[str]
+) -> Iterator[LookupRule]:
+    for i, literal in enumerate(body):
+        atom = literal.atom if isinstance(literal, Negation) else literal
+        if isinstance(atom, Atom) and atom.variant in (Variant.OLD, Variant.NEW) and atom.relation in derived:
+            before = tuple(body[:i])
+            pattern = BindingPattern(atom.relation, binding_pattern(atom, _names(before)))
+            request = magic_atom(pattern, atom, relations[atom.relation])
+            yield LookupRule(MaintenanceRule(REQUEST_LABEL, Rule(request, before), (0,)), pattern)
 
 
 def fold_lookup(fold: Fold, relations: Mapping[str, Relation]) -> LookupRule:
