@@ -13,7 +13,7 @@ from rederive.lang import compile_program
 from rederive.maintain.explain import explain
 from rederive.maintain.plan import plan
 from rederive.maintain.program import MaintenanceProgram
-from tests.explained import Deltas, ExplainedProgram
+from tests.explained import Deltas, ExplainedProgram, Rows
 from tests.properties.programs import scenarios
 from tests.properties.test_maintained_equals_recomputed import Scenario, apply, changed, examples, loading
 
@@ -25,7 +25,7 @@ def run_both(strategy: str, scenario: Scenario) -> None:
     db.define(sample.text)
     program = compile_program(sample.text)
     printed = ExplainedProgram(plan(program, program.monitored, strategy), {})
-    base: dict[str, set[tuple[object, ...]]] = {name: set() for name in program.bases}
+    base: Rows = {name: set() for name in program.bases}
     for change in [loading(start), *transactions]:
         with db.transaction() as tx:
             apply(tx, change)

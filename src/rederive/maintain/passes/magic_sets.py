@@ -148,12 +148,13 @@ class LookupRule:
 def lookup_rules(m: MaintenanceRule, relations: Mapping[str, Relation], derived: Collection[str]) -> Iterator[LookupRule]:
     """The lookups of one maintenance rule in the views that are `derived` on demand, for each of its drivers."""
     for driver in m.drivers:
-        yield from _lookups_in_order(join_from(m.whole.body, driver), relations, derived)
+        first = 0 if driver is None else 1  # a driver is what a phase has found, not a lookup
+        yield from _lookups_in_order(join_from(m.whole.body, driver), first, relations, derived)
 
 
 def lower_lookups(m: MaintenanceRule, relations: Mapping[str, Relation], lower: Collection[str]) -> Iterator[LookupRule]:
     """The lookups of one query rule, whose body is in join order, in `lower` views."""
-    return _lookups_in_order(m.rule.body, relations, lower)
+    return _lookups_in_order(m.rule.body, 0, relations, lower)
 
 
 def join_from(body: Sequence[Literal], driver: int | None) -> list[Literal]:
@@ -167,9 +168,9 @@ def join_from(body: Sequence[Literal], driver: int | None) -> list[Literal]:
 
 
 def _lookups_in_order(
-    body: Sequence[Literal], relations: Mapping[str, Relation], derived: Collection[str]
+    body: Sequence[Literal], first: int, relations: Mapping[str, Relation], derived: Collection[str]
 ) -> Iterator[LookupRule]:
-    for i, literal in enumerate(body):
+    for i, literal in enumerate(body[first:], first):
         atom = literal.atom if isinstance(literal, Negation) else literal
         if isinstance(atom, Atom) and atom.variant in (Variant.OLD, Variant.NEW) and atom.relation in derived:
             before = tuple(body[:i])
