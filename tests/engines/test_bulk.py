@@ -90,6 +90,7 @@ def test_scattered_changes_and_idle_ones(db: rederive.Database, spark: SparkSess
     check(db, spark)
 
 
+@pytest.mark.slow
 @each_case(fast="no key, jobs")
 def test_a_row_that_goes_and_comes_in_one_transaction_stays(db: rederive.Database, spark: SparkSession) -> None:
     rows = facts(spark, 100, 3_000)
@@ -149,7 +150,7 @@ def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch:
 
 
 @each_case(fast="no key, tables")
-@pytest.mark.parametrize(("side", "lacking"), [("inserts", "id"), ("deletes", "amount")])
+@pytest.mark.parametrize(("side", "lacking"), [("inserts", "id"), pytest.param("deletes", "amount", marks=pytest.mark.slow)])
 def test_null_is_refused_in_any_column(db: rederive.Database, spark: SparkSession, side: str, lacking: str) -> None:
     """It is looked for in the query that reads the rows; the other side is as it should be."""
     right = facts(spark, FACTS, FACTS + 3)

@@ -70,7 +70,7 @@ def installed(engine: ResidentEngine | SparkEngine, program: str, rows: list[Row
     return engine
 
 
-@pytest.mark.parametrize("case", fast_only(CASES, "tables, no key", "spark, a key"))
+@pytest.mark.parametrize("case", fast_only(CASES, "tables, no key"))
 def test_random_operations(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     place, key = case.split(", ")
     spread_rows(monkeypatch, place)

@@ -19,6 +19,7 @@ from rederive.warehouse.selfmaint.search import KnownRows
 from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
 from tests.papers.test_hu97 import CLOSED, INSERTION, OPEN, WAREHOUSE
 from tests.properties.test_selfmaint import problems, relations, stored
+from tests.selection import fast_only
 from tests.warehouse.checks import Extents, Setting, by_engine, extents, given_of, kind_of
 from tests.warehouse.test_warehouse import CHAIN, Remote
 from tests.warehouse.witness import Database
@@ -59,7 +60,7 @@ def by_sql(spark: SparkSession, test: CompiledMaintenance, rows: Extents) -> tup
     return maintainable, set(after) if relation.columns else {() for row in after if row == (True,)}
 
 
-@pytest.mark.parametrize("example", HU97)
+@pytest.mark.parametrize("example", fast_only(HU97, "1.1, second instance", "7.1, strictly"))
 def test_hu97(spark: SparkSession, example: str) -> None:
     setting, knowledge, update, expected = HU97[example]
     test = setting.compiled("v1", kind_of(update), given_of(knowledge, update))
@@ -70,6 +71,7 @@ def test_hu97(spark: SparkSession, example: str) -> None:
     assert by_sql(spark.newSession(), test, rows) == resident
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(problems(plain=True))
 def test_random_views_and_updates(
