@@ -61,7 +61,7 @@ def test_a_stream_in_a_zone(cli: Cli, write: Write, tmp_path: Path, spark: Spark
     [
         ((), "malformed", "0 sources"),
         (("--changes", "in", "--csv", "in"), "malformed", "2 sources"),
-        (("--changes", "in", "--topic", "t=edge"), "malformed", "--topic belongs to --kafka"),
+        (("--changes", "in", "--topic", "t=edge"), "malformed", "--topic is given without --kafka"),
         (("--kafka", "localhost:9092"), "malformed", "--topic"),
         (("--kafka", "localhost:9092", "--topic", "edge"), "malformed", "TOPIC=REL"),
         (("--changes", "in", "--on-error", "skip"), "unknown_option", "'skip'"),

@@ -133,7 +133,7 @@ PATH = Setting("""
 def canonical_databases(setting: Setting, knowledge: KnownRows, update: SourceUpdate) -> list[dict[str, set[tuple[object, ...]]]]:
     view = setting.views[0]
     search = _Search(view, setting.views, setting.program.relations, knowledge, update, 100_000)
-    return [search._facts.copy() for _ in search._databases()]
+    return [search._facts.copy() for _ in search._visit_databases()]
 
 
 def test_example_6_1_new_symbols() -> None:

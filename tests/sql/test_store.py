@@ -247,5 +247,5 @@ def test_initial_rows_for_a_table_that_comes_too_late_are_refused(tmp_path: Path
     program, rows = tmp_path / "program.sql", tmp_path / "t.csv"
     program.write_text("CREATE TABLE s (a INT); INSERT INTO s VALUES (1); CREATE TABLE t (a INT);", encoding="utf-8")
     rows.write_text("a\n1\n", encoding="utf-8")
-    with pytest.raises(LateLoad, match="'t' is created after a change"):
+    with pytest.raises(LateLoad, match="'t' is created after a data change"):
         lines("run", program, "--base", f"t={rows}")

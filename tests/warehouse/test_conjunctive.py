@@ -6,7 +6,7 @@ import pytest
 
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule
-from rederive.warehouse.selfmaint.conjunctive import MAX_RULES, ViewClass
+from rederive.warehouse.selfmaint.conjunctive import MAX_QUERIES, ViewClass
 from tests.warehouse.checks import Setting
 
 BASE = ".decl r(x: number, y: number)  .decl s(y: number)  .remote r, s  "
@@ -51,7 +51,7 @@ def test_unfolded(rules: str, kind: ViewClass, queries: list[str]) -> None:
 def test_a_view_of_too_many_rules_is_left_alone() -> None:
     rules = "".join(f" e(x) :- r({i}, x)." for i in range(9))
     assert unfolded(f".decl e(x: number) {rules} .decl v(x: number) .stored v v(x) :- e(x).")[0] is ViewClass.UNION
-    assert MAX_RULES < 9 * 9
+    assert MAX_QUERIES < 9 * 9
     assert unfolded(f".decl e(x: number) {rules} .decl v(x: number) .stored v v(x) :- e(x), e(y), s(y).")[0] is ViewClass.OTHER
 
 

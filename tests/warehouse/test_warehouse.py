@@ -157,7 +157,7 @@ def test_a_reading_that_is_ahead_is_refused_where_they_are_not() -> None:
 
 @pytest.mark.parametrize(
     ("version", "why"),
-    [(0, "'t' reflects transaction 0 only, not yet 1"), (2, "'t' reflects transaction 2, but only 1 were received")],
+    [(0, "'t' reflects transaction 0, and 1 is needed"), (2, "'t' reflects transaction 2, and the warehouse has received 1")],
 )
 def test_a_reading_of_another_state_is_refused(version: int, why: str) -> None:
     warehouse, remote = chain(net=True)

@@ -12,7 +12,7 @@ import pytest
 from rederive import Reading, Warehouse
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row
-from rederive.warehouse.view_storage import evaluated
+from rederive.warehouse.view_storage import evaluate_view
 
 TEXT = (Path(__file__).parents[2] / "examples" / "warehouse.dl").read_text(encoding="utf-8")
 
@@ -75,6 +75,8 @@ def test_stream(transactions: int, strict: int) -> None:
         needed["none" if not report.reads else "all" if len(report.reads) == len(shop.rows) else "some"] += 1
     assert not warehouse.waiting()
     for view in warehouse.views:
-        assert set(warehouse.rows(view.name)) == evaluated(warehouse.program, view.name, shop.rows, ResidentEngine()), view.name
+        assert set(warehouse.rows(view.name)) == evaluate_view(warehouse.program, view.name, shop.rows, ResidentEngine()), (
+            view.name
+        )
     assert needed == {"none": strict, "some": transactions - strict}
     assert avoided > transactions

@@ -1,4 +1,4 @@
-"""Programs in files, of either language, and the initial rows that go with them."""
+"""Files of programs, in Datalog or SQL, and the initial rows of their base relations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rederive.store.journal.reader import JournalReader
 class InitialRows:
     """Where initial rows come from: a folder of facts, and files for single relations.
 
-    `inputs`: whether `.input` relations are read without a folder, too. Those that the `store` has got are not read again.
+    `inputs`: read the files of `.input` relations without a folder, too. Relations that the `store` has are not read again.
     """
 
     facts: Path | None
@@ -36,21 +36,22 @@ class InitialRows:
 
 
 def read_text(path: Path) -> str:
-    """The text of a program."""
+    """Read the text of a program."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedInput(f"not UTF-8: {error.reason}").at(str(path)) from None
+        raise MalformedInput(f"the file is not UTF-8: {error.reason}").at(str(path)) from None
     except OSError as error:
-        raise MissingFile(f"cannot read the program: {error.strerror}").at(str(path)) from None
+        raise MissingFile(f"the program cannot be read: {error.strerror}").at(str(path)) from None
 
 
 def read_program(path: Path) -> Program:
+    """Compile a file of Datalog."""
     return compile_program(read_text(path), str(path))
 
 
 def read_programs(paths: Sequence[Path]) -> Program:
-    """The program that files of Datalog make together; what several of them have is there once."""
+    """Compile several files of Datalog to one program; a definition that several files have counts once."""
     found = Catalog()
     for path in paths:
         step = found.migrate(read_text(path), str(path), whole=False)
@@ -59,7 +60,7 @@ def read_programs(paths: Sequence[Path]) -> Program:
 
 
 def define(db: Database, paths: Sequence[Path]) -> None:
-    """Take in the definitions of a program, file by file; the changes of data in one of SQL are checked and not made."""
+    """Define the relations and views of files, one file after the other. Data changes of SQL are checked, and not made."""
     for path in paths:
         if path.suffix == SQL:
             from rederive.commit.sql_statements import SqlRun
@@ -70,13 +71,13 @@ def define(db: Database, paths: Sequence[Path]) -> None:
 
 
 def migrate(db: Database, paths: Sequence[Path]) -> None:
-    """Define what of a Datalog program does not stand yet; one file is the whole program, and several are together."""
+    """Define what the database does not have of a Datalog program. One file must be the whole program of the database."""
     for path in paths:
         db.migrate(read_text(path), str(path), whole=len(paths) == 1)
 
 
 class Loading:
-    """The initial rows of a program with SQL: they go in once, with the definitions before its first change of data."""
+    """The load of initial rows in a program with SQL: once, with the definitions before the first data change."""
 
     def __init__(self, db: Database, sources: InitialRows) -> None:
         self.db = db
@@ -93,7 +94,7 @@ class Loading:
             self.setup.__exit__(kind, error, trace)
 
     def __call__(self) -> Result | None:
-        """Load what is for tables that are there, and evaluate all that was defined: the version that this makes."""
+        """Load the rows of the tables that exist, and evaluate the views. Return the version that this makes."""
         if self.loaded is not None:
             return None
         program, names = (
@@ -107,18 +108,18 @@ class Loading:
         return self.setup.result
 
     def check(self) -> None:
-        """Refuse rows for tables that the program does not create, or creates too late."""
+        """Refuse initial rows of tables that the program does not create, or creates after the first data change."""
         for option in self.sources.base:
             relation = base_relation(self.db.pipeline.state.program, option.partition("=")[0])
             if option not in (self.loaded or ()):
                 raise LateLoad(
-                    f"'{relation.name}' is created after a change of data, and initial rows go in before the first one",
-                    hint="create it earlier, or INSERT the rows",
+                    f"'{relation.name}' is created after a data change, and initial rows are loaded before the first one",
+                    hint="create the table earlier, or INSERT the rows",
                 )
 
 
 def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Result]:
-    """Files of both languages, each over what stands before it. Definitions that a store has already are passed over."""
+    """Run files of both languages in order, and yield the versions. Definitions that the store has are skipped."""
     from rederive.commit.sql_statements import SqlRun
 
     if load.sources.facts is not None and all(path.suffix == SQL for path in paths):
@@ -136,7 +137,7 @@ def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Re
 
 
 def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]:
-    """The rows of `--base` files and of every other `.input` relation; one that has several directives has the rows of all."""
+    """Read the rows of `--base` files and of all other `.input` relations. Several directives of a relation add up."""
     found: dict[str, list[Row]] = {}
     for option in sources.base:
         name, equals, file = option.partition("=")
@@ -147,11 +148,11 @@ def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]
         rows = read_rows(Path(file), relation)
         check_keys(relation, rows, file)
         found.setdefault(relation.name, []).extend(rows)
-    given = frozenset(found)
+    from_options = frozenset(found)
     if sources.facts is not None and not sources.facts.is_dir():
-        raise MissingFile("no such folder").at(str(sources.facts))
+        raise MissingFile("the folder does not exist").at(str(sources.facts))
     for directive in program.inputs if sources.facts is not None else _unread(program, sources):
-        if directive.relation not in given:
+        if directive.relation not in from_options:
             relation, folders = program.relations[directive.relation], _folders(directive, sources)
             rows = found.setdefault(relation.name, [])
             rows += read_input(directive, relation, *folders)
@@ -160,7 +161,7 @@ def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]
 
 
 def _folders(directive: Input, sources: InitialRows) -> tuple[Path, ...]:
-    """Where the file of a directive is looked for: the folder of facts, or else that of the program and the working directory."""
+    """Return where a directive's file may be: the folder of facts, or else that of the program and the working directory."""
     if sources.facts is not None:
         return (sources.facts,)
     program = [Path(directive.span.source.name).parent] if directive.span is not None else []
@@ -168,7 +169,7 @@ def _folders(directive: Input, sources: InitialRows) -> tuple[Path, ...]:
 
 
 def _unread(program: Program, sources: InitialRows) -> Iterable[Input]:
-    """The directives to be read without a folder of facts."""
+    """Return the directives that are read without a folder of facts."""
     if not sources.inputs or not program.inputs:
         return ()
     known = _relations_in(sources.store)

@@ -1,7 +1,7 @@
-"""A warehouse whose views a database keeps: transactions on the sources come in, and become changes of the stored views.
+"""The bridge between a warehouse and a database: transactions on the sources become changes of the stored views.
 
-The database has a table for each stored view, `v__stored`, with the view `v` over it, and tables of how far the warehouse is. All
-of them change in one version: what is on disk is always a state that the warehouse can go on from.
+The database has a table `v__stored` for each stored view and the view `v` over it, and tables that say how far the warehouse is.
+All of them change in one version: the warehouse can always continue from what is durable.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ warehouse_reads(step, at, read, avoided) :- warehouse_reads__stored(step, at, re
 """
 
 
-def kept(name: str) -> str:
-    """The table behind a stored view."""
+def stored_table(name: str) -> str:
+    """Return the table that holds the rows of a stored view."""
     return f"{name}__stored"
 
 
 def bridge_program_text(program: Program) -> str:
-    """The program of the database that keeps a warehouse's views.
+    """Return the program of the database that stores the views of a warehouse.
 
     >>> from rederive.lang import compile_program
     >>> text = bridge_program_text(compile_program('''
@@ -65,38 +65,43 @@ def bridge_program_text(program: Program) -> str:
     """
     views = [view.name for view in stored_views(program)]
     if lost := [name for name in program.monitored if name not in views]:
-        hint = "name it in .stored too, or do not monitor it"
-        raise StrategyError(f"the monitored view '{lost[0]}' is not stored, and a warehouse keeps stored views alone", hint=hint)
+        hint = "name it in .stored, or do not monitor it"
+        raise StrategyError(f"the monitored view '{lost[0]}' is not stored, and a warehouse has stored views only", hint=hint)
     lines = [show_relation(program.relations[name]) for name in program.bases]
     for name in views:
         relation = replace(program.relations[name], key=())
         columns = ", ".join(column.name for column in relation.columns)
-        lines += [show_relation(replace(relation, name=kept(name))), show_relation(relation)]
-        lines += [f"{name}({columns}) :- {kept(name)}({columns}).", f".output {name}"]
+        lines += [show_relation(replace(relation, name=stored_table(name))), show_relation(relation)]
+        lines += [f"{name}({columns}) :- {stored_table(name)}({columns}).", f".output {name}"]
     return "\n".join([*lines, _TABLES])
 
 
 @dataclass(frozen=True, slots=True)
 class RetryWaitingViews(TransactionRequest):
-    """No transaction: another try to bring views up to date that wait."""
+    """A request without rows: try again to update the views that wait for a source."""
 
 
 @dataclass(slots=True)
 class MaintenanceCounts:
-    """What was worked out since the start: views by how they were maintained, reads by relation, and reads avoided."""
+    """Counts since the start: updates of views by status, reads by relation, and reads that were not needed."""
 
     maintained: Counter[tuple[str, MaintenanceStatus]] = field(default_factory=Counter)
     reads: Counter[str] = field(default_factory=Counter)
     avoided: int = 0
 
     def add(self, report: MaintenanceReport) -> None:
+        """Add the counts of one report."""
         self.maintained.update((view, outcome.status) for view, outcome in report.views.items())
         self.reads.update(report.reads)
         self.avoided += report.avoided
 
 
 class WarehouseBridge:
-    """The warehouse of a database. It is loaded anew whenever the database did not take what it had worked out."""
+    """The warehouse of a database.
+
+    `_step` numbers the states of the warehouse. If the number in the database is another one, the last changes were not
+    committed: the warehouse in memory is ahead, and is loaded from the database again.
+    """
 
     def __init__(self, pipeline: Pipeline, text: str, name: str = "<text>", *, net: bool = False) -> None:
         self.counts = MaintenanceCounts()
@@ -104,35 +109,35 @@ class WarehouseBridge:
         self._state = pipeline.state
         self._open = partial(Warehouse, text, net=net, name=name)
         self._net = net
-        self._step = -1  # nothing is loaded yet
+        self._step = -1  # no state is loaded
         self._warehouse = self._open()
         if {view for view, *_ in self._stored(REPORT)} != {view.name for view in self._warehouse.views}:
-            self._begin()
-        self._reload_where_lost()
+            self._initialize()
+        self._reload_if_ahead()
 
     @property
     def waiting(self) -> dict[str, str]:
-        """The views that are behind, each with what it waits for."""
+        """The views that are behind, each with the reason."""
         return self._warehouse.waiting()
 
     def translate(self, request: TransactionRequest) -> tuple[Operation, ...]:
-        """The changes of what the database keeps, for a transaction on the sources."""
-        self._reload_where_lost()
-        report = self._retried() if isinstance(request, RetryWaitingViews) else self._applied(request.operations)
+        """Return the changes of the stored tables for a transaction on the sources."""
+        self._reload_if_ahead()
+        report = self._retry() if isinstance(request, RetryWaitingViews) else self._apply(request.operations)
         self._step += 1
         local = (step for step in request.operations if step.relation not in self._warehouse.remote)
         return (*local, *self._changes(report), *self._bookkeeping(report))
 
     # Transactions
 
-    def _applied(self, operations: Sequence[Operation]) -> MaintenanceReport:
+    def _apply(self, operations: Sequence[Operation]) -> MaintenanceReport:
         update = self._update(operations)
         return self._warehouse.apply(update.inserts, update.deletes)
 
-    def _retried(self) -> MaintenanceReport:
+    def _retry(self) -> MaintenanceReport:
         report = self._warehouse.retry()
         if len(report.waiting) == len(report.views):
-            raise SourceUnavailable(f"still waiting: {', '.join(report.waiting)}")
+            raise SourceUnavailable(f"these views still wait for a source: {', '.join(report.waiting)}")
         return report
 
     def _update(self, operations: Iterable[Operation]) -> SourceUpdate:
@@ -146,20 +151,22 @@ class WarehouseBridge:
                     found = found.then(SourceUpdate.of(delete=rows, net=self._net))
                 case Action.UPSERT:
                     hint = "delete the old row and insert the new one"
-                    message = f"a warehouse does not know the row that an upsert of '{step.relation}' replaces"
+                    message = (
+                        f"an upsert of the remote relation '{step.relation}' replaces a row that the warehouse does not know"
+                    )
                     raise Unsupported(message, hint=hint)
         return found
 
     def _changes(self, report: MaintenanceReport) -> Iterator[Operation]:
         for view, outcome in report.views.items():
-            yield Operation(Action.DELETE, kept(view), outcome.minus)
-            yield Operation(Action.INSERT, kept(view), outcome.plus)
+            yield Operation(Action.DELETE, stored_table(view), outcome.minus)
+            yield Operation(Action.INSERT, stored_table(view), outcome.plus)
 
     def _bookkeeping(self, report: MaintenanceReport) -> Iterator[Operation]:
-        """How far every view is now, in place of what stood there; and a line of the log."""
+        """Return the changes of the tables that say how far each view is, and write a line of the log."""
         self.counts.add(report)
-        told = "; ".join(f"{view} {outcome}" for view, outcome in report.views.items())
-        LOG.info("transaction %d: %s; %d reads avoided", report.version, told, report.avoided)
+        summary = "; ".join(f"{view} {outcome}" for view, outcome in report.views.items())
+        LOG.info("transaction %d: %s; %d reads avoided", report.version, summary, report.avoided)
         progress = self._warehouse.progress
         before = {str(row[0]): row for row in self._stored(REPORT)}
         lines = []
@@ -168,21 +175,21 @@ class WarehouseBridge:
                 lines.append(before[view])
             else:
                 lines.append((view, at, outcome.status.value, ", ".join(outcome.read), outcome.why))
-        yield from self._replaced(REPORT, lines)
-        yield from self._replaced(READS, [(self._step, report.version, ", ".join(report.reads), report.avoided)])
-        yield from self._replaced(PENDING, _pending_rows(progress))
+        yield from self._replace_rows(REPORT, lines)
+        yield from self._replace_rows(READS, [(self._step, report.version, ", ".join(report.reads), report.avoided)])
+        yield from self._replace_rows(PENDING, _pending_rows(progress))
 
-    def _replaced(self, name: str, rows: Iterable[Row]) -> Iterator[Operation]:
-        there, wanted = frozenset(self._stored(name)), frozenset(rows)
-        yield Operation(Action.DELETE, kept(name), tuple(there - wanted))
-        yield Operation(Action.INSERT, kept(name), tuple(wanted - there))
+    def _replace_rows(self, name: str, rows: Iterable[Row]) -> Iterator[Operation]:
+        present, new = frozenset(self._stored(name)), frozenset(rows)
+        yield Operation(Action.DELETE, stored_table(name), tuple(present - new))
+        yield Operation(Action.INSERT, stored_table(name), tuple(new - present))
 
-    # What the database has
+    # State in the database
 
     def _stored(self, name: str) -> list[Row]:
-        return self._state.rows(kept(name))
+        return self._state.rows(stored_table(name))
 
-    def _reload_where_lost(self) -> None:
+    def _reload_if_ahead(self) -> None:
         if self._stored(READS) and self._stored(READS)[0][0] == self._step:
             return
         self._warehouse = self._open()
@@ -201,21 +208,21 @@ class WarehouseBridge:
                 sides[str(sign)].setdefault(str(relation), []).extend(decode_rows(f"[{text}]", declared))
         return {number: SourceUpdate.of(**sides, net=self._net) for number, sides in found.items()}
 
-    def _begin(self) -> None:
-        """Read all sources, and evaluate all views: the first state."""
+    def _initialize(self) -> None:
+        """Read all sources and evaluate all views: the first state."""
         local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote
         self._warehouse.load_typed({name: self._state.rows(name) for name in local})
         self._warehouse.refresh()
         progress = self._warehouse.progress
         rows = [(view, at, "evaluated from the sources", "", "") for view, at in progress.views.items()]
-        steps = [step for view in self._warehouse.views for step in self._replaced(view.name, self._warehouse.rows(view.name))]
-        steps += [*self._replaced(REPORT, rows), *self._replaced(READS, [(0, progress.version, "", 0)])]
-        self._pipeline.commit_operations([step for step in (*steps, *self._replaced(PENDING, ())) if step.rows])
+        steps = [step for view in self._warehouse.views for step in self._replace_rows(view.name, self._warehouse.rows(view.name))]
+        steps += [*self._replace_rows(REPORT, rows), *self._replace_rows(READS, [(0, progress.version, "", 0)])]
+        self._pipeline.commit_operations([step for step in (*steps, *self._replace_rows(PENDING, ())) if step.rows])
         self._step = 0
 
 
 def _pending_rows(progress: WarehouseProgress) -> Iterator[Row]:
-    """Each row of each transaction that some view lacks; a transaction without rows has a mark of its own."""
+    """Return the rows of the transactions that some view lacks. A transaction without rows has one line with empty fields."""
     for number, update in progress.pending.items():
         sides: Sequence[tuple[str, str, Row]] = [
             (relation, sign, row)

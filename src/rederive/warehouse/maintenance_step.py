@@ -1,4 +1,8 @@
-"""Bringing stored views up to date: strictly where that is sure to be right, else with one relation more at a time (HU97, 7)."""
+"""One maintenance step: bring the stored views of one version to a later one (HU97, section 7 and Figure 2(b)).
+
+A view is maintained from the stored views and the update if a test proves that this is right. Otherwise one more remote relation
+is read, the cheapest first, and all views that are left are tested again: a relation that was read helps every view.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,17 @@ from rederive.ir.rules import Program
 from rederive.ir.terms import Row
 from rederive.values import sort_key
 from rederive.warehouse.report import MaintenanceStatus, ViewOutcome
-from rederive.warehouse.selfmaint.canonical import determined
+from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
 from rederive.warehouse.selfmaint.search import KnownRows, Maintainability, decide
 from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate
-from rederive.warehouse.view_storage import ViewStorage, copied, evaluated
+from rederive.warehouse.view_storage import ViewStorage, copied_relation, evaluate_view
 
 Extents = dict[str, frozenset[Row]]
 
 
 class AfterImages:
-    """Base relations in the state that all views are to reach, each fetched once however many views need it."""
+    """Base relations in the state after the update. Each is fetched once, however many views need it."""
 
     def __init__(self, remote: frozenset[str], estimate: Callable[[str], float], fetch: Callable[[str], frozenset[Row]]) -> None:
         self.remote = remote
@@ -30,11 +34,11 @@ class AfterImages:
         self._fetched: Extents = {}
 
     def cost(self, relation: str) -> tuple[bool, float, str]:
-        """What was fetched already comes first, then the smallest expected, then the alphabet."""
+        """Return the order in which relations are read: fetched ones, then the smallest expected, then by name."""
         return relation not in self._fetched, self._estimate(relation), relation
 
     def __getitem__(self, relation: str) -> frozenset[Row]:
-        """The rows; raises SourceUnavailable where they cannot be had in that state."""
+        """Return the rows; raise SourceUnavailable if the source cannot give them in that state."""
         if relation not in self._fetched:
             self._fetched[relation] = self._fetch(relation)
         return self._fetched[relation]
@@ -42,9 +46,10 @@ class AfterImages:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedViews:
-    """Views that are at one version, and an update that brings their sources to a later one.
+    """Views at one version, and the update that brings their sources to a later version.
 
-    `current`: no other view is ahead of them, so relations that are kept here are still in the state before the update.
+    `log`: what earlier updates say about the sources (HU97, 6.3). `current`: no other view is ahead of these, so the local
+    relations are still in the state before the update.
     """
 
     group: tuple[StoredView, ...]
@@ -54,7 +59,7 @@ class OutdatedViews:
 
 
 class MaintenanceStep:
-    """One try to bring the views of a situation up to date. It changes no view: all are decided on before any is changed."""
+    """One attempt to update outdated views. It changes no view: the tests of all views need the old rows of each."""
 
     def __init__(
         self,
@@ -62,53 +67,54 @@ class MaintenanceStep:
         stored: ViewStorage,
         engine: Callable[[], Engine],
         images: AfterImages,
-        situation: OutdatedViews,
+        outdated: OutdatedViews,
         steps: int,
     ) -> None:
         self._program = program
         self._stored = stored
         self._engine = engine
         self._images = images
-        self._now = situation
+        self._outdated = outdated
         self._steps = steps
-        self._bases = frozenset(name for view in situation.group for name in view.sources)
+        self._bases = frozenset(name for view in outdated.group for name in view.sources)
         self._read: dict[str, None] = {}
         self._failed: dict[str, str] = {}
         self._contents: Extents = {}
 
     def outcomes(self) -> dict[str, ViewOutcome]:
-        touched = self._now.update.relations
+        """Return the new rows of each view, or why it waits."""
+        touched = self._outdated.update.relations
         found = {
-            v.name: ViewOutcome(MaintenanceStatus.UNAFFECTED) for v in self._now.group if not touched.intersection(v.sources)
+            v.name: ViewOutcome(MaintenanceStatus.UNAFFECTED) for v in self._outdated.group if not touched.intersection(v.sources)
         }
-        pending = [view for view in self._now.group if view.name not in found]
-        if not self._now.current:  # what is kept here has moved on: it is at hand in its state after the update
+        pending = [view for view in self._outdated.group if view.name not in found]
+        if not self._outdated.current:  # the local relations are in the state after the update, like relations that were read
             self._read = dict.fromkeys(sorted(self._bases - self._images.remote))
         try:
             while pending:
-                found |= self._settled(pending)
+                found |= self._decide(pending)
                 pending = [view for view in pending if view.name not in found]
                 if pending and not self._read_next(pending):
                     why = "; ".join(self._failed.values())
                     return found | {view.name: ViewOutcome(MaintenanceStatus.WAITING, why=why) for view in pending}
             return found
         finally:
-            self._stored.present(SourceUpdate(), {}, PartialCopy())
+            self._stored.set_update(SourceUpdate(), {}, PartialCopy())
 
-    def _settled(self, pending: Sequence[StoredView]) -> dict[str, ViewOutcome]:
-        """The views that what is known so far suffices for."""
-        self._stored.present(self._now.update, self._readings(), self._now.log)
-        outcomes = ((view.name, self._maintained(view)) for view in pending)
+    def _decide(self, pending: Sequence[StoredView]) -> dict[str, ViewOutcome]:
+        """Return the outcomes of the views that can be maintained with what is known so far."""
+        self._stored.set_update(self._outdated.update, self._read_rows(), self._outdated.log)
+        outcomes = ((view.name, self._maintain(view)) for view in pending)
         return {name: outcome for name, outcome in outcomes if outcome is not None}
 
-    # What is known
+    # Knowledge
 
-    def _given(self) -> KnownRelations:
-        local = self._bases - self._images.remote if self._now.current else frozenset[str]()
-        logged = self._bases.intersection((*self._now.log.present, *self._now.log.absent))
-        return KnownRelations(local, frozenset(self._read), logged, self._now.update.net)
+    def _known_relations(self) -> KnownRelations:
+        local = self._bases - self._images.remote if self._outdated.current else frozenset[str]()
+        logged = self._bases.intersection((*self._outdated.log.present, *self._outdated.log.absent))
+        return KnownRelations(local, frozenset(self._read), logged, self._outdated.update.net)
 
-    def _readings(self) -> Extents:
+    def _read_rows(self) -> Extents:
         return {name: self._images[name] for name in self._read}
 
     def _rows(self, name: str) -> frozenset[Row]:
@@ -116,23 +122,23 @@ class MaintenanceStep:
             self._contents[name] = self._stored.rows(name)
         return self._contents[name]
 
-    def _local(self) -> Extents:
-        return {name: self._rows(name) for name in self._given().local}
+    def _local_rows(self) -> Extents:
+        return {name: self._rows(name) for name in self._known_relations().local}
 
-    def _whole(self) -> Extents:
-        """The relations that are known as a whole, after the update."""
-        found = {name: self._now.update.after(name, rows) for name, rows in self._local().items()}
-        for view in self._now.group:
-            copy = copied(view, self._rows(view.name)) if view.kind is ViewClass.PLAIN else None
+    def _whole_relations(self) -> Extents:
+        """Return the relations that are known completely, in the state after the update."""
+        found = {name: self._outdated.update.after(name, rows) for name, rows in self._local_rows().items()}
+        for view in self._outdated.group:
+            copy = copied_relation(view, self._rows(view.name)) if view.kind is ViewClass.PLAIN else None
             if copy is not None:
-                found[copy[0]] = self._now.update.after(*copy)
-        return found | self._readings()
+                found[copy[0]] = self._outdated.update.after(*copy)
+        return found | self._read_rows()
 
     def _read_next(self, pending: Sequence[StoredView]) -> bool:
-        """Read one relation more; False where none is left that can be read."""
-        whole = determined(self._now.group, self._given())
-        wanted = {name for view in pending for name in view.sources} - whole - self._failed.keys()
-        for name in sorted(wanted, key=self._images.cost):
+        """Read one more relation. Return False if no relation that may help can be read."""
+        whole = known_completely(self._outdated.group, self._known_relations())
+        missing = {name for view in pending for name in view.sources} - whole - self._failed.keys()
+        for name in sorted(missing, key=self._images.cost):
             try:
                 _ = self._images[name]
             except SourceUnavailable as error:
@@ -142,13 +148,13 @@ class MaintenanceStep:
                 return True
         return False
 
-    # Maintaining
+    # Maintenance
 
-    def _maintained(self, view: StoredView) -> ViewOutcome | None:
-        """How the view is brought up to date with what is known; None where it takes more."""
-        change = self._stored.maintained(view, self._now.group, self._given())
+    def _maintain(self, view: StoredView) -> ViewOutcome | None:
+        """Return the change of a view, or None if what is known does not suffice."""
+        change = self._stored.maintain(view, self._outdated.group, self._known_relations())
         if change is None:
-            after = self._after(view)
+            after = self._new_rows(view)
             if after is None:
                 return None
             change = after - self._rows(view.name), self._rows(view.name) - after
@@ -156,16 +162,16 @@ class MaintenanceStep:
         plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in change)
         return ViewOutcome(MaintenanceStatus.READ if read else MaintenanceStatus.STRICT, plus, minus, read)
 
-    def _after(self, view: StoredView) -> frozenset[Row] | None:
-        """The new rows where all base relations are known, or where the search is certain of them."""
-        if determined(self._now.group, self._given()).issuperset(view.sources):
-            images = self._whole()
-            return evaluated(self._program, view.name, {name: images[name] for name in view.sources}, self._engine())
-        if all(other.kind in (ViewClass.PLAIN, ViewClass.OTHER) for other in self._now.group):
-            return None  # the compiled test is exact
-        if sum(self._stored.size(other.name) for other in self._now.group) > self._steps:
+    def _new_rows(self, view: StoredView) -> frozenset[Row] | None:
+        """Return the new rows of a view if all its base relations are known, or if the search proves them."""
+        if known_completely(self._outdated.group, self._known_relations()).issuperset(view.sources):
+            images = self._whole_relations()
+            return evaluate_view(self._program, view.name, {name: images[name] for name in view.sources}, self._engine())
+        if all(other.kind in (ViewClass.PLAIN, ViewClass.OTHER) for other in self._outdated.group):
+            return None  # the compiled test is exact: a search would find the same
+        if sum(self._stored.size(other.name) for other in self._outdated.group) > self._steps:
             return None  # the search looks at every row at least once
-        contents = {other.name: self._rows(other.name) for other in self._now.group}
-        knowledge = KnownRows(contents, self._local(), self._readings(), self._now.log)
-        decision = decide(view, self._now.group, self._program.relations, knowledge, self._now.update, self._steps)
+        contents = {other.name: self._rows(other.name) for other in self._outdated.group}
+        knowledge = KnownRows(contents, self._local_rows(), self._read_rows(), self._outdated.log)
+        decision = decide(view, self._outdated.group, self._program.relations, knowledge, self._outdated.update, self._steps)
         return decision.rows if decision.answer is Maintainability.YES else None

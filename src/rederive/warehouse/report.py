@@ -1,4 +1,4 @@
-"""What a warehouse reports of a transaction: how each view was brought up to date, or what it waits for."""
+"""The report of a transaction: how each view was maintained, or why it waits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from rederive.ir.terms import Row
 
 
 class MaintenanceStatus(Enum):
+    """How a transaction updated a view."""
+
     UNAFFECTED = "unaffected"
     STRICT = "maintained without a source"
     READ = "maintained with sources read"
@@ -18,7 +20,7 @@ class MaintenanceStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ViewOutcome:
-    """What a transaction meant for one view. `read`: the remote relations that it took. `why`: what a waiting view waits for."""
+    """What a transaction did to one view. `read`: the remote relations that were read for it. `why`: why the view waits."""
 
     status: MaintenanceStatus
     plus: tuple[Row, ...] = ()
@@ -32,8 +34,11 @@ class ViewOutcome:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """A version of the warehouse. `reads`: the remote relations that were read for it. `avoided`: how many of those under the
-    views that it brought up to date were not, and are not waited for either."""
+    """What a transaction did to the warehouse.
+
+    `reads`: the remote relations that were read. `avoided`: how many remote relations under the maintained views were neither
+    read nor are waited for.
+    """
 
     version: int
     views: Mapping[str, ViewOutcome]
@@ -42,4 +47,5 @@ class MaintenanceReport:
 
     @property
     def waiting(self) -> tuple[str, ...]:
+        """The views that wait for a source."""
         return tuple(view for view, outcome in self.views.items() if outcome.status is MaintenanceStatus.WAITING)

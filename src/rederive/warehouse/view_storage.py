@@ -1,4 +1,4 @@
-"""The stored views of a warehouse on one of the engines, and the compiled rules that run over them."""
+"""The rows of stored views on an engine, and the compiled maintenance rules that run over them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT
 
 
 class ViewStorage:
-    """Tables for the views, for local relations, and for all that compiled rules read of an update.
+    """Tables for the views, for local relations, and for the parts of an update that compiled rules read.
 
-    Rules run on demand: nothing of them is kept, and what an update does not touch is not looked at.
+    Rules run on demand: no derived row is stored, and rows that an update cannot reach are not looked at.
     """
 
     def __init__(self, program: Program, views: Sequence[StoredView], engine: Engine) -> None:
@@ -35,66 +35,67 @@ class ViewStorage:
         self._install(())
 
     def rows(self, name: str) -> frozenset[Row]:
-        """The rows of a view, of a local relation, or of anything that the installed rules define."""
+        """Return the rows of a view, of a local relation, or of a relation that the installed rules define."""
         return frozenset(self._engine.rows(name, {}))
 
     def size(self, name: str) -> int:
+        """Return the number of rows of a table."""
         return self._engine.size(name)
 
     def load(self, contents: Mapping[str, Iterable[Row]]) -> None:
-        """`replace` for many rows."""
+        """Replace the rows of tables; faster than `replace` for many rows."""
         self.replace(dict.fromkeys(contents, ()))
         self._engine.load(contents)
 
     def replace(self, contents: Mapping[str, Iterable[Row]]) -> None:
-        """Give tables these rows and no others."""
+        """Replace the rows of tables."""
         operations = []
         for name, rows in contents.items():
-            wanted, there = frozenset(rows), self.rows(name)
-            operations += [_operation(Action.DELETE, name, there - wanted), _operation(Action.INSERT, name, wanted - there)]
+            new, present = frozenset(rows), self.rows(name)
+            operations += [_operation(Action.DELETE, name, present - new), _operation(Action.INSERT, name, new - present)]
         self._apply(operations)
 
     def change(self, changes: Mapping[str, tuple[Iterable[Row], Iterable[Row]]]) -> None:
-        """Rows that enter, and rows that leave, table by table."""
+        """Apply a change to each table: rows that enter, and rows that leave."""
         operations = []
         for name, (plus, minus) in changes.items():
             operations += [_operation(Action.DELETE, name, minus), _operation(Action.INSERT, name, plus)]
         self._apply(operations)
 
-    def present(self, update: SourceUpdate, read: Mapping[str, frozenset[Row]], log: PartialCopy) -> None:
-        """Put before the rules an update, what was read for it and what the log tells."""
+    def set_update(self, update: SourceUpdate, read: Mapping[str, frozenset[Row]], log: PartialCopy) -> None:
+        """Set the update that the rules see, the relations that were read for it, and the log."""
         given = (update.inserts, update.deletes, read, log.present, log.absent)
         parts = [(part, rows) for part, rows in zip(_PARTS, given, strict=True)]
-        names_of = {name for view in self._views for name in view.sources}
-        self.replace({names.of(name, part): rows.get(name, frozenset()) for part, rows in parts for name in names_of})
+        sources = {name for view in self._views for name in view.sources}
+        self.replace({names.of(name, part): rows.get(name, frozenset()) for part, rows in parts for name in sources})
 
     def compile_maintenance(
         self, view: StoredView, group: Sequence[StoredView], given: KnownRelations
     ) -> CompiledMaintenance | None:
-        """The rules for a view, with the views of its group to draw on; made once for each such question."""
+        """Return the rules of a view, given the views of its group; they are compiled once for each combination."""
         key = (view.name, tuple(other.name for other in group), given)
         if key not in self._compiled:
             self._compiled[key] = compile_maintenance(view, group, self._relations, self._kind, given)
         return self._compiled[key]
 
-    def maintained(
+    def maintain(
         self, view: StoredView, group: Sequence[StoredView], given: KnownRelations
     ) -> tuple[frozenset[Row], frozenset[Row]] | None:
-        """Plus and minus of a plain view where its test says that it is self-maintainable."""
+        """Return plus and minus of a plain view if its test says that it is self-maintainable, else None."""
         rules = self.compile_maintenance(view, group, given)
         if rules is None:
             return None
         self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
         test = () if rules.always else (names.MAINTAINABLE,)
         parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
-        with closing(self._engine.answers(parts)) as answers:  # the test has derived most of what the change needs
+        with closing(self._engine.answers(parts)) as answers:  # the change reuses what the test has derived
             if not rules.always and not next(answers):
                 return None
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
 
     def _install(self, rules: Sequence[CompiledMaintenance]) -> None:
-        """Switch to these rules; tables keep their rows."""
+        """Replace the installed rules; tables keep their rows."""
         definitions: dict[Definition, None] = {d: None for c in rules for d in c.program.definitions}
         relations = self._tables() | {n: r for c in rules for n, r in c.program.relations.items()}
         program = Program(relations, tuple(definitions))
@@ -120,15 +121,15 @@ def _operation(action: Action, name: str, rows: Iterable[Row]) -> Operation:
     return Operation(action, name, tuple(rows))
 
 
-def evaluated(program: Program, view: str, bases: Mapping[str, Iterable[Row]], engine: Engine) -> frozenset[Row]:
-    """A view from the rows of its base relations, whatever its rules are, on an engine that holds nothing yet."""
+def evaluate_view(program: Program, view: str, bases: Mapping[str, Iterable[Row]], engine: Engine) -> frozenset[Row]:
+    """Evaluate a view of any class from the rows of its base relations, on an empty engine."""
     engine.install(plan(program, (), Strategy.ON_DEMAND.value), (), bases)
     engine.commit()
     return frozenset(engine.rows(view, {}))
 
 
-def copied(view: StoredView, rows: Iterable[Row]) -> tuple[str, frozenset[Row]] | None:
-    """The base relation that a view copies, and its rows from the view's; None where it is no copy."""
+def copied_relation(view: StoredView, rows: Iterable[Row]) -> tuple[str, frozenset[Row]] | None:
+    """Return the base relation that a view copies, with its rows; None if the view is not a copy."""
     if view.kind is not ViewClass.PLAIN or not is_copy(view.query):
         return None
     (atom,) = view.query.body

@@ -1,4 +1,4 @@
-"""A warehouse: stored views over remote relations, kept up to date with as little reading of the sources as possible (HU97)."""
+"""A warehouse: stored views over remote relations, maintained with as few reads of the sources as possible (HU97)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
 from rederive.warehouse.selfmaint.search import STEPS
 from rederive.warehouse.selfmaint.source_update import PartialCopy, SourceUpdate
 from rederive.warehouse.sources import Reader, RemoteSources
-from rederive.warehouse.view_storage import ViewStorage, evaluated
+from rederive.warehouse.view_storage import ViewStorage, evaluate_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
 
 @dataclass(frozen=True, slots=True)
 class WarehouseProgress:
-    """How far a warehouse is: the transactions processed, the version of each view, and the transactions that some view lacks."""
+    """How far a warehouse is: its version, the version of each view, and the transactions that some view lacks."""
 
     version: int
     views: Mapping[str, int]
@@ -40,15 +40,15 @@ class WarehouseProgress:
 
 @guard_class
 class Warehouse:
-    """Stored views and the transactions on the relations under them.
+    """Stored views, and the transactions on the relations under them.
 
-    Each view is brought up to date from the stored views and the transaction alone where that is certain to be right; else
-    remote relations are read, one at a time, the smallest expected first (HU97, Figure 2(b)). A view whose sources cannot be
-    read waits, and so do its later transactions; the other views go on.
+    A view is maintained from the stored views and the transaction alone if that is provably right. Otherwise remote relations
+    are read, one at a time, the smallest expected first (HU97, Figure 2(b)). A view whose sources cannot be read waits, and so
+    do its later transactions; the other views go on.
 
     `readers`: a function for each remote relation that can be read. `net`: the sources report net changes only. `log`: how many
-    of the last transactions are remembered as partial copies. `steps`: how long a search may be where there is no compiled test.
-    `engine`: where views are stored, and tests and maintenance queries run: resident, spark or auto.
+    of the last transactions are remembered as partial copies. `steps`: the limit of a search, for views without a compiled
+    test. `engine`: where views are stored, and tests and maintenance rules run: resident, spark or auto.
 
     >>> warehouse = Warehouse('''
     ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
@@ -97,48 +97,49 @@ class Warehouse:
     # Contents
 
     def load(self, name: str, rows: Iterable[Sequence[Value] | Mapping[str, Value]]) -> None:
-        """The present rows of a stored view, or of a relation that is kept here."""
+        """Load the present rows of a stored view or of a local relation."""
         known = {*self._at, *(base for view in self.views for base in view.sources)} - self.remote
         if name not in known:
             raise UnknownRelation(name, known)
         self.load_typed({name: [typed_row(self.program.relations[name], row) for row in given_rows(rows)]})
 
     def load_typed(self, contents: Mapping[str, Iterable[Row]]) -> None:
-        """`load` for several at once, of rows that readers have checked already."""
+        """Load rows that are typed already, for several relations."""
         self._stored.load(contents)
 
     def refresh(self) -> None:
-        """Read every remote relation under the views, and evaluate all views anew.
+        """Read every remote relation under the views, and evaluate all views from scratch.
 
-        Before the first transaction, the warehouse begins with the version that the sources are at.
+        Before the first transaction, the warehouse takes the version of the sources.
         """
         names = dict.fromkeys(name for view in self.views for name in view.sources)
         if not self._updates:
             self.version = max(self.version, self._sources.version(name for name in names if name in self.remote))
         images = {name: self._image(name, self.version) for name in names}
-        self._stored.load({view.name: evaluated(self.program, view.name, images, self._engine()) for view in self.views})
+        self._stored.load({view.name: evaluate_view(self.program, view.name, images, self._engine()) for view in self.views})
         self._at = dict.fromkeys(self._at, self.version)
         self._why.clear()
 
     def rows(self, view: str) -> list[Row]:
-        """The stored rows of a view, in order."""
+        """Return the stored rows of a view, in order."""
         if view not in self._at:
             raise UnknownRelation(view, self._at)
         return sorted(self._stored.rows(view), key=sort_key)
 
     @property
     def progress(self) -> WarehouseProgress:
+        """How far the warehouse is."""
         return WarehouseProgress(self.version, dict(self._at), dict(self._updates))
 
     def restore(self, progress: WarehouseProgress, contents: Mapping[str, Iterable[Row]]) -> None:
-        """Go on from where a warehouse of the same views was, with the rows that it had."""
+        """Continue from the progress and the rows of a warehouse with the same views."""
         self.load_typed(contents)
         self.version, self._at, self._updates = progress.version, dict(progress.views), dict(progress.pending)
         self._why.clear()
         self._log.clear()
 
     def waiting(self) -> dict[str, str]:
-        """The views that are behind, each with what it waits for."""
+        """Return the views that are behind, each with the reason."""
         return {
             name: f"at version {at} of {self.version}: {self._why.get(name, 'not processed yet')}"
             for name, at in self._at.items()
@@ -148,12 +149,12 @@ class Warehouse:
     # Transactions
 
     def apply(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> MaintenanceReport:
-        """Take one transaction of the sources, and bring the views up to date with it and all that were received before."""
+        """Take one transaction of the sources, and update the views with it and all earlier ones."""
         self.receive(insert, delete)
         return self.process()[-1]
 
     def receive(self, insert: GivenRows | None = None, delete: GivenRows | None = None) -> int:
-        """Take one transaction, to be processed later; its number. Where a row is both deleted and inserted, it is inserted."""
+        """Take one transaction to be processed later, and return its number. A row that is deleted and inserted is inserted."""
         update = SourceUpdate.of(self._typed(insert or {}), self._typed(delete or {}), net=self._net)
         self._updates[max(self._updates, default=self.version) + 1] = update
         return max(self._updates)
@@ -163,14 +164,14 @@ class Warehouse:
         return {name: frozenset(typed_row(declared[name], row) for row in given_rows(rows)) for name, rows in given.items()}
 
     def process(self) -> list[MaintenanceReport]:
-        """Bring the views up to date with every transaction received, one version after the other."""
+        """Update the views with every transaction received, one version after the other."""
         reports = []
         while self.version + 1 in self._updates:
             reports.append(self._step(self.version + 1))
         return reports
 
     def retry(self) -> MaintenanceReport:
-        """Try again to bring the views that wait up to date with the present version."""
+        """Try again to update the views that wait for a source."""
         return self._report(self.version, self._outcomes(self.version))
 
     def _step(self, version: int) -> MaintenanceReport:
@@ -184,7 +185,7 @@ class Warehouse:
         return self._report(version, outcomes)
 
     def _report(self, version: int, found: Mapping[str, ViewOutcome]) -> MaintenanceReport:
-        """Apply what was found to all views at once, and forget the updates that no view needs any more."""
+        """Apply the outcomes to all views at once, and drop the updates that no view needs."""
         self._stored.change({name: (outcome.plus, outcome.minus) for name, outcome in found.items()})
         for name, outcome in found.items():
             if outcome.status is MaintenanceStatus.WAITING:
@@ -195,41 +196,41 @@ class Warehouse:
         oldest = min(self._at.values())
         self._updates = {number: update for number, update in self._updates.items() if number > oldest}
         reads = dict.fromkeys(name for outcome in found.values() for name in outcome.read)
-        maintained = self._under(
+        maintained = self._remote_under(
             name for name, outcome in found.items() if outcome.status in (MaintenanceStatus.STRICT, MaintenanceStatus.READ)
         )
-        wanted = self._under(name for name, outcome in found.items() if outcome.status is MaintenanceStatus.WAITING)
-        return MaintenanceReport(version, found, tuple(reads), len(maintained - wanted - set(reads)))
+        awaited = self._remote_under(name for name, outcome in found.items() if outcome.status is MaintenanceStatus.WAITING)
+        return MaintenanceReport(version, found, tuple(reads), len(maintained - awaited - set(reads)))
 
-    def _under(self, views: Iterable[str]) -> set[str]:
-        """The remote relations that these views depend on."""
+    def _remote_under(self, views: Iterable[str]) -> set[str]:
+        """Return the remote relations that these views depend on."""
         names = set(views)
         return {name for view in self.views if view.name in names for name in view.sources if name in self.remote}
 
     # Decisions
 
     def _outcomes(self, version: int) -> dict[str, ViewOutcome]:
-        """What to do to each view that is behind this version; views at one version are decided on together."""
+        """Return the outcome of each view that is behind this version. Views at one version are decided together."""
         images = AfterImages(self.remote, self._sources.estimate, lambda relation: self._image(relation, version))
         found: dict[str, ViewOutcome] = {}
         for start in sorted({at for at in self._at.values() if at < version}, reverse=True):
             group = [view for view in self.views if self._at[view.name] == start]
-            situation = self._situation(group, start, version)
-            found |= MaintenanceStep(self.program, self._stored, self._engine, images, situation, self._steps).outcomes()
+            outdated = self._outdated(group, start, version)
+            found |= MaintenanceStep(self.program, self._stored, self._engine, images, outdated, self._steps).outcomes()
         return {view.name: found[view.name] for view in self.views if view.name in found}
 
-    def _situation(self, group: Sequence[StoredView], start: int, version: int) -> OutdatedViews:
-        """The views of one version, all that has happened to their sources since, and what the log tells of the state before."""
+    def _outdated(self, group: Sequence[StoredView], start: int, version: int) -> OutdatedViews:
+        """Return views of one version with the update since then, and what the log says about the state before it."""
         update = SourceUpdate(net=self._net)
         for number in range(start + 1, version + 1):
             update = update.then(self._updates[number])
         log = PartialCopy()
-        for past in self._log if start == self.version else ():  # it tells nothing of a state before its last transaction
+        for past in self._log if start == self.version else ():  # the log describes the state after its last transaction only
             log = log.then(past)
         return OutdatedViews(tuple(group), update, log, current=start == self.version)
 
     def _image(self, relation: str, version: int) -> frozenset[Row]:
-        """A base relation after a version, from its source or, where it is kept here, from its table."""
+        """Return a base relation after a version: from its source or, if it is local, from its table."""
         if relation in self.remote:
             return self._sources.read(relation, version, self._updates)
         rows = self._stored.rows(relation)

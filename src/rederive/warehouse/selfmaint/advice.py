@@ -1,4 +1,4 @@
-"""What can be said before any data is seen: for each stored view and kind of update, whether it takes a source."""
+"""Advice before any data: for each stored view and kind of update, whether it needs to read a source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rederive.errors import UnknownOption, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.to_sql import SPARK, sql_text
 from rederive.warehouse.selfmaint import relation_names as names
-from rederive.warehouse.selfmaint.canonical import determined
+from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
 from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass, stored_views
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
@@ -22,6 +22,8 @@ FORMATS = ("text", "json")
 
 
 class AdviceVerdict(Enum):
+    """Whether a view is self-maintainable under a kind of update."""
+
     ALWAYS = "always"
     DEPENDS = "depends on the data"
     NEEDS = "needs"
@@ -29,8 +31,11 @@ class AdviceVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One line of the table. `reads`: the fewest relations with which the answer is always. `rules`: the test and the maintenance
-    queries, where they are compiled."""
+    """The advice for one view and one kind of update.
+
+    `reads`: the fewest relations to read that make the view always self-maintainable. `rules`: the test and the maintenance
+    rules, if the view has a compiled test.
+    """
 
     view: StoredView
     update: str
@@ -40,7 +45,7 @@ class Advice:
 
     @property
     def answer(self) -> str:
-        """The verdict in words, as the table has it."""
+        """The verdict in words."""
         relations = ", ".join(self.reads)
         match self.verdict:
             case AdviceVerdict.ALWAYS:
@@ -52,14 +57,14 @@ class Advice:
                 return f"depends on the data{how}; otherwise needs {relations}"
 
     def sql(self, part: str) -> str | None:
-        """A part of the rules as Spark SQL: the test, or the rows that enter or leave."""
+        """Return a part of the rules as Spark SQL: the test, or the rows that enter or leave."""
         name = names.of(self.view.name, part)
         defined = self.rules is not None and name in self.rules.program.views
         return sql_text(self.rules.program, name, SPARK) if self.rules is not None and defined else None
 
 
 def advise(program: Program, view: str | None = None) -> tuple[Advice, ...]:
-    """For every stored view, or one: each insertion and deletion by itself, and all of them mixed.
+    """Advise on every stored view, or on one: for insertions and deletions of each source, and for all of them mixed.
 
     >>> from rederive.lang import compile_program
     >>> program = compile_program('''
@@ -91,7 +96,7 @@ def _kinds(view: StoredView) -> Iterator[tuple[str, UpdateKind]]:
 def _advice(view: StoredView, views: Sequence[StoredView], program: Program, update: str, kind: UpdateKind) -> Advice:
     remote = {declared.relation for declared in program.remotes}
     given = KnownRelations(local=frozenset(name for name in program.bases if name not in remote))
-    missing = [name for name in view.sources if name not in determined(views, given)]
+    missing = [name for name in view.sources if name not in known_completely(views, given)]
     rules = compile_maintenance(view, views, program.relations, kind, given)
     if not missing or (rules is not None and rules.always):
         return Advice(view, update, AdviceVerdict.ALWAYS, rules=rules)
@@ -110,7 +115,7 @@ def _fewest(
     given: KnownRelations,
     missing: Sequence[str],
 ) -> tuple[str, ...]:
-    """The fewest relations that make the view always self-maintainable; all that are missing do."""
+    """Return the fewest relations that make the view always self-maintainable. All missing ones do."""
     for size in range(1, len(missing)):
         for read in combinations(missing, size):
             rules = compile_maintenance(view, views, program.relations, kind, KnownRelations(given.local, frozenset(read)))
@@ -120,7 +125,7 @@ def _fewest(
 
 
 def show(advice: Sequence[Advice], form: str = "text") -> str:
-    """The advice as a table with the tests below it, or as JSON."""
+    """Print advice as a table with the tests below it, or as JSON."""
     if form not in FORMATS:
         raise UnknownOption("format", form, FORMATS)
     return json.dumps([_data(line) for line in advice], indent=2) if form == "json" else "\n".join(_text(advice))

@@ -1,4 +1,7 @@
-"""The canonical database and the maintenance queries over it (HU97, Definition 3.1 and Algorithm 3.1), as rules."""
+"""The canonical database and the maintenance queries over it, as rules (HU97, Definition 3.1 and Algorithm 3.1).
+
+Law (HU97, section 3): every database that is consistent with the stored views contains the canonical database.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredVie
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 
-def informative(views: Sequence[StoredView]) -> tuple[StoredView, ...]:
-    """The views that compiled rules draw on. Leaving one out forgets something and claims nothing: a yes stays right."""
+def informative_views(views: Sequence[StoredView]) -> tuple[StoredView, ...]:
+    """Return the views that compiled rules use. Without a view less is known, and a "yes" stays right."""
     return tuple(view for view in views if view.kind is ViewClass.PLAIN)
 
 
-def determined(views: Sequence[StoredView], given: KnownRelations) -> frozenset[str]:
-    """The relations that are known as a whole: kept here, read, or copied by a view."""
-    copies = (view.query.body[0].relation for view in informative(views) if is_copy(view.query))
+def known_completely(views: Sequence[StoredView], given: KnownRelations) -> frozenset[str]:
+    """Return the relations that are known completely: local, read, or copied by a view."""
+    copies = (view.query.body[0].relation for view in informative_views(views) if is_copy(view.query))
     return given.local | given.read | frozenset(copies)
 
 
 def is_copy(query: ConjunctiveQuery) -> bool:
-    """Whether a plain query holds all rows of one relation."""
+    """Tell whether a plain query is a copy of one relation."""
     terms = query.body[0].terms
     return len(query.body) == 1 and all(isinstance(term, Variable) for term in terms) and len(set(terms)) == len(terms)
 
@@ -31,11 +34,11 @@ def is_copy(query: ConjunctiveQuery) -> bool:
 def canonical_rules(
     views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
 ) -> Iterator[Rule]:
-    """(A) r.known :- v. for every atom of every view's body: what must be there for the view's rows to be there.
+    """Return rule (A): `r.known :- v` for every atom of every view's body. A stored row needs these facts.
 
-    What is read counts as a copy of its before-image (section 7); a partial copy's rows are known too (6.3).
+    The before-image of a relation that was read is known (section 7), and so are the rows of a partial copy (6.3).
     """
-    for view in informative(views):
+    for view in informative_views(views):
         for atom in view.query.body:
             yield Rule(names.at(atom, names.KNOWN), (view.query.head,))
     for name in sorted({source for view in views for source in view.sources}):
@@ -53,10 +56,10 @@ def canonical_rules(
 
 
 def before_image(relation: Relation, kind: UpdateKind, given: KnownRelations) -> Iterator[Rule]:
-    """s.before(..) :- s.read(..), !s.inserted(..) | s.deleted(..).
+    """Return the rules `s.before :- s.read, !s.inserted` and, for net updates, `s.before :- s.deleted`.
 
-    An update that is not net may insert a row that was there, or delete one that was not: of these rows the before-image is
-    open, and only the others are claimed.
+    An update that is not net may insert a row that was present, or delete one that was absent. Whether these rows are in the
+    before-image is unknown; the rules derive only the others.
     """
     before = names.every(relation, names.BEFORE)
     unchanged = [Negation(names.every(relation, names.INSERTED))] if relation.name in kind.inserts else []
@@ -66,9 +69,9 @@ def before_image(relation: Relation, kind: UpdateKind, given: KnownRelations) ->
 
 
 def maintenance_rules(view: StoredView, relations: Mapping[str, Relation], kind: UpdateKind) -> Iterator[Rule]:
-    """The change and the new state of a plain view, its base relations taken from the canonical database.
+    """Return the rules for the change and the new state of a plain view over the canonical database (Algorithm 3.1).
 
-    Without projection a row has one derivation: it leaves when a fact of it does, and no other can bring it back.
+    Without projection a row has exactly one derivation: it leaves when one of its facts does.
     """
     query = view.query
     row = query.head
@@ -85,12 +88,12 @@ def maintenance_rules(view: StoredView, relations: Mapping[str, Relation], kind:
 
 
 def after_update(atom: Atom, kind: UpdateKind) -> Atom:
-    """The atom over the updated canonical database; a relation that the update leaves alone is as it was."""
+    """Return the atom over the updated canonical database; a relation that the update does not change stays as it is."""
     return names.at(atom, names.NEXT if atom.relation in kind.relations else names.KNOWN)
 
 
 def _next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
-    """(F) r.next :- r.known, !r.deleted | r.inserted."""
+    """Return rule (F): r.next = r.known - r.deleted + r.inserted."""
     name = relation.name
     if name in kind.relations:
         stays = [Negation(names.every(relation, names.DELETED))] if name in kind.deletes else []
@@ -100,7 +103,7 @@ def _next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
 
 
 def _next_view(view: StoredView, relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
-    """(H) v.next = v - v.minus + v.plus."""
+    """Return rule (H): v.next = v - v.minus + v.plus."""
     after = names.every(relation, names.NEXT)
     stays = [Negation(names.every(relation, names.MINUS))] if kind.deletes.intersection(view.sources) else []
     yield Rule(after, (names.every(relation), *stays))

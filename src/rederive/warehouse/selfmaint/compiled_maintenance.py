@@ -1,10 +1,12 @@
-"""The compiled test: rules that decide from the stored views and the update whether a view is self-maintainable.
+"""The compiled test: rules that decide, from the stored views and the update, whether a view is self-maintainable.
 
-HU97's Algorithm 5.1 with Appendix A. A case of DIFF (`reduction`) refutes self-maintainability where values for its variables
-exist that no constraint forbids (Algorithm A.1). The values may be any at all, so the test must be made safe (Algorithm A.2). Two
-laws keep it small. A row that a constraint asks for is in no view: its facts would all be known, and a case with fewer unknown
-facts says the same. So a constraint forbids wherever its premise holds. And a variable that only unknown facts have takes a
-*fresh* value, one that occurs nowhere, and each such variable another, for these meet the fewest premises.
+This is HU97's Algorithm 5.1 with Appendix A. A case of DIFF (`reduction`) shows that a view is not self-maintainable if its
+variables have values that no refutation excludes (Algorithm A.1). The values are arbitrary, so the rules must be made safe
+(Algorithm A.2). Two laws keep them small:
+
+- The row that a refutation derives is in no view, because one of its facts is unknown. So the premise alone refutes.
+- A variable that occurs in unknown facts only takes a *fresh* value, which occurs nowhere else, and each such variable a
+  different one: these values satisfy the fewest premises. If they do not show a difference, no values do.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from rederive.ir.terms import Type, Variable
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
-from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, constraints
+from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, refutations
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
-MAX_RULES: Final = 20_000  # of one test; beyond it there is none, and the view is not known to be self-maintainable
+MAX_RULES: Final = 20_000  # of one test; a view with a larger test counts as not self-maintainable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class CompiledMaintenance:
     """The rules for one view and one kind of update.
 
     `program` defines `v.plus`, `v.minus` and `v.next` and, unless the view is `always` self-maintainable, `v.depends` and
-    `v.maintainable`. Its base relations are the stored views and what `names` lists. `hopeless`: some insertion of this kind
-    leaves the answer open whatever the views hold, unless the row was there already.
+    `v.maintainable`. Its base relations are the stored views and those of `relation_names`. `hopeless`: the view is not
+    self-maintainable under any insertion of a new row, whatever the views hold.
     """
 
     view: str
@@ -44,7 +46,7 @@ class CompiledMaintenance:
 def compile_maintenance(
     view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
 ) -> CompiledMaintenance | None:
-    """The maintenance queries and the test of a view; None where it has no compiled test, or one that would be too large.
+    """Return the maintenance rules and the test of a view; None if it has no compiled test, or too large a one.
 
     >>> from rederive.ir.printing import show_rule
     >>> from rederive.lang import compile_program
@@ -71,9 +73,9 @@ def compile_maintenance(
     test: list[Rule] = []
     hopeless = False
     for number, case in enumerate(cases(view, views, kind, given), 1):
-        found = constraints(case, views)
+        found = refutations(case, views)
         test += _case_rules(view.name, case, found, kind, given, number)
-        hopeless |= _hopeless(case, found)
+        hopeless |= _is_hopeless(case, found)
         if len(test) > MAX_RULES:
             return None
     depends = [rule for rule in test if rule.head.relation == names.of(view.name, names.DEPENDS)]
@@ -82,54 +84,54 @@ def compile_maintenance(
         test.append(Rule(answer, (Negation(Atom(names.of(view.name, names.DEPENDS), ())),)))
     outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT, names.MAINTAINABLE)]
     types = _variable_types(view.query, relations)
-    program = _assembled([*rules, *test], outputs, relations, view, types)
+    program = _assemble([*rules, *test], outputs, relations, view, types)
     return CompiledMaintenance(view.name, kind, given, program, not depends, hopeless)
 
 
 def _case_rules(
     view: str, case: DiffCase, found: Sequence[Refutation], kind: UpdateKind, given: KnownRelations, number: int
 ) -> list[Rule]:
-    """One case as safe rules: `candidate` proposes values, `refuted` are those that a constraint forbids."""
+    """Return one case as safe rules: `candidate` holds possible values, `refuted` those that a refutation excludes."""
     fresh, applying = case.fresh, _applying(case, found)
     positive = (names.at(case.inserted, names.INSERTED), *(after_update(atom, kind) for atom in case.after))
-    if any(constraint.mandatory for constraint in applying):
+    if any(one.is_unconditional for one in applying):
         return []
     absent = (*_absences(case, kind, given), _undecided(case, kind))
     body: tuple[Literal, ...] = (*positive, *(Negation(atom) for atom in absent if not fresh.intersection(atom.terms)))
     depends = Atom(names.of(view, names.DEPENDS), ())
     if not applying:
         return [Rule(depends, body)]
-    used = {term for constraint in applying for term in constraint.terms()}
+    used = {term for one in applying for term in one.terms()}
     columns = tuple(v for v in case.variables if v in used)
     candidate, refuted = (Atom(f"{view}.{part}{number}", columns) for part in ("candidate", "refuted"))
-    refutations = (Rule(refuted, (candidate, *constraint.premise())) for constraint in applying)
-    return [Rule(candidate, body), *refutations, Rule(depends, (candidate, Negation(refuted)))]
+    refuting = (Rule(refuted, (candidate, *one.premise())) for one in applying)
+    return [Rule(candidate, body), *refuting, Rule(depends, (candidate, Negation(refuted)))]
 
 
 def _undecided(case: DiffCase, kind: UpdateKind) -> Atom:
-    """What must not be known, or the row is in the new view anyway: the row itself.
+    """Return the atom that must not hold: the row itself, or else the row follows from the canonical database.
 
-    All facts of the case but the unknown ones hold after the update, one of them is inserted, and a row without projection is
-    there where all of its facts are. So where one fact alone is unknown, the row is there where that fact is.
+    Without projection a row is in the view if and only if all its facts hold. All facts but the unknown ones hold after the
+    update. So if exactly one fact is unknown, that fact stands for the row.
     """
     return after_update(case.unknown[0], kind) if len(case.unknown) == 1 else names.at(case.head, names.NEXT)
 
 
 def _applying(case: DiffCase, found: Sequence[Refutation]) -> list[Refutation]:
-    """The constraints that fresh values can meet, without those whose premise includes another's, which forbids all they do."""
+    """Return the refutations that fresh values can satisfy, without those that another one with a smaller premise implies."""
     premises = {c: frozenset(c.premise()) for c in found if not case.fresh.intersection(c.terms())}
     return [c for c in premises if not any(other < premises[c] for other in premises.values())]
 
 
-def _hopeless(case: DiffCase, found: Sequence[Refutation]) -> bool:
-    """Whether the case stands for every inserted row that was not there: only that it was can forbid it."""
-    there = names.at(case.inserted, names.KNOWN)
-    hidden = all(case.fresh.intersection(atom.terms) for atom in (case.head, *case.unknown))
-    return hidden and not case.after and all(there in constraint.known for constraint in _applying(case, found))
+def _is_hopeless(case: DiffCase, found: Sequence[Refutation]) -> bool:
+    """Tell whether the case holds for every inserted row that was absent: only its presence refutes the case."""
+    present = names.at(case.inserted, names.KNOWN)
+    is_hidden = all(case.fresh.intersection(atom.terms) for atom in (case.head, *case.unknown))
+    return is_hidden and not case.after and all(present in one.known for one in _applying(case, found))
 
 
 def _absences(case: DiffCase, kind: UpdateKind, given: KnownRelations) -> Iterator[Atom]:
-    """What must not hold: unknown facts must outlive the update, and must not be known to be absent."""
+    """Return what must not hold: the update does not delete an unknown fact, and it is not known to be absent."""
     for atom in case.unknown:
         if atom.relation in kind.deletes:
             yield names.at(atom, names.DELETED)
@@ -148,30 +150,30 @@ def _variable_types(query: ConjunctiveQuery, relations: Mapping[str, Relation]) 
     return found
 
 
-def _assembled(
+def _assemble(
     rules: Iterable[Rule],
     outputs: Sequence[str],
     relations: Mapping[str, Relation],
     view: StoredView,
     types: Mapping[Variable, Type],
 ) -> Program:
-    """The rules that the outputs need, with a declaration for every relation in them."""
+    """Return the program of the rules that the outputs need, with a declaration for every relation."""
     given = tuple(dict.fromkeys(rules))
-    wanted, waiting = set(outputs), list(outputs)
-    while waiting:
-        name = waiting.pop()
-        read = {atom.relation for rule in given if rule.head.relation == name for atom in _atoms(rule)} - wanted
-        wanted |= read
-        waiting += read
-    kept = tuple(rule for rule in given if rule.head.relation in wanted)
+    needed, queue = set(outputs), list(outputs)
+    while queue:
+        name = queue.pop()
+        read = {atom.relation for rule in given if rule.head.relation == name for atom in _atoms(rule)} - needed
+        needed |= read
+        queue += read
+    used = tuple(rule for rule in given if rule.head.relation in needed)
     declared: dict[str, Relation] = {}
-    for rule in kept:
+    for rule in used:
         for atom in (*_atoms(rule), rule.head):
             if atom.relation not in declared:
                 declared[atom.relation] = _declared(atom, relations, view, types)
     for output in outputs[:3]:
         declared.setdefault(output, names.declared(output, relations))
-    return Program(declared, kept)
+    return Program(declared, used)
 
 
 def _atoms(rule: Rule) -> Iterator[Atom]:

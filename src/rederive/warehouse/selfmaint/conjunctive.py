@@ -1,4 +1,4 @@
-"""Views as unions of conjunctive queries over base relations: the classes that HU97 decides."""
+"""Stored views as unions of conjunctive queries over base relations, and their classes (HU97)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rederive.analysis.graph import components
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Operator, Program, Rule, literal_variables
 from rederive.ir.terms import Call, Constant, Simple, Term, Variable
 
-MAX_RULES: Final = 64  # of one view, after the views that it reads are unfolded
+MAX_QUERIES: Final = 64  # of one view, after unfolding; a view with more counts as one of class OTHER
 
 
 @dataclass(frozen=True, slots=True)
 class ConjunctiveQuery:
-    """`head :- body`: one conjunctive query over base relations, with equality only."""
+    """`head :- body`: a conjunctive query over base relations, with equality as the only comparison."""
 
     head: Atom
     body: tuple[Atom, ...]
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """Those of the body, each once, in the order they occur."""
+        """The variables of the body, each once, in order."""
         return tuple(dict.fromkeys(v for atom in self.body for v in literal_variables(atom)))
 
     @property
@@ -36,12 +36,12 @@ class ConjunctiveQuery:
 
 
 class ViewClass(Enum):
-    """What is known about a view's self-maintainability, by the form of its definition."""
+    """The form of a view's definition, which decides how its self-maintainability is tested."""
 
     PLAIN = "conjunctive, without projection"  # HU97 sections 3 to 5: a compiled test
-    PROJECTION = "conjunctive, with projection"  # 6.1: a bounded search
-    UNION = "a union of conjunctive queries"  # 6.2: a bounded search
-    OTHER = "more than conjunctive queries"  # no method: everything is read
+    PROJECTION = "conjunctive, with projection"  # HU97 6.1: a bounded search
+    UNION = "a union of conjunctive queries"  # HU97 6.2: a bounded search
+    OTHER = "more than conjunctive queries"  # no test: all its sources are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class StoredView:
 
 
 def stored_views(program: Program) -> tuple[StoredView, ...]:
-    """The stored views of a program: those declared so, or else the monitored views that read a remote relation.
+    """Return the stored views of a program: the declared ones, or else the monitored views over remote relations.
 
     >>> from rederive.lang import compile_program
     >>> views = stored_views(compile_program('''
@@ -80,7 +80,7 @@ def stored_views(program: Program) -> tuple[StoredView, ...]:
 
 
 def base_relations(program: Program) -> dict[str, tuple[str, ...]]:
-    """The base relations that each view depends on, in the order of their declaration."""
+    """Return the base relations that each view depends on, in the order of their declaration."""
     found: dict[str, set[str]] = {name: {name} for name in program.bases}
     for component in components(program):
         read = {name for d in component.definitions for name in _read(d)} - set(component.relations)
@@ -108,62 +108,62 @@ def _view(name: str, queries: tuple[ConjunctiveQuery, ...] | None, sources: tupl
 
 
 class _Unfolding:
-    """Views on views become queries over base relations, by putting the rules of a view in its place."""
+    """Unfolds views over views into queries over base relations."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._known: dict[str, tuple[ConjunctiveQuery, ...] | None] = {}
         for component in components(program):
             for name in component.relations:
-                self._known[name] = None if component.recursive else self._defined(name)
+                self._known[name] = None if component.recursive else self._queries_of(name)
 
     def queries(self, name: str) -> tuple[ConjunctiveQuery, ...] | None:
-        """The view's queries; None where it is more than a union of conjunctive ones."""
+        """Return the queries of a view; None if it is not a union of conjunctive queries."""
         return self._known[name]
 
-    def _defined(self, name: str) -> tuple[ConjunctiveQuery, ...] | None:
+    def _queries_of(self, name: str) -> tuple[ConjunctiveQuery, ...] | None:
         found: dict[ConjunctiveQuery, None] = {}
         for definition in self._program.definitions_of(name):
-            queries = self._unfolded(definition) if isinstance(definition, Rule) else None
+            queries = self._unfold(definition) if isinstance(definition, Rule) else None
             if queries is None:
                 return None
             found.update(dict.fromkeys(queries))
-            if len(found) > MAX_RULES:
+            if len(found) > MAX_QUERIES:
                 return None
         return tuple(found)
 
-    def _unfolded(self, rule: Rule) -> list[ConjunctiveQuery] | None:
-        """One query for each choice of a rule for every view in the body; None where a literal has no place in a query."""
-        if not rule.body or any(not isinstance(literal, Atom) and not _equation(literal) for literal in rule.body):
+    def _unfold(self, rule: Rule) -> list[ConjunctiveQuery] | None:
+        """Return one query for each choice of a rule for every view in the body; None if a literal is not conjunctive."""
+        if not rule.body or any(not isinstance(literal, Atom) and not _is_equation(literal) for literal in rule.body):
             return None
         inner = [self._known[a.relation] for a in rule.body if isinstance(a, Atom) and a.relation in self._known]
         choices = [queries for queries in inner if queries is not None]
-        if len(choices) < len(inner) or prod(map(len, choices)) > MAX_RULES:
+        if len(choices) < len(inner) or prod(map(len, choices)) > MAX_QUERIES:
             return None
-        combined = (self._combined(rule, chosen) for chosen in product(*choices))
+        combined = (self._combine(rule, chosen) for chosen in product(*choices))
         return [query for query in combined if query is not None]
 
-    def _combined(self, rule: Rule, chosen: Sequence[ConjunctiveQuery]) -> ConjunctiveQuery | None:
-        """The rule with these queries in place of its views; None where the constants contradict each other."""
+    def _combine(self, rule: Rule, chosen: Sequence[ConjunctiveQuery]) -> ConjunctiveQuery | None:
+        """Return the rule with these queries in place of its views; None if constants contradict each other."""
         body: list[Atom] = []
         pairs: list[tuple[Term, Term]] = [(e.left, e.right) for e in rule.body if isinstance(e, Comparison)]
         queries = iter(chosen)
         for i, literal in enumerate(rule.body):
             if isinstance(literal, Atom) and literal.relation in self._known:
-                inner = _renamed(next(queries), str(i))
+                inner = _rename(next(queries), str(i))
                 pairs += zip(inner.head.terms, literal.terms, strict=True)
                 body += inner.body
             elif isinstance(literal, Atom):
                 body.append(literal)
-        bindings = unified(pairs)
+        bindings = unify(pairs)
         if bindings is None:
             return None
-        unique = dict.fromkeys(substituted(atom, bindings) for atom in body)
-        return _tidy(ConjunctiveQuery(substituted(rule.head, bindings), tuple(unique)))
+        unique = dict.fromkeys(substitute(atom, bindings) for atom in body)
+        return _simplify_names(ConjunctiveQuery(substitute(rule.head, bindings), tuple(unique)))
 
 
-def _equation(literal: Comparison | Negation) -> bool:
-    """Whether a test only says that two simple terms are equal."""
+def _is_equation(literal: Comparison | Negation) -> bool:
+    """Tell whether a literal equates two simple terms."""
     return (
         isinstance(literal, Comparison)
         and literal.operator is Operator.EQ
@@ -171,13 +171,13 @@ def _equation(literal: Comparison | Negation) -> bool:
     )
 
 
-def _renamed(query: ConjunctiveQuery, mark: str) -> ConjunctiveQuery:
+def _rename(query: ConjunctiveQuery, mark: str) -> ConjunctiveQuery:
     names: dict[Variable, Simple] = {v: Variable(f"{v.name}.{mark}") for v in (*query.variables, *literal_variables(query.head))}
-    return ConjunctiveQuery(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
+    return ConjunctiveQuery(substitute(query.head, names), tuple(substitute(atom, names) for atom in query.body))
 
 
-def _tidy(query: ConjunctiveQuery) -> ConjunctiveQuery:
-    """The variables by short names that a reader knows: as written where that is unique, numbered where not."""
+def _simplify_names(query: ConjunctiveQuery) -> ConjunctiveQuery:
+    """Return the query with short names of variables: as written if that is unique, else numbered."""
     names: dict[Variable, Simple] = {}
     taken: set[str] = set()
     for variable in query.variables:
@@ -186,14 +186,14 @@ def _tidy(query: ConjunctiveQuery) -> ConjunctiveQuery:
         name = next(n for n in (stem, *(f"{stem}{i}" for i in range(1, len(query.variables) + 1))) if n not in taken)
         taken.add(name)
         names[variable] = Variable(name)
-    return ConjunctiveQuery(substituted(query.head, names), tuple(substituted(atom, names) for atom in query.body))
+    return ConjunctiveQuery(substitute(query.head, names), tuple(substitute(atom, names) for atom in query.body))
 
 
-def unified(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None:
-    """The most general substitution that makes each pair equal; None where two constants differ.
+def unify(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None:
+    """Return the most general substitution that makes each pair equal; None if two constants differ.
 
     >>> x, y = Variable("x"), Variable("y")
-    >>> unified([(x, y)])
+    >>> unify([(x, y)])
     {Variable(name='x'): Variable(name='y')}
     """
     bindings: dict[Variable, Simple] = {}
@@ -216,6 +216,6 @@ def unified(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None
     return {variable: find(variable) for variable in bindings}
 
 
-def substituted(atom: Atom, bindings: Mapping[Variable, Simple]) -> Atom:
-    """The atom with variables replaced; those that are not bound stay."""
+def substitute(atom: Atom, bindings: Mapping[Variable, Simple]) -> Atom:
+    """Return the atom with bound variables replaced."""
     return Atom(atom.relation, tuple(bindings.get(t, t) if isinstance(t, Variable) else t for t in atom.terms), span=atom.span)

@@ -1,4 +1,4 @@
-"""A small database of facts that can be searched by any columns, and added to and taken from again."""
+"""A small database of facts for the search: lookups by any columns, additions, and removals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Step = Callable[[], None]
 
 
 class Facts:
-    """Rows by relation, with an index for each pattern of bound columns that was asked for; `step` counts every row looked at."""
+    """Rows by relation, with an index for each set of bound columns. `step` is called for every row that is looked at."""
 
     def __init__(self, rows: Mapping[str, Iterable[tuple[Any, ...]]], step: Step) -> None:
         self._rows: dict[str, set[tuple[Any, ...]]] = {name: set(given) for name, given in rows.items()}
@@ -25,12 +25,15 @@ class Facts:
         return fact[1] in self._rows.get(fact[0], ())
 
     def rows(self, relation: str) -> set[tuple[Any, ...]]:
+        """Return the rows of a relation."""
         return self._rows.get(relation, set())
 
     def copy(self) -> dict[str, set[tuple[Any, ...]]]:
+        """Return a copy of all rows."""
         return {name: set(rows) for name, rows in self._rows.items()}
 
     def add(self, fact: Fact) -> None:
+        """Add a fact that is absent."""
         name, row = fact
         self._rows.setdefault(name, set()).add(row)
         for (relation, columns), index in self._indexes.items():
@@ -38,6 +41,7 @@ class Facts:
                 index.setdefault(tuple(row[i] for i in columns), set()).add(row)
 
     def remove(self, fact: Fact) -> None:
+        """Remove a fact that is present."""
         name, row = fact
         self._rows[name].remove(row)
         for (relation, columns), index in self._indexes.items():
@@ -45,12 +49,12 @@ class Facts:
                 index[tuple(row[i] for i in columns)].remove(row)
 
     def matches(self, atom: Atom, binding: Binding) -> Iterator[Binding]:
-        """The bindings extended by each row that the atom fits."""
+        """Yield the binding, extended by each row that the atom matches."""
         columns = tuple(i for i, term in enumerate(atom.terms) if isinstance(term, Constant) or term in binding)
         key = tuple(value(atom.terms[i], binding) for i in columns)
         for row in tuple(self._index(atom.relation, columns).get(key, ())):
             self._step()
-            extended = bound(atom, row, binding)
+            extended = match_row(atom, row, binding)
             if extended is not None:
                 yield extended
 
@@ -63,26 +67,27 @@ class Facts:
             self._indexes[relation, columns] = index
         return self._indexes[relation, columns]
 
-    def joined(self, atoms: tuple[Atom, ...], binding: Binding) -> Iterator[Binding]:
-        """The bindings under which all atoms are facts; the atom with most bound columns is looked up first."""
+    def join(self, atoms: tuple[Atom, ...], binding: Binding) -> Iterator[Binding]:
+        """Yield the bindings under which all atoms are facts. The atom with most bound columns is looked up first."""
         if not atoms:
             yield binding
             return
         first = max(atoms, key=lambda atom: sum(isinstance(t, Constant) or t in binding for t in atom.terms))
         rest = tuple(atom for atom in atoms if atom is not first)
         for extended in self.matches(first, binding):
-            yield from self.joined(rest, extended)
+            yield from self.join(rest, extended)
 
 
 def value(term: Simple, binding: Binding) -> Any:
+    """Return the value of a term under a binding."""
     return term.value if isinstance(term, Constant) else binding[term]
 
 
-def bound(atom: Atom, row: tuple[Any, ...], binding: Binding) -> Binding | None:
-    """The binding extended so that the atom is this row; None where it cannot be.
+def match_row(atom: Atom, row: tuple[Any, ...], binding: Binding) -> Binding | None:
+    """Return the binding extended so that the atom is this row; None if there is none.
 
     >>> x = Variable("x")
-    >>> bound(Atom("r", (x, x)), (1, 1), {}), bound(Atom("r", (x, x)), (1, 2), {})
+    >>> match_row(Atom("r", (x, x)), (1, 1), {}), match_row(Atom("r", (x, x)), (1, 2), {})
     ({Variable(name='x'): 1}, None)
     """
     extended = dict(binding)
@@ -94,4 +99,5 @@ def bound(atom: Atom, row: tuple[Any, ...], binding: Binding) -> Binding | None:
 
 
 def ground(atom: Atom, binding: Binding) -> Fact:
+    """Return the fact that an atom is under a binding of all its variables."""
     return atom.relation, tuple(value(term, binding) for term in atom.terms)

@@ -1,8 +1,10 @@
-"""Self-maintainability as containment of DIFF in INCON (HU97, Theorem 5.1 and Table 2): the cases of DIFF, and what refutes one.
+"""Self-maintainability as containment of DIFF in INCON: the cases of DIFF, and what refutes them (HU97, Theorem 5.1, Table 2).
 
-A case of DIFF supposes that a row enters the view after the update, though not from the canonical database: each fact that it
-needs is inserted, or known and not deleted, or *unknown*, a fact that some database consistent with the views may hold besides.
-The case stands unless adding its unknown facts would put a row into some stored view that is not there (INCON).
+A case of DIFF assumes that a row enters the view which does not follow from the canonical database. Each fact that the row needs
+is inserted, or known and not deleted, or *unknown*: some database that is consistent with the views may hold it.
+
+Law (Theorem 5.1): the view is self-maintainable if and only if every case is refuted. A case is refuted if its unknown facts
+would put a row into some stored view that does not have the row (INCON).
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ from itertools import product
 from rederive.ir.rules import Atom, Comparison, Literal, Operator, literal_variables
 from rederive.ir.terms import Constant, Simple, Variable
 from rederive.warehouse.selfmaint import relation_names as names
-from rederive.warehouse.selfmaint.canonical import determined, informative
-from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, substituted
+from rederive.warehouse.selfmaint.canonical import informative_views, known_completely
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, substitute
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 
 @dataclass(frozen=True, slots=True)
 class DiffCase:
-    """One conjunctive query of DIFF: a fact that is inserted, facts that the canonical database has after the update, and
-    `unknown` ones, outside of it."""
+    """One conjunctive query of DIFF.
+
+    It has an inserted fact, facts of the canonical database after the update, and `unknown` facts outside of it.
+    """
 
     head: Atom
     inserted: Atom
@@ -31,27 +35,28 @@ class DiffCase:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
+        """The variables of the case, each once."""
         atoms = (self.inserted, *self.after, *self.unknown)
         return tuple(dict.fromkeys(v for atom in atoms for v in literal_variables(atom)))
 
     @property
     def fresh(self) -> frozenset[Variable]:
-        """The variables that only unknown facts have."""
+        """The variables that occur in unknown facts only: they may have any value."""
         bound = {v for atom in (self.inserted, *self.after) for v in literal_variables(atom)}
         return frozenset(self.variables) - bound
 
 
 def cases(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations) -> Iterator[DiffCase]:
-    """The expansions of rule (I) that can stand at all.
+    """Return the expansions of rule (I), without those that can never hold.
 
-    One without an inserted fact cannot: its row is in the view already, so its facts are known. One without an unknown fact
-    cannot: the canonical database gives its row. And nothing is unknown of a relation that is known as a whole.
+    Without an inserted fact, the row is in the view already, and its facts are known. Without an unknown fact, the row follows
+    from the canonical database. A relation that is known completely has no unknown facts.
     """
-    known_whole = determined(views, given)
+    complete = known_completely(views, given)
     body = view.query.body
     for i, inserted in enumerate(body):
         others = body[:i] + body[i + 1 :]
-        options = [(False,) if atom.relation in known_whole else (False, True) for atom in others]
+        options = [(False,) if atom.relation in complete else (False, True) for atom in others]
         for choice in product(*options) if inserted.relation in kind.inserts else ():
             if any(choice):
                 parts = [
@@ -63,54 +68,56 @@ def cases(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given
 
 @dataclass(frozen=True, slots=True)
 class Refutation:
-    """One containment mapping h from a rule of INCON: where `equations` and `known` hold, its view would get a row.
+    """One containment mapping h from a rule of INCON to a case: if `equations` and `known` hold, some view would get a row.
 
-    The view does not have that row: it maps some atom to an unknown fact, and a stored row's facts are all known.
+    The view does not have that row: one of its facts is unknown, and all facts of a stored row are known.
     """
 
     equations: tuple[tuple[Simple, Simple], ...]
     known: tuple[Atom, ...]
 
     @property
-    def mandatory(self) -> bool:
-        """Nothing has to hold first: the case cannot stand."""
+    def is_unconditional(self) -> bool:
+        """Whether it has no premise: it refutes the case for all values."""
         return not self.equations and not self.known
 
     def premise(self) -> tuple[Literal, ...]:
+        """Return the literals that must hold."""
         return (*(Comparison(Operator.EQ, *pair) for pair in self.equations), *self.known)
 
     def terms(self) -> frozenset[Simple]:
+        """Return the terms of the premise."""
         return frozenset((*(t for pair in self.equations for t in pair), *(t for atom in self.known for t in atom.terms)))
 
 
-def constraints(case: DiffCase, views: Sequence[StoredView]) -> tuple[Refutation, ...]:
-    """All containment mappings of (B'): some atoms of a view's body fall on unknown facts of the case, the others are known."""
+def refutations(case: DiffCase, views: Sequence[StoredView]) -> tuple[Refutation, ...]:
+    """Return all containment mappings of (B'): they map some atoms of a view's body to unknown facts; the others are known."""
     found: dict[Refutation, None] = {}
-    for view in informative(views):
-        query = _apart(view.query, case)
+    for view in informative_views(views):
+        query = _rename_apart(view.query, case)
         choices = [(None, *(a for a in case.unknown if a.relation == atom.relation)) for atom in query.body]
         for images in product(*choices):
             if any(image is not None for image in images):
-                constraint = _constraint(query, images)
-                if constraint is not None:
-                    found[constraint] = None
+                refutation = _refutation(query, images)
+                if refutation is not None:
+                    found[refutation] = None
     return tuple(found)
 
 
-def _apart(query: ConjunctiveQuery, case: DiffCase) -> ConjunctiveQuery:
-    """The query with variables that the case does not use."""
+def _rename_apart(query: ConjunctiveQuery, case: DiffCase) -> ConjunctiveQuery:
+    """Return the query with variables that the case does not use."""
     taken = {variable.name for variable in case.variables}
     renaming: dict[Variable, Variable] = {}
     for variable in query.variables:
-        renaming[variable] = Variable(unused(variable.name, taken))
+        renaming[variable] = Variable(unused_name(variable.name, taken))
         taken.add(renaming[variable].name)
-    return ConjunctiveQuery(substituted(query.head, renaming), tuple(substituted(atom, renaming) for atom in query.body))
+    return ConjunctiveQuery(substitute(query.head, renaming), tuple(substitute(atom, renaming) for atom in query.body))
 
 
-def unused(name: str, taken: Container[str]) -> str:
-    """The name, with as many underscores as it takes to be another.
+def unused_name(name: str, taken: Container[str]) -> str:
+    """Return the name with as many underscores as make it unused.
 
-    >>> unused("x", {"x", "x_"})
+    >>> unused_name("x", {"x", "x_"})
     'x__'
     """
     while name in taken:
@@ -118,8 +125,8 @@ def unused(name: str, taken: Container[str]) -> str:
     return name
 
 
-def _constraint(query: ConjunctiveQuery, images: Sequence[Atom | None]) -> Refutation | None:
-    """The mapping, with the equations that rectifying the mapped atoms leaves; None where two constants would be equal."""
+def _refutation(query: ConjunctiveQuery, images: Sequence[Atom | None]) -> Refutation | None:
+    """Return the mapping, with the equations that the mapped atoms need; None if two different constants must be equal."""
     mapping: dict[Variable, Simple] = {}
     equations: dict[tuple[Simple, Simple], None] = {}
     for atom, image in zip(query.body, images, strict=True):
@@ -134,4 +141,4 @@ def _constraint(query: ConjunctiveQuery, images: Sequence[Atom | None]) -> Refut
 
 
 def _known(atom: Atom, mapping: Mapping[Variable, Simple]) -> Atom:
-    return names.at(substituted(atom, mapping), names.KNOWN)
+    return names.at(substitute(atom, mapping), names.KNOWN)

@@ -1,8 +1,8 @@
-"""What the produced rules call their relations. A dot keeps them apart from declared ones, as everywhere in the IR.
+"""The names of the relations in compiled rules. They contain a dot, which no declared name does.
 
-| here | HU97 | |
+| name | HU97 | meaning |
 |---|---|---|
-| `r.known` | r̂ | the canonical database: what the views and all else that is given prove to be in `r` |
+| `r.known` | r̂ | the canonical database: the rows that must be in `r`, by the views and what else is known |
 | `r.inserted`, `r.deleted` | δr+, δr- | the update |
 | `r.read`, `r.before` | s, s0 | the after-image read from a source, and its before-image |
 | `r.present`, `r.absent` | R+, R- | a partial copy |
@@ -24,21 +24,22 @@ PLUS, MINUS, DEPENDS, MAINTAINABLE = "plus minus depends maintainable".split()
 
 
 def of(name: str, part: str) -> str:
+    """Return the name of a part of a relation."""
     return f"{name}.{part}"
 
 
 def at(atom: Atom, part: str) -> Atom:
-    """The same terms, over a part of the atom's relation."""
+    """Return the atom over a part of its relation."""
     return Atom(of(atom.relation, part), atom.terms, span=atom.span)
 
 
 def every(relation: Relation, part: str | None = None) -> Atom:
-    """The relation's atom, or that of its part, with a variable for each column."""
+    """Return the atom of a relation, or of its part, with a variable for each column."""
     terms = tuple(Variable(column.name) for column in relation.columns)
     return Atom(relation.name if part is None else of(relation.name, part), terms)
 
 
 def declared(name: str, relations: Mapping[str, Relation]) -> Relation:
-    """The columns of `r.part` are those of `r`."""
+    """Return the declaration of `r.part`: it has the columns of `r`."""
     stem, _, _ = name.rpartition(".")
     return replace(relations[stem], name=name, key=())

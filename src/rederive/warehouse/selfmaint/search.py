@@ -1,12 +1,14 @@
-"""The runtime decision for views with projections and unions (HU97, section 6): a bounded search through canonical databases.
+"""The decision for views with projections and unions: a bounded search through canonical databases (HU97, section 6).
 
-A row of such a view is explained by one of several rules, and by hidden values that may be any known constant or a fresh symbol,
-so there are many canonical databases (Definition 6.1). Every database consistent with the views contains one that the search
-visits, up to the names of symbols. The view is self-maintainable if and only if, for every one of them, (1) the updated view is
-the same, and holds no fresh symbol, and (2) no further facts that agree with all views would add a row to it (Theorems 6.2, 6.3).
+A row of such a view may follow from one of several rules, and from hidden values, each a known constant or a fresh symbol. So
+there are many canonical databases (Definition 6.1). Every database that is consistent with the views contains one that the search
+visits, up to the names of symbols.
 
-One thing goes beyond the paper's text: a fresh symbol in the updated view stands for any of many values. The view then is not
-self-maintainable, even where only one canonical database is consistent.
+Law (Theorems 6.2, 6.3): the view is self-maintainable if and only if, for all canonical databases, (1) the updated view is the
+same and has no fresh symbol, and (2) no further facts that are consistent with all views add a row to it.
+
+One point goes beyond the text of the paper: a fresh symbol in the updated view stands for many possible values. Then the view is
+not self-maintainable, even if only one canonical database is consistent.
 """
 
 from __future__ import annotations
@@ -20,26 +22,31 @@ from rederive.errors import InconsistentViews
 from rederive.ir.rules import Atom, Relation, literal_variables
 from rederive.ir.terms import Constant, Row, Type, Variable
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
-from rederive.warehouse.selfmaint.facts import Binding, Fact, Facts, bound, ground
+from rederive.warehouse.selfmaint.facts import Binding, Fact, Facts, ground, match_row
 from rederive.warehouse.selfmaint.source_update import PartialCopy, Rows, SourceUpdate
 
-STEPS: Final = 200_000  # rows looked at and values tried
-OPEN_ROWS: Final = 300  # rows of views with projections or unions: each has to be explained
+STEPS: Final = 200_000  # rows looked at and values tried, before the answer is UNKNOWN
+MAX_OPEN_ROWS: Final = 300  # rows of views with projections or unions; the search explains each
 
 
 class Maintainability(Enum):
+    """The answer of the search. UNKNOWN is treated like NO."""
+
     YES = "self-maintainable"
     NO = "not self-maintainable"
     UNKNOWN = "not known to be self-maintainable"
 
 
-State: TypeAlias = Mapping[str, Set[tuple[Any, ...]]]  # values that may be any at all are `FreshSymbol`
+State: TypeAlias = Mapping[str, Set[tuple[Any, ...]]]  # arbitrary values are fresh symbols
 
 
 @dataclass(frozen=True, slots=True)
 class SearchDecision:
-    """The answer. With a yes, the rows of the updated view; with a no, `evidence`: two states of the sources that give the
-    stored views, but different updated ones."""
+    """The answer of the search.
+
+    With YES, `rows` are those of the updated view. With NO, `evidence` is two states of the sources that give the same stored
+    views, and different updated ones.
+    """
 
     answer: Maintainability
     rows: frozenset[Row] = frozenset()
@@ -48,9 +55,9 @@ class SearchDecision:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """The contents of the stored views, and what `KnownRelations` says there is besides.
+    """The rows of the stored views and of the relations of `KnownRelations`.
 
-    `local`: before-images of relations kept here. `read`: after-images of relations that were read. `log`: a partial copy.
+    `local`: before-images of local relations. `read`: after-images of relations that were read. `log`: a partial copy.
     """
 
     views: Rows
@@ -61,7 +68,7 @@ class KnownRows:
 
 @dataclass(frozen=True, slots=True)
 class FreshSymbol:
-    """A symbol for a value that occurs nowhere."""
+    """A symbol for a value that occurs nowhere else."""
 
     number: int
 
@@ -78,7 +85,7 @@ def decide(
     update: SourceUpdate,
     steps: int = STEPS,
 ) -> SearchDecision:
-    """Whether the view is self-maintainable under the update, and its new rows; UNKNOWN where the search would be too long.
+    """Decide whether the view is self-maintainable under the update, and find its new rows; UNKNOWN if the search is too long.
 
     >>> from rederive.lang import compile_program
     >>> from rederive.warehouse.selfmaint.conjunctive import stored_views
@@ -116,7 +123,7 @@ class _Search:
         self._update = update
         self._steps = steps
         self._fresh: list[tuple[FreshSymbol, Type]] = []
-        self._facts = Facts(self._given_facts(), self._step)
+        self._facts = Facts(self._known_facts(), self._step)
         self._constants = self._known_constants()
 
     def _step(self) -> None:
@@ -126,24 +133,24 @@ class _Search:
 
     def decision(self) -> SearchDecision:
         first: tuple[State, frozenset[Row]] | None = None
-        for _ in self._databases():
+        for _ in self._visit_databases():
             state, after = self._facts.copy(), self._updated()
             found = self._answers(after)
             if any(isinstance(value, FreshSymbol) for row in found for value in row):
-                return SearchDecision(Maintainability.NO, evidence=(state, _renamed(state, len(self._fresh))))
+                return SearchDecision(Maintainability.NO, evidence=(state, _rename_symbols(state, len(self._fresh))))
             if first is not None and found != first[1]:
                 return SearchDecision(Maintainability.NO, evidence=(first[0], state))
-            if (more := self._escapes(after, found)) is not None:
+            if (more := self._find_difference(after, found)) is not None:
                 return SearchDecision(Maintainability.NO, evidence=(state, more))
             first = first or (state, found)
         if first is None:
             raise InconsistentViews(view.name for view in self._views)
         return SearchDecision(Maintainability.YES, first[1])
 
-    # What is given
+    # Knowledge
 
-    def _given_facts(self) -> dict[str, set[Row]]:
-        """What must hold besides what the views' rows need."""
+    def _known_facts(self) -> dict[str, set[Row]]:
+        """Return the facts that must hold, apart from those that the rows of views need."""
         facts: dict[str, set[Row]] = {name: set(rows) for name, rows in self._knowledge.local.items()}
         for name, rows in self._knowledge.read.items():
             facts.setdefault(name, set()).update(rows - self._update.inserts.get(name, frozenset()))
@@ -151,20 +158,20 @@ class _Search:
             facts.setdefault(name, set()).update(rows)
         return facts
 
-    def _allowed(self, fact: Fact) -> bool:
-        """Whether the state before the update may hold it, by all that is known of its relation."""
+    def _is_allowed(self, fact: Fact) -> bool:
+        """Tell whether a fact may hold before the update, by what is known about its relation."""
         name, row = fact
         if row in self._knowledge.log.absent.get(name, ()) or (self._update.net and row in self._update.inserts.get(name, ())):
             return False
         if name in self._knowledge.local:
             return row in self._knowledge.local[name]
-        if name in self._knowledge.read:  # rows of the update are open: it may have been idle
+        if name in self._knowledge.read:  # rows of the update may or may not have been present
             changed = (self._update.inserts.get(name, frozenset()), self._update.deletes.get(name, frozenset()))
             return row in self._knowledge.read[name] or any(row in rows for rows in changed)
         return True
 
     def _known_constants(self) -> dict[Type, list[Any]]:
-        """The values that occur, by type: in views, update, given facts and definitions."""
+        """Return the constants of views, update, known facts and definitions, by type."""
         found: dict[Type, dict[Any, None]] = {}
         sets = [self._knowledge.views, self._update.inserts, self._update.deletes, self._facts.copy()]
         for rows_by_name in sets:
@@ -180,51 +187,53 @@ class _Search:
 
     # Canonical databases
 
-    def _databases(self) -> Iterator[None]:
-        """Visit the canonical databases: `self._facts` is one of them at each turn."""
+    def _visit_databases(self) -> Iterator[None]:
+        """Visit the canonical databases: at each step, `self._facts` is one of them."""
         plain = [view for view in self._views if view.kind is ViewClass.PLAIN]
         for view in plain:
             for row in self._knowledge.views.get(view.name, ()):
-                binding = bound(view.query.head, row, {})
+                binding = match_row(view.query.head, row, {})
                 for fact in (ground(atom, binding) for atom in view.query.body) if binding is not None else ():
                     self._step()
-                    if not self._allowed(fact):
+                    if not self._is_allowed(fact):
                         return
                     if fact not in self._facts:
                         self._facts.add(fact)
-        if not all(self._only_stored(view, query, {}, query.body) for view in self._views for query in view.queries):
+        if not all(self._derives_only_stored(view, query, {}, query.body) for view in self._views for query in view.queries):
             return
         rows = [(view, row) for view in self._views if view not in plain for row in self._knowledge.views.get(view.name, ())]
-        if len(rows) > OPEN_ROWS:
+        if len(rows) > MAX_OPEN_ROWS:
             raise _Exceeded
-        yield from self._explained(sorted(rows, key=lambda entry: repr(entry[1])))
+        yield from self._explain(sorted(rows, key=lambda entry: repr(entry[1])))
 
-    def _explained(self, rows: Sequence[tuple[StoredView, Row]]) -> Iterator[None]:
-        """Explain the rows one after the other, in every way that is consistent. A row that is derived already needs no more:
-        any database that explains it otherwise contains one that is visited without."""
+    def _explain(self, rows: Sequence[tuple[StoredView, Row]]) -> Iterator[None]:
+        """Explain the rows one after the other, in every consistent way.
+
+        A row that is derived already needs no further facts: a database that explains it by others contains a visited one.
+        """
         if not rows:
             yield
             return
         (view, row), *rest = rows
-        starts = [(query, bound(query.head, row, {})) for query in view.queries]
-        if any(binding is not None and self._derived(query, binding) for query, binding in starts):
-            yield from self._explained(rest)
+        starts = [(query, match_row(query.head, row, {})) for query in view.queries]
+        if any(binding is not None and self._is_derived(query, binding) for query, binding in starts):
+            yield from self._explain(rest)
             return
         for query, binding in starts:
             if binding is not None:
                 for facts in self._groundings(query, binding, query.hidden):
-                    with_fact = self._added(facts)
+                    with_fact = self._add(facts)
                     if with_fact is not None:
-                        yield from self._explained(rest)
+                        yield from self._explain(rest)
                         self._remove(with_fact)
 
-    def _derived(self, query: ConjunctiveQuery, binding: Binding) -> bool:
-        return next(self._facts.joined(query.body, binding), None) is not None
+    def _is_derived(self, query: ConjunctiveQuery, binding: Binding) -> bool:
+        return next(self._facts.join(query.body, binding), None) is not None
 
     def _groundings(self, query: ConjunctiveQuery, binding: Binding, hidden: Sequence[Variable]) -> Iterator[list[Fact]]:
-        """The body's facts, for all values of the hidden variables that what is known allows."""
+        """Yield the facts of the body, for all allowed values of the hidden variables."""
         known = (atom for atom in query.body if all(isinstance(t, Constant) or t in binding for t in atom.terms))
-        if not all(self._allowed(ground(atom, binding)) for atom in known):
+        if not all(self._is_allowed(ground(atom, binding)) for atom in known):
             return
         if not hidden:
             yield [ground(atom, binding) for atom in query.body]
@@ -234,7 +243,7 @@ class _Search:
             yield from self._groundings(query, {**binding, variable: given}, rest)
 
     def _values(self, type_: Type) -> Iterator[Any]:
-        """Known constants, the symbols in use, and one new symbol while it is tried."""
+        """Yield the known constants, the symbols in use, and one new symbol, which exists while it is tried."""
         for given in (*self._constants.get(type_, ()), *(symbol for symbol, t in tuple(self._fresh) if t == type_)):
             self._step()
             yield given
@@ -252,12 +261,12 @@ class _Search:
 
     # Consistency
 
-    def _added(self, facts: Sequence[Fact]) -> list[Fact] | None:
-        """Add the facts that are new; None, and nothing added, where a view would get a row that it does not have."""
+    def _add(self, facts: Sequence[Fact]) -> list[Fact] | None:
+        """Add the new facts and return them. If a view would get a row that it does not have, add none and return None."""
         new = [fact for fact in dict.fromkeys(facts) if fact not in self._facts]
         for fact in new:
             self._facts.add(fact)
-        if self._consistent(new):
+        if self._is_consistent(new):
             return new
         self._remove(new)
         return None
@@ -266,21 +275,21 @@ class _Search:
         for fact in facts:
             self._facts.remove(fact)
 
-    def _consistent(self, new: Sequence[Fact]) -> bool:
+    def _is_consistent(self, new: Sequence[Fact]) -> bool:
         """Whether what the new facts derive is stored. Consistency only shrinks as facts are added."""
         return all(
-            self._only_stored(view, query, binding, tuple(other for other in query.body if other is not atom))
+            self._derives_only_stored(view, query, binding, tuple(other for other in query.body if other is not atom))
             for view in self._views
             for query in view.queries
             for atom in query.body
             for fact in new
             if fact[0] == atom.relation
-            if (binding := bound(atom, fact[1], {})) is not None
+            if (binding := match_row(atom, fact[1], {})) is not None
         )
 
-    def _only_stored(self, view: StoredView, query: ConjunctiveQuery, binding: Binding, body: tuple[Atom, ...]) -> bool:
+    def _derives_only_stored(self, view: StoredView, query: ConjunctiveQuery, binding: Binding, body: tuple[Atom, ...]) -> bool:
         stored = self._knowledge.views.get(view.name, frozenset())
-        return all(ground(query.head, found)[1] in stored for found in self._facts.joined(body, binding))
+        return all(ground(query.head, found)[1] in stored for found in self._facts.join(body, binding))
 
     # The update
 
@@ -292,31 +301,31 @@ class _Search:
 
     def _answers(self, after: Facts) -> frozenset[Row]:
         queries = self._view.queries
-        return frozenset(ground(query.head, found)[1] for query in queries for found in after.joined(query.body, {}))
+        return frozenset(ground(query.head, found)[1] for query in queries for found in after.join(query.body, {}))
 
-    def _escapes(self, after: Facts, found: frozenset[Row]) -> State | None:
-        """The present facts with others that may be there besides and would bring the view a row more."""
+    def _find_difference(self, after: Facts, found: frozenset[Row]) -> State | None:
+        """Return a state with further possible facts that add a row to the updated view; None if there is none."""
         for query in self._view.queries:
-            for binding, unknown in self._partly(after, query.body, {}, ()):
+            for binding, unknown in self._match_partly(after, query.body, {}, ()):
                 free = dict.fromkeys(v for atom in unknown for v in literal_variables(atom) if v not in binding)
-                state = self._escape(query, binding, unknown, tuple(free), found) if unknown else None
+                state = self._add_unknown(query, binding, unknown, tuple(free), found) if unknown else None
                 if state is not None:
                     return state
         return None
 
-    def _partly(
+    def _match_partly(
         self, after: Facts, body: tuple[Atom, ...], binding: Binding, unknown: tuple[Atom, ...]
     ) -> Iterator[tuple[Binding, tuple[Atom, ...]]]:
-        """Each atom matched with a fact after the update, or left unknown."""
+        """Yield every way to match each atom with a fact after the update, or to leave it unknown."""
         if not body:
             yield binding, unknown
             return
         first, *rest = body
         for extended in after.matches(first, binding):
-            yield from self._partly(after, tuple(rest), extended, unknown)
-        yield from self._partly(after, tuple(rest), binding, (*unknown, first))
+            yield from self._match_partly(after, tuple(rest), extended, unknown)
+        yield from self._match_partly(after, tuple(rest), binding, (*unknown, first))
 
-    def _escape(
+    def _add_unknown(
         self,
         query: ConjunctiveQuery,
         binding: Binding,
@@ -327,25 +336,25 @@ class _Search:
         if free:
             variable, *rest = free
             values = self._values(self._type(query, variable))
-            states = (self._escape(query, {**binding, variable: given}, unknown, rest, found) for given in values)
+            states = (self._add_unknown(query, {**binding, variable: given}, unknown, rest, found) for given in values)
             return next((state for state in states if state is not None), None)
         facts = [ground(atom, binding) for atom in unknown]
-        if ground(query.head, binding)[1] in found or not all(self._possible(fact) for fact in facts):
+        if ground(query.head, binding)[1] in found or not all(self._is_possible(fact) for fact in facts):
             return None
-        added = self._added(facts)
+        added = self._add(facts)
         if added is None:
             return None
         state = self._facts.copy()
         self._remove(added)
         return state
 
-    def _possible(self, fact: Fact) -> bool:
-        """Whether a fact outside the canonical database may have been there and stay."""
-        return fact not in self._facts and fact[1] not in self._update.deletes.get(fact[0], ()) and self._allowed(fact)
+    def _is_possible(self, fact: Fact) -> bool:
+        """Tell whether a fact outside of the canonical database may hold before and after the update."""
+        return fact not in self._facts and fact[1] not in self._update.deletes.get(fact[0], ()) and self._is_allowed(fact)
 
 
-def _renamed(state: State, beyond: int) -> State:
-    """The same state with other symbols."""
+def _rename_symbols(state: State, beyond: int) -> State:
+    """Return the same state with other symbols."""
 
     def other(value: Any) -> Any:
         return FreshSymbol(value.number + beyond) if isinstance(value, FreshSymbol) else value

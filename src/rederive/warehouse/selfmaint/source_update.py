@@ -1,4 +1,4 @@
-"""Updates of the sources, the kinds of them, and what is known about the sources besides the stored views."""
+"""Updates of the sources, and what is known about the sources besides the stored views."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Rows = Mapping[str, frozenset[Row]]
 
 @dataclass(frozen=True, slots=True)
 class SourceUpdate:
-    """HU97's U: rows that leave and rows that enter. `U(D) = (D - deletes) + inserts`, so a row is never in both.
+    """HU97's update U. Law: `U(D) = (D - deletes) + inserts`, and no row is in both.
 
-    `net`: the source says that every deleted row was there and every inserted one was not.
+    `net`: the source guarantees that every deleted row was present and every inserted row was absent.
 
     >>> SourceUpdate.of(insert={"r": [(1,)]}, delete={"r": [(1,), (2,)]})
     SourceUpdate(inserts={'r': frozenset({(1,)})}, deletes={'r': frozenset({(2,)})}, net=False)
@@ -33,39 +33,39 @@ class SourceUpdate:
         *,
         net: bool = False,
     ) -> SourceUpdate:
-        """Deletes come first: a row in both is inserted."""
+        """Return an update. Deletes are applied first: a row in both is inserted."""
         deletes, inserts = cls(deletes=_rows(delete or {})), cls(inserts=_rows(insert or {}))
         return replace(deletes.then(inserts), net=net)
 
     @property
     def relations(self) -> frozenset[str]:
-        """The relations that it changes."""
+        """The relations that the update changes."""
         return frozenset((*self.inserts, *self.deletes))
 
     def then(self, later: SourceUpdate) -> SourceUpdate:
-        """One update with the effect of this one followed by `later`. It is net where both are.
+        """Return the composition: this update, followed by `later`. It is net if both are.
 
         >>> first, second = SourceUpdate.of(insert={"r": [(1,)]}, net=True), SourceUpdate.of(delete={"r": [(1,)]}, net=True)
         >>> first.then(second)
         SourceUpdate(inserts={}, deletes={}, net=True)
         """
         net = self.net and later.net
-        # net deltas cancel; of other updates, it is not known what was there, and the later one decides
+        # Net deltas cancel. Otherwise it is unknown which rows were present, and the later update decides.
         combine = Delta.union if net else Delta.override
         names = dict.fromkeys((*self.inserts, *self.deletes, *later.inserts, *later.deletes))
         deltas = {name: combine(self.delta(name), later.delta(name)) for name in names}
         return SourceUpdate(*_sides(deltas), net)
 
     def delta(self, relation: str) -> Delta:
-        """What it does to one relation; a delta to apply where the update is net, and to assign where it is not."""
+        """Return the delta of one relation: to apply if the update is net, to assign if it is not."""
         return Delta(self.inserts.get(relation, frozenset()), self.deletes.get(relation, frozenset()))
 
     def before(self, relation: str, after: frozenset[Row]) -> frozenset[Row]:
-        """The before-image of a relation, from its after-image; exact for a net update."""
+        """Return the before-image of a relation from its after-image. This is exact for a net update."""
         return self.delta(relation).invert().assign(after)
 
     def after(self, relation: str, before: frozenset[Row]) -> frozenset[Row]:
-        """The after-image of a relation, from its before-image."""
+        """Return the after-image of a relation from its before-image."""
         return self.delta(relation).assign(before)
 
 
@@ -78,20 +78,22 @@ class UpdateKind:
 
     @classmethod
     def of(cls, insert: Iterable[str] = (), delete: Iterable[str] = ()) -> UpdateKind:
+        """Return the kind of updates that insert into and delete from these relations."""
         return cls(frozenset(insert), frozenset(delete))
 
     @property
     def relations(self) -> frozenset[str]:
+        """The relations that such an update may change."""
         return self.inserts | self.deletes
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRelations:
-    """What may be used besides the stored views and the update.
+    """The relations about which more is known than the stored views and the update say.
 
-    `local`: relations that are kept here, in their state before the update. `read`: relations whose after-image is at hand.
-    `logged`: relations with a partial copy: rows known to be there before the update, and rows known not to be. `net`: updates
-    are net, which is a partial copy too: of the deleted and inserted rows.
+    `local`: relations that the warehouse holds, in the state before the update. `read`: relations whose after-image was read.
+    `logged`: relations with a partial copy. `net`: updates are net, which is also a partial copy: the deleted rows were
+    present, the inserted rows absent.
     """
 
     local: frozenset[str] = frozenset()
@@ -102,7 +104,7 @@ class KnownRelations:
 
 @dataclass(frozen=True, slots=True)
 class PartialCopy:
-    """What a log of updates tells of the present state: rows that are there, and rows that are not (HU97, 6.3).
+    """Rows known to be present, and rows known to be absent, from a log of updates (HU97, 6.3).
 
     >>> log = PartialCopy().then(SourceUpdate.of(insert={"r": [(1,)]})).then(SourceUpdate.of(delete={"r": [(1,), (2,)]}))
     >>> log.present, sorted(log.absent["r"])
@@ -113,7 +115,7 @@ class PartialCopy:
     absent: Rows = field(default_factory=dict)
 
     def then(self, update: SourceUpdate) -> PartialCopy:
-        """The knowledge after one more update: what it inserted is there now, what it deleted is not."""
+        """Return the partial copy after one more update: inserted rows are present, deleted rows are absent."""
         names = dict.fromkeys((*self.present, *self.absent, *update.inserts, *update.deletes))
         known = {n: Delta(self.present.get(n, frozenset()), self.absent.get(n, frozenset())) for n in names}
         return PartialCopy(*_sides({name: delta.override(update.delta(name)) for name, delta in known.items()}))
@@ -125,5 +127,5 @@ def _rows(given: Mapping[str, Iterable[Row]]) -> dict[str, frozenset[Row]]:
 
 
 def _sides(deltas: Mapping[str, Delta]) -> tuple[dict[str, frozenset[Row]], dict[str, frozenset[Row]]]:
-    """Both sides of some deltas, by relation."""
+    """Return both sides of some deltas, by relation."""
     return _rows({name: delta.plus for name, delta in deltas.items()}), _rows({n: delta.minus for n, delta in deltas.items()})
