@@ -56,6 +56,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
+    """Handle the options of every command."""
     if debug:
         os.environ[DEBUG] = "1"
     if version:

@@ -130,6 +130,7 @@ class AsyncSubscription(SubscriptionState):
     async def _follow(self) -> AsyncGenerator[Change, None]:
         backoff = Backoff(self._connection.patience)
         while True:
+            # At least once: after a lost connection the service may repeat versions, which the replica ignores.
             self.replica.start_stream()
             why = "the stream ended"
             try:

@@ -147,6 +147,7 @@ class Subscription(SubscriptionState):
     def _follow(self) -> Generator[Change, None, None]:
         backoff = Backoff(self._connection.patience)
         while True:
+            # At least once: after a lost connection the service may repeat versions, which the replica ignores.
             self.replica.start_stream()
             why = "the stream ended"
             try:

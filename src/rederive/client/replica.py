@@ -81,6 +81,7 @@ class Replica:
             case "snapshot":
                 self.position = event.id or self.position
                 return self._apply_snapshot(event.data)
+            # A version that the replica has is a repetition after a reconnect.
             case "change" if self.version is None or event.data["version"] > self.version:
                 self.position = event.id or self.position
                 return self._apply_change(event.data)
@@ -99,6 +100,7 @@ class Replica:
         found, self._pieces = self._pieces, {}
         version, before, known = data["version"], self.version, self.rows
         self.version, self.rows = version, found if self.holds_rows else {}
+        # A snapshot after a reset: the caller gets the difference to the rows that it has, not all rows again.
         if self.holds_rows and before is not None and known:
             deltas = {view: Delta.between(known.get(view, ()), rows) for view, rows in found.items()}
             return Change(version, CHANGE, {view: delta for view, delta in deltas.items() if delta}, before, RESET)

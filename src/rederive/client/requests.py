@@ -59,9 +59,12 @@ class Response(Protocol):
     """The part of an httpx response that is read."""
 
     @property
-    def status_code(self) -> int: ...
+    def status_code(self) -> int:
+        """The status."""
+
     @property
-    def content(self) -> bytes: ...
+    def content(self) -> bytes:
+        """The body."""
 
 
 def http_options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
@@ -69,6 +72,8 @@ def http_options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     with require_httpx():
         import httpx
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    # Each subscription holds a connection, so their number has no limit. `trust_env`: proxies and credentials of the
+    # environment are not used.
     limits = httpx.Limits(max_connections=None)
     return {"base_url": check_url(url), "headers": headers, "timeout": timeout, "limits": limits, "trust_env": False}
 
@@ -85,6 +90,7 @@ def commit_request(changes: Mapping[str, Any], key: str | None) -> HttpRequest:
     >>> commit_request({"insert": {"edge": [("a", "b")]}}, "order-17").content
     b'{"insert": {"edge": [["a", "b"]]}}'
     """
+    # The key makes the request safe to repeat: the service applies a key once.
     content = json.dumps(changes, default=_plain, ensure_ascii=False).encode()
     return HttpRequest("POST", "/v1/transactions", (), {"Content-Type": JSON, "Idempotency-Key": key or uuid4().hex}, content)
 
@@ -107,6 +113,9 @@ def url_parameters(bindings: Mapping[str, Any]) -> list[tuple[str, str]]:
     [('x', 'a'), ('n', '3'), ('open', 'true')]
     """
     return [(name, value if isinstance(value, str) else str(_scalar(value))) for name, value in bindings.items()]
+
+
+# Values are written as JSON has them: decimals, dates and timestamps as strings, so that no digit is lost.
 
 
 def _scalar(value: Any) -> Any:

@@ -50,6 +50,7 @@ class SubscriptionRequest:
              headers={'Accept': 'text/event-stream', 'Last-Event-ID': '00c0ffee00c0ffee-7'}, content=None)
         """
         views = [("view", view) for view in self.views] if len(self.views) > 1 else []
+        # The service resumes after this position, or sends a reset and a snapshot.
         last = {"Last-Event-ID": position} if position is not None else {}
         return HttpRequest("GET", self.path, [*views, *self.options], {"Accept": EVENTS, **last})
 

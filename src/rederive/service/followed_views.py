@@ -122,7 +122,7 @@ class FollowedViews:
                 self.follow(part)
                 followed.append(part)
             return CatchUp(self._state.version, list(self._events(request, since, max_events)))
-        except BaseException:
+        except BaseException:  # the counts of subscribers must not keep a part of a failed start
             for part in followed:
                 self.unfollow(part)
             raise

@@ -152,6 +152,7 @@ class Feed:
     def catch_up(self, subscriber: Subscriber, number: int, why: str) -> None:
         """Queue the net change of all versions that the subscriber has not received, up to the last version."""
         assert subscriber.behind is not None
+        # Subscribers that fell behind together get the same event: it is made once.
         key = (subscriber.behind, subscriber.version, number, why)
         if key not in self._encoded:
             self._encoded[key] = self._net(subscriber, number, why)
@@ -268,6 +269,7 @@ class Hub:
         for feed, deltas in by_feed.items():
             feed.publish(version.number, deltas)
         self.version = version.number
+        # The last change of a part comes before its end.
         for part, error in version.ended.items():
             for feed in list(self._of_part.get(part, ())):
                 self._end(feed, error)

@@ -159,6 +159,7 @@ class Writer:
         return await job.future
 
     def _deliver(self, done: _Finished) -> None:
+        # Versions first: a job of the same delivery may start a subscriber at the last of them.
         for version in done.versions:
             self._publish(version)
         if done.fired:

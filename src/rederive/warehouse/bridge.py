@@ -215,7 +215,9 @@ class WarehouseBridge:
         self._warehouse.refresh()
         progress = self._warehouse.progress
         rows = [(view, at, "evaluated from the sources", "", "") for view, at in progress.views.items()]
-        steps = [step for view in self._warehouse.views for step in self._replace_rows(view.name, self._warehouse.rows(view.name))]
+        steps = [
+            step for view in self._warehouse.views for step in self._replace_rows(view.name, self._warehouse.rows(view.name))
+        ]
         steps += [*self._replace_rows(REPORT, rows), *self._replace_rows(READS, [(0, progress.version, "", 0)])]
         self._pipeline.commit_operations([step for step in (*steps, *self._replace_rows(PENDING, ())) if step.rows])
         self._step = 0

@@ -157,6 +157,7 @@ class MaintenanceStep:
             after = self._new_rows(view)
             if after is None:
                 return None
+            # plus = v' - v, minus = v - v': the stored rows are a set.
             change = after - self._rows(view.name), self._rows(view.name) - after
         read = tuple(name for name in self._read if name in self._images.remote)
         plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in change)

@@ -85,7 +85,7 @@ def _take_back(relation: str, rows: frozenset[Row], update: SourceUpdate) -> fro
     if relation not in update.relations:
         return rows
     if not update.net:
-        message = f"'{relation}' is ahead by a transaction that is not net, which cannot be taken back"
+        message = f"'{relation}' is ahead by a transaction that is not known to be net and cannot be taken back"
         raise SourceUnavailable(message, hint="open the warehouse with net=True if the sources report net changes")
     return update.before(relation, rows)
 

@@ -193,6 +193,7 @@ class Warehouse:
             else:
                 self._at[name] = version
                 self._why.pop(name, None)
+        # An update is needed until every view has it; later ones also take back readings that are ahead.
         oldest = min(self._at.values())
         self._updates = {number: update for number, update in self._updates.items() if number > oldest}
         reads = dict.fromkeys(name for outcome in found.values() for name in outcome.read)
@@ -213,6 +214,7 @@ class Warehouse:
         """Return the outcome of each view that is behind this version. Views at one version are decided together."""
         images = AfterImages(self.remote, self._sources.estimate, lambda relation: self._image(relation, version))
         found: dict[str, ViewOutcome] = {}
+        # A relation that is read for one group of views costs nothing for the next.
         for start in sorted({at for at in self._at.values() if at < version}, reverse=True):
             group = [view for view in self.views if self._at[view.name] == start]
             outdated = self._outdated(group, start, version)

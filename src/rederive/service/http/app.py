@@ -92,7 +92,7 @@ def make_app(project: Project, database: Database) -> Starlette:
     )
     handlers: dict[Any, Any] = {RederiveError: _answer_error, HTTPException: _answer_http_error, 500: _answer_bug}
     app = Starlette(routes=_routes(), middleware=[cors], exception_handlers=handlers, lifespan=lifespan)
-    app.router.redirect_slashes = False
+    app.router.redirect_slashes = False  # a path with a slash at its end is another resource: 404, not a redirect
     return app
 
 
@@ -108,7 +108,7 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
     async def handle(request: Request) -> Response:
         service: Service = request.app.state.service
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
-        token = NOBODY
+        token = NOBODY  # until it is authenticated: an error before that shows nothing
         try:
             token = admit(service, request, endpoint.is_open)
             response = await endpoint.handler(service, token, request)

@@ -35,6 +35,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refusal: RederiveError | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Accept a connection, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self._bounds.connections:
             self._refuse(503, Busy(f"the service already has {self._bounds.connections} connections", hint="try again later"))
@@ -42,14 +43,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._set_deadline("headers", self._bounds.header_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the deadline."""
         self._clear_deadline()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parse a piece of a request, and check the size of its head."""
         if self.transport.is_closing():
             return
         if self._deadline is None and self._in_head:
             self._set_deadline("headers", self._bounds.header_seconds)
+        # Bytes count as head only if this piece completes no head: the rest of a piece may be a body or a next request.
         was_in_head, heads = self._in_head, self._heads
         super().data_received(data)
         if was_in_head and heads == self._heads:
@@ -58,15 +62,18 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(431, self._too_large())
 
     def on_url(self, url: bytes) -> None:
+        """Note a piece of the request line."""
         super().on_url(url)
         self._check_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header."""
         super().on_header(name, value)
         self._parsed += len(name) + len(value) + len(": \r\n")
         self._check_head()
 
     def on_message_begin(self) -> None:
+        """Start a new head."""
         super().on_message_begin()
         self._parsed = 0
 
@@ -77,21 +84,25 @@ class BoundedProtocol(HttpToolsProtocol):
             raise self._refusal
 
     def on_headers_complete(self) -> None:
+        """Start the deadline of the body."""
         self._in_head, self._head = False, 0
         self._heads += 1
         self._set_deadline("body", self._bounds.body_seconds)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        """Wait for the next request."""
         self._in_head = True
         self._clear_deadline()
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
+        """Remove the deadlines: a WebSocket stays open."""
         self._clear_deadline()
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
+        """Answer a request that cannot be parsed, or whose head is too large."""
         if self._refusal is not None:
             self._refuse(431, self._refusal)
         else:
@@ -108,6 +119,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expire(self, what: str, seconds: float) -> None:
         self._deadline = None
+        # A pipelined request may be late while the answer to the one before is still being sent; that answer goes first.
         is_answering = self._in_head and self.cycle is not None and not self.cycle.response_complete
         if not self.transport.is_closing() and not is_answering:
             self._refuse(408, TimedOut(f"the {what} of the request did not arrive within {seconds:g} s"))
@@ -129,6 +141,7 @@ class QuietWebSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol, without the error that it logs for each refused handshake."""
 
     async def send(self, message: Any) -> None:
+        """Send a message of the application."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True

@@ -106,7 +106,7 @@ class SubscriberConnection:
         subscriber = self._subscriber
         assert subscriber is not None
         while not self.is_gone:
-            self._awake.clear()
+            self._awake.clear()  # before taking: an event that arrives afterwards sets it again
             if events := self._service.hub.take(subscriber):
                 await send(events)
                 await asyncio.sleep(WRITE_PAUSE)
@@ -140,7 +140,7 @@ class EventStream(Response):
         watch = asyncio.create_task(_watch_disconnect(receive, self._events, "http.disconnect"))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await _send_body(send, b"retry: 1000\n\n")
+            await _send_body(send, b"retry: 1000\n\n")  # milliseconds before a browser reconnects
             await self._events.send_events(lambda events: _send_body(send, b"".join(event.sse for event in events)))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

@@ -76,12 +76,12 @@ def make_server(project: Project) -> Server:
         http=partial(BoundedProtocol, project.bounds),  # type: ignore[arg-type]
         loop="uvloop",
         ws=QuietWebSocket,
-        ws_per_message_deflate=False,
+        ws_per_message_deflate=False,  # an event is encoded once for all subscribers; compression is per connection
         server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=75,
+        proxy_headers=False,  # the rate is limited by token, not by address
+        timeout_keep_alive=75,  # seconds that an idle connection stays open
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ws_max_size=2**16,
+        ws_max_size=2**16,  # bytes of a client's message; streams ignore messages
     )
     return Server(config, app)
 

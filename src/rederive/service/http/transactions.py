@@ -28,6 +28,7 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     """Commit the transactions of the body. The answer is sent when they are durable."""
     started = perf_counter()
     key = _idempotency_key(request, token)
+    # A client that disconnects while it sends the body raises ClientDisconnect here: nothing is changed.
     media, body = await service.read_body(request, (JSON, LINES))
     raw = _parse(body, media)
     check_write_relations(token, (name for transaction in raw for name in transaction.relations))
@@ -37,6 +38,7 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     if outcome.error is not None:
         return _refusal(token, outcome.error, outcome, raw)
     results = _answers(raw, outcome, service.hub.version)
+    # The writer publishes a version before it answers, so the hub's version is at least that of the results.
     last = max((result.version for result in outcome.results), default=service.hub.version)
     headers = {POSITION: str(Position(last, service.hub.epoch))}
     return Response(json.dumps({"transactions": results} if lines else results[0]), media_type=JSON, headers=headers)

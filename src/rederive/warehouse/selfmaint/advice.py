@@ -96,6 +96,7 @@ def _kinds(view: StoredView) -> Iterator[tuple[str, UpdateKind]]:
 def _advice(view: StoredView, views: Sequence[StoredView], program: Program, update: str, kind: UpdateKind) -> Advice:
     remote = {declared.relation for declared in program.remotes}
     given = KnownRelations(local=frozenset(name for name in program.bases if name not in remote))
+    # Relations that are known completely need no read; without missing ones the view can always be evaluated.
     missing = [name for name in view.sources if name not in known_completely(views, given)]
     rules = compile_maintenance(view, views, program.relations, kind, given)
     if not missing or (rules is not None and rules.always):

@@ -158,6 +158,7 @@ class _Unfolding:
         bindings = unify(pairs)
         if bindings is None:
             return None
+        # A repeated atom says nothing more: the body of a conjunctive query is a set.
         unique = dict.fromkeys(substitute(atom, bindings) for atom in body)
         return _simplify_names(ConjunctiveQuery(substitute(rule.head, bindings), tuple(unique)))
 

@@ -136,10 +136,12 @@ class _Search:
         for _ in self._visit_databases():
             state, after = self._facts.copy(), self._updated()
             found = self._answers(after)
+            # Condition (1): no fresh symbol, and the same rows as in every other canonical database.
             if any(isinstance(value, FreshSymbol) for row in found for value in row):
                 return SearchDecision(Maintainability.NO, evidence=(state, _rename_symbols(state, len(self._fresh))))
             if first is not None and found != first[1]:
                 return SearchDecision(Maintainability.NO, evidence=(first[0], state))
+            # Condition (2): no further possible facts add a row.
             if (more := self._find_difference(after, found)) is not None:
                 return SearchDecision(Maintainability.NO, evidence=(state, more))
             first = first or (state, found)
@@ -152,6 +154,7 @@ class _Search:
     def _known_facts(self) -> dict[str, set[Row]]:
         """Return the facts that must hold, apart from those that the rows of views need."""
         facts: dict[str, set[Row]] = {name: set(rows) for name, rows in self._knowledge.local.items()}
+        # The before-image of a relation that was read contains its after-image without the inserted rows.
         for name, rows in self._knowledge.read.items():
             facts.setdefault(name, set()).update(rows - self._update.inserts.get(name, frozenset()))
         for name, rows in (*self._knowledge.log.present.items(), *(self._update.deletes.items() if self._update.net else ())):
