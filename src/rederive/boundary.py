@@ -212,6 +212,10 @@ def _is_boolean(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
 def _is_path(value: object) -> bool:
     return isinstance(value, str | PathLike)
 
@@ -221,6 +225,7 @@ _KINDS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "int": (_is_integer, "an integer"),
     "float": (_is_number, "a number"),
     "bool": (_is_boolean, "True or False"),
+    "Mapping[str, Value]": (_is_mapping, "a mapping from columns to values"),
     "str | Path": (_is_path, "a path"),
     "Path": (_is_path, "a path"),
     "Callback": (callable, "a function"),

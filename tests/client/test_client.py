@@ -159,7 +159,7 @@ def test_what_is_refused_has_the_services_code(db: Connection) -> None:
     assert refused(lambda: next(db.subscribe("closure", every="fortnight"))) == ("malformed", 400)
     with pytest.raises(MalformedInput, match="no view"):
         db.subscribe()
-    with pytest.raises(MalformedInput, match="no value of a column"):
+    with pytest.raises(MalformedInput, match="not a value of a column"):
         db.apply(insert={"edge": [(object(), "b")]})
 
 

@@ -160,7 +160,7 @@ def test_webhooks_go_where_the_project_allows_and_their_outcome_is_listed(serve:
 
 
 def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rederive.service.http.status.LATE", 0.2)
+    monkeypatch.setattr("rederive.service.http.status.MAX_WEBHOOK_LAG", 0.2)
     with socket_receiver(hang) as hook:
         settings = f'[webhooks]\nhosts = ["{hook.host}"]\nsecret = "HOOK"\nprivate = true\ntimeout = 60'
         served = serve(STOCK, settings, HOOK="h" * 16)
@@ -173,7 +173,7 @@ def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkey
         served.insert("stock", ["bolt", 3])
         until(lambda: health()["webhooks"]["lag"] > 0.2)
         assert health()["webhooks"]["waiting"] == 1
-        assert health()["status"].startswith("ok, but webhooks wait: the oldest for ")
+        assert health()["status"].startswith("ok, but webhooks are not delivered: the oldest has waited ")
         metrics = served.get("/v1/metrics").text
         assert "rederive_webhooks_waiting 1.0" in metrics
         assert "rederive_webhooks_delivering 1.0" in metrics
@@ -189,7 +189,7 @@ def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkey
     [
         ('[webhooks]\nhosts = ["a.example"]', "webhooks are signed"),
         ('[webhooks]\nhosts = ["a.example"]\nsecret = "HOOK"', "HOOK is not set"),
-        ('[webhooks]\nhosts = "a.example"', "not a list of texts"),
+        ('[webhooks]\nhosts = "a.example"', "not a list of strings"),
         ("[webhooks]\nhost = []", "unknown key 'host'"),
     ],
 )
