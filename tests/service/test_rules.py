@@ -179,7 +179,7 @@ def test_health_and_metrics_show_how_webhooks_are_delivered(serve: Serve, monkey
         assert "rederive_webhooks_delivering 1.0" in metrics
         assert "rederive_webhooks_lag_seconds 0.0\n" not in metrics
         monkeypatch.setattr(OutboxSender, "is_alive", False)  # whatever may end the thread
-        assert health()["status"] == "ok, but webhooks wait: the thread that delivers has ended"
+        assert health()["status"] == "ok, but webhooks are not delivered: the thread that delivers has ended"
         assert health()["webhooks"]["delivering"] is False
         assert "rederive_webhooks_delivering 0.0" in served.get("/v1/metrics").text
 
