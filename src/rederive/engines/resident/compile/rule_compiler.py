@@ -97,6 +97,11 @@ def compile_rule(
     return _Writer(rule, into, resolve, codes, types).write(driver, again)
 
 
+def function_text(rule: Rule, driver: int | None, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]) -> str:
+    """The text of the function that `compile_rule` makes, for tests and for people."""
+    return _Writer(rule, into, resolve, codes, types).text(driver, lambda *arguments: None)
+
+
 class _Writer(FunctionText):
     """Writes the text of one function and collects the objects it refers to."""
 
@@ -121,8 +126,8 @@ class _Writer(FunctionText):
 
     # The function as a whole
 
-    def write(self, driver: int | None, again: Function | None = None) -> Function:
-        """`again` is called where a functor fails; without it the order is safe, and a failure is the rule's."""
+    def text(self, driver: int | None, again: Function | None = None) -> str:
+        """The function's text. `again` is called where a functor fails; without it the order is safe and the failure is raised."""
         self.codes.watch.check()
         plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts), safe=again is None)
         arguments = ["key", "leaf"] if plan.start is not None else []
@@ -136,8 +141,13 @@ class _Writer(FunctionText):
             self.line(f"except ScalarError: {self.name('again', again)}({', '.join(arguments)})")
         elif calls:
             self.line(f"except ScalarError as error: raise {self.name('failed', self.failed)}(error) from None")
+        return "\n".join(self.lines)
+
+    def write(self, driver: int | None, again: Function | None = None) -> Function:
+        """The function itself: its text, run by Python."""
+        text = self.text(driver, again)
         try:
-            exec("\n".join(self.lines), self.scope)
+            exec(text, self.scope)
         except SyntaxError as error:  # Python nests twenty loops and two hundred parentheses, and no more
             if "parentheses" in str(error.msg):
                 raise TooDeep(span=self.rule.span) from None

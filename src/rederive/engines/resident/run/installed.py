@@ -253,7 +253,7 @@ class Installed:
 
     def memory(self) -> Memory:
         """What the tables take, and what views keep beside their rows."""
-        return memory_of(self.tables.stored(), *self.linker.auxiliary_state(), self.around.codes.codecs())
+        return memory_of(self.tables.stored(), self.linker.auxiliary_state(), self.around.codes.codecs())
 
     def passed(self, position: int) -> Iterable[Versions]:
         """The change sets that nothing reads after this section: under differencing they are dropped as the wave passes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -106,9 +106,10 @@ class Linker:
         self._counts: dict[str, dict[CodedRow, int]] = {}
         self._groups: dict[str, Groups] = {}
 
-    def auxiliary_state(self) -> tuple[dict[str, dict[CodedRow, int]], dict[str, Groups]]:
-        """What is stored besides the rows of views: derivation counts and the totals of groups."""
-        return self._counts, self._groups
+    def auxiliary_state(self) -> Iterator[tuple[str, Mapping[CodedRow, object]]]:
+        """What is stored besides the rows of each view: derivation counts, or the totals of groups."""
+        yield from self._counts.items()
+        yield from ((name, groups.totals) for name, groups in self._groups.items())
 
     def inherit(self, before: Linker, names: Collection[str]) -> None:
         """Take over the auxiliary state of views from another linker."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from pyroaring import BitMap
 
-from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.storage.codes import Codec
 from rederive.engines.resident.storage.table import Table
 
@@ -43,18 +42,16 @@ class Memory:
         return sum(self.tables.values()) + sum(self.state.values()) + self.values
 
 
-def memory_of(
-    tables: Iterable[Table], counts: Mapping[str, dict[Any, int]], groups: Mapping[str, Groups], codecs: Iterable[Codec]
-) -> Memory:
+def memory_of(tables: Iterable[Table], auxiliary: Iterable[tuple[str, Mapping[Any, Any]]], codecs: Iterable[Codec]) -> Memory:
     """What an engine holds, measured in time proportional to the number of its keys."""
     found: dict[str, int] = {}
     rows = 0
     for table in tables:
         found[table.name] = found.get(table.name, 0) + table_bytes(table)
         rows += len(table)
-    state = {name: _scaled(_mapping(held)) for name, held in counts.items()}
-    for name, held in groups.items():
-        state[name] = state.get(name, 0) + _scaled(_mapping(held.totals))
+    state: dict[str, int] = {}
+    for name, held in auxiliary:
+        state[name] = state.get(name, 0) + _scaled(_mapping(held))
     return Memory(found, state, sum(_scaled(_mapping(codec.codes) + _sequence(codec.values)) for codec in codecs), rows)
 
 
