@@ -152,7 +152,7 @@ def write_change(path: Path, deleted: Sequence[Row], inserted: Sequence[Row]) ->
     path.write_text(json.dumps(transaction) + "\n", encoding="utf-8")
 
 
-def tell(batch: MicroBatch[rederive.Result]) -> None:
+def tell(batch: MicroBatch) -> None:
     """What a micro-batch did, in words."""
     result = batch.result
     if result is None:

@@ -236,7 +236,7 @@ class Database:
                     action(relation, rows)
         return tx.result
 
-    def ingest(self, source: StreamSource, **options: Any) -> Ingestion[Result]:
+    def ingest(self, source: StreamSource, **options: Any) -> Ingestion:
         """Ingest a stream, one transaction for each micro-batch; see `rederive.ingest.ingestion.ingest`."""
         from rederive.ingest.ingestion import ingest
 

@@ -12,7 +12,7 @@ import pytest
 
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import DataError, IllTypedRow, MalformedInput, MissingFile, NotABase, UnknownColumn, UnknownRelation
-from rederive.ingest.change_file import Transaction, parse, read_change_file_whole, read_changes, typed
+from rederive.ingest.change_file import RequestedChanges, parse_change_line, read_change_file, read_changes, type_change_line
 from rederive.ir.rules import Atom, Column, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Variable
 
@@ -28,13 +28,13 @@ PROGRAM = Program(
 )
 
 
-def one(line: str) -> Transaction:
-    return typed(parse(line, "changes.jsonl", 1), PROGRAM)
+def one(line: str) -> RequestedChanges:
+    return type_change_line(parse_change_line(line, "changes.jsonl", 1), PROGRAM)
 
 
 def test_insert_delete_and_upsert() -> None:
     line = '{"insert": {"edge": [["h", "d"]]}, "delete": {"edge": [["b", "c"]]}, "upsert": {"stock": [{"n": 3, "item": "bolt"}]}}'
-    assert one(line) == Transaction({"edge": (("h", "d"),)}, {"edge": (("b", "c"),)}, {"stock": (("bolt", 3),)})
+    assert one(line) == RequestedChanges({"edge": (("h", "d"),)}, {"edge": (("b", "c"),)}, {"stock": (("bolt", 3),)})
 
 
 def test_deletes_apply_before_inserts_whatever_the_order_of_keys() -> None:
@@ -49,12 +49,14 @@ def test_deletes_apply_before_inserts_whatever_the_order_of_keys() -> None:
 
 
 def test_nothing_is_a_transaction_too() -> None:
-    assert one("{}") == one('{"insert": {}}') == Transaction()
-    assert one('{"insert": {"edge": []}}') == Transaction(insert={"edge": ()})
+    assert one("{}") == one('{"insert": {}}') == RequestedChanges()
+    assert one('{"insert": {"edge": []}}') == RequestedChanges(insert={"edge": ()})
 
 
 def test_relation_without_columns() -> None:
-    assert one('{"insert": {"flag": [[]]}, "delete": {"flag": [{}, []]}}') == Transaction({"flag": ((),)}, {"flag": ((), ())})
+    assert one('{"insert": {"flag": [[]]}, "delete": {"flag": [{}, []]}}') == RequestedChanges(
+        {"flag": ((),)}, {"flag": ((), ())}
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,19 +101,23 @@ def test_hints_name_the_nearest() -> None:
 # Files
 
 LINES = b'\xef\xbb\xbf{"insert": {"edge": [["a", "b"]]}}\r\n\n  \n{}\n{"delete": {"edge": [["a", "b"]]}}'
-TRANSACTIONS = (Transaction(insert={"edge": (("a", "b"),)}), Transaction(), Transaction(delete={"edge": (("a", "b"),)}))
+TRANSACTIONS = (
+    RequestedChanges(insert={"edge": (("a", "b"),)}),
+    RequestedChanges(),
+    RequestedChanges(delete={"edge": (("a", "b"),)}),
+)
 
 
 def test_file_with_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     path.write_bytes(LINES)
-    assert read_change_file_whole(path, PROGRAM) == TRANSACTIONS
+    assert read_change_file(path, PROGRAM) == TRANSACTIONS
 
 
 def test_compressed_file(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl.gz"
     path.write_bytes(gzip.compress(LINES))
-    assert read_change_file_whole(path, PROGRAM) == TRANSACTIONS
+    assert read_change_file(path, PROGRAM) == TRANSACTIONS
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,22 +133,22 @@ def test_lines_are_read_when_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     path.write_text("{}\n[]\n", encoding="utf-8")
     changes = read_changes(path, PROGRAM)
-    assert next(changes) == Transaction()
+    assert next(changes) == RequestedChanges()
     with pytest.raises(MalformedInput):
         next(changes)
     with pytest.raises(MalformedInput) as caught:
-        read_change_file_whole(path, PROGRAM)
+        read_change_file(path, PROGRAM)
     assert caught.value.place == f"{path}:2:1"
 
 
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match="no such file"):
-        read_change_file_whole(tmp_path / "changes.jsonl", PROGRAM)
+        read_change_file(tmp_path / "changes.jsonl", PROGRAM)
 
 
 def test_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     path.write_bytes(b'{}\n{"\xc3\xa9\xff": 1}\n')
     with pytest.raises(MalformedInput, match="not UTF-8: byte 0xff") as caught:
-        read_change_file_whole(path, PROGRAM)
+        read_change_file(path, PROGRAM)
     assert caught.value.place == f"{path}:2:4"

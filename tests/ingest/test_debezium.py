@@ -15,7 +15,7 @@ import rederive
 from rederive.errors import DataError
 from rederive.ingest.debezium import envelope_operations
 from rederive.ingest.kafka_messages import message_items
-from rederive.ingest.micro_batch import gathered
+from rederive.ingest.micro_batch import decode_batch
 from rederive.ir.rules import Relation
 from rederive.lang import compile_program
 
@@ -142,6 +142,6 @@ def test_messages_come_in_the_order_of_their_offsets() -> None:
     values = [b'{"op": "d", "before": {"x": "a", "y": "b"}}', b'{"op": "c", "after": {"x": "a", "y": "b"}}', None, b"\xff", b"{"]
     value = pyarrow.array(values, pyarrow.binary())
     table = pyarrow.table({"topic": ["e"] * 5, "partition": [0, 0, 0, 0, 1], "offset": [2, 1, 3, 4, 0], "value": value})
-    read = gathered(message_items(table, {"e": EDGE}))
+    read = decode_batch(message_items(table, {"e": EDGE}))
     assert [step.action.value for step in read.operations] == ["insert", "delete"]
     assert [item.error.place for item in read.rejected] == ["e[0]@4", "e[1]@0:1:2"]

@@ -56,7 +56,7 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
     folder.add("2.jsonl", '{"insert": {"edge": [["a", "b"], ["b", "c"]]}}\n\n{"delete": {"edge": [["b", "c"]]}}\n')
     folder.add("1.jsonl", '{"insert": {"edge": [{"y": "c", "x": "b"}]}}\n{"insert": {"edge": [["x"]]}}\n{\n')
     checkpoint, table = tmp_path / "checkpoint", tmp_path / "store" / "quarantine"
-    told: list[MicroBatch[rederive.Result]] = []
+    told: list[MicroBatch] = []
 
     def run() -> StreamProgress:
         source = ChangeFiles(str(folder.path), ONE_FILE)
@@ -245,11 +245,11 @@ def test_what_is_refused_before_anything_starts(
     spark.sql(f"CREATE TABLE delta.`{floats}` (x STRING, y DOUBLE) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     cases: list[tuple[StreamSource, str | None, type[RederiveError], str]] = [
         (ChangeFiles(f"{there}/absent"), None, MissingFile, "absent"),
-        (ChangeFiles(there), "edge", MalformedInput, "one too many"),
+        (ChangeFiles(there), "edge", MalformedInput, "is named too"),
         (CsvFiles(there), None, MalformedInput, "--relation"),
         (CsvFiles(there), "egde", UnknownRelation, "did you mean 'edge'"),
         (ParquetFiles(there), "closure", NotABase, "is a view"),
-        (ChangeFeed(there), "edge", NotATable, "no Delta table"),
+        (ChangeFeed(there), "edge", NotATable, "not a Delta table"),
         (ChangeFeed(floats), "edge", SchemaMismatch, "'y'.*symbol.*float"),
         (KafkaTopics("localhost:1", {"t": "closure"}), None, NotABase, "topic 't'"),
         (KafkaTopics("localhost:1", {"t": "edge"}), None, MissingDependency, "rederive.lake.jars kafka"),

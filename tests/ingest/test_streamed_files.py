@@ -14,8 +14,8 @@ import pytest
 
 from rederive.engines.protocol import Action, Operation
 from rederive.ingest.change_feed import feed_items
-from rederive.ingest.micro_batch import Item, Rejected, gathered
-from rederive.ingest.streamed_files import File, change_items, csv_items, file_items, parquet_items
+from rederive.ingest.micro_batch import Item, RejectedInput, decode_batch
+from rederive.ingest.streamed_files import StreamedFile, change_items, csv_items, file_items, parquet_items
 from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import NUMBER, SYMBOL, UNSIGNED
 from rederive.lang import compile_program
@@ -34,11 +34,11 @@ def batch(*files: tuple[str, int, bytes]) -> pyarrow.Table:
 
 
 def reasons(items: list[Item]) -> list[tuple[str, str | None, str | None]]:
-    return [(item.error.code, item.error.place, item.raw) for item in items if isinstance(item, Rejected)]
+    return [(item.error.code, item.error.place, item.raw) for item in items if isinstance(item, RejectedInput)]
 
 
 def operations(items: list[Item]) -> list[tuple[str, Any]]:
-    return [(step.action.value, step.rows) for step in gathered(items).operations]
+    return [(step.action.value, step.rows) for step in decode_batch(items).operations]
 
 
 def test_files_are_read_by_age_and_then_by_name() -> None:
@@ -65,7 +65,7 @@ def test_a_line_is_taken_as_a_whole_or_rejected_as_a_whole() -> None:
         b"\xff",
         b"[]",
     ]
-    items = list(change_items(File("c.jsonl", b"\n".join(lines)), PROGRAM))
+    items = list(change_items(StreamedFile("c.jsonl", b"\n".join(lines)), PROGRAM))
     assert operations(items) == [("upsert", (("nut", 4),))]
     codes = ["ill_typed", "unknown_relation", "not_a_base", "unknown_column", "malformed", "malformed"]
     assert [code for code, _, _ in reasons(items)] == codes
@@ -78,14 +78,14 @@ def test_a_batch_read_again_is_the_same_transaction() -> None:
 
     data = b'{"insert": {"edge": [["a", "b"]]}}\n{"delete": {"edge": [["a", "b"]]}}\n{"insert": {"edge": [["c", "d"]]}}\n'
     program = compile_program(CLOSURE)
-    one, two = (gathered(change_items(File("c", data), program)).operations for _ in range(2))
+    one, two = (decode_batch(change_items(StreamedFile("c", data), program)).operations for _ in range(2))
     assert digest(one) == digest(two)
     assert [step.action for step in one] == [Action.INSERT, Action.DELETE, Action.INSERT]
 
 
 def test_csv() -> None:
     data = 'n,_op,item\n3,insert,bolt\n4,I,"a ""b"",\nc"\n\nx,I,nut\n5,U,nut\n1,D\n6,replace,nut\n7,d,nut\n'
-    items = list(csv_items(File("s.csv", data.encode()), STOCKED, "_op"))
+    items = list(csv_items(StreamedFile("s.csv", data.encode()), STOCKED, "_op"))
     assert operations(items) == [
         ("insert", (("bolt", 3), ('a "b",\nc', 4))),
         ("upsert", (("nut", 5),)),
@@ -130,7 +130,7 @@ def parquet(table: pyarrow.Table) -> bytes:
 
 def test_parquet() -> None:
     table = pyarrow.table({"_op": ["I", "I", "delete", None], "item": ["bolt", None, "nut", "x"], "n": [1, 2, 3, 4]})
-    items = list(parquet_items(File("s.parquet", parquet(table)), STOCKED, "_op"))
+    items = list(parquet_items(StreamedFile("s.parquet", parquet(table)), STOCKED, "_op"))
     assert operations(items) == [("insert", (("bolt", 1),)), ("delete", (("nut", 3),))]
     assert reasons(items) == [
         ("ill_typed", "s.parquet: row 2", '{"_op": "I", "item": null, "n": 2}'),
@@ -141,19 +141,19 @@ def test_parquet() -> None:
 def test_parquet_of_unsigned_numbers_and_of_nothing() -> None:
     big = Relation("big", (Column("u", UNSIGNED), Column("n", NUMBER), Column("s", SYMBOL)))
     table = pyarrow.table({"u": [Decimal(2**64 - 1)], "n": [Decimal("7.5")], "s": ["a"], "_op": ["I"]})
-    items = list(parquet_items(File("b", parquet(table)), big, "_op"))
+    items = list(parquet_items(StreamedFile("b", parquet(table)), big, "_op"))
     assert reasons(items)[0][0] == "ill_typed"
     whole = table.set_column(1, "n", pyarrow.array([Decimal(7)]))
-    assert operations(list(parquet_items(File("b", parquet(whole)), big, "_op"))) == [("insert", ((2**64 - 1, 7, "a"),))]
+    assert operations(list(parquet_items(StreamedFile("b", parquet(whole)), big, "_op"))) == [("insert", ((2**64 - 1, 7, "a"),))]
     flags = pyarrow.table({"_op": ["I", "D"]})
-    steps = list(parquet_items(File("f", parquet(flags)), FLAG, "_op"))
+    steps = list(parquet_items(StreamedFile("f", parquet(flags)), FLAG, "_op"))
     assert steps == [Operation(Action.INSERT, "flag", ((),)), Operation(Action.DELETE, "flag", ((),))]
 
 
 def test_what_is_not_parquet() -> None:
     items = list(file_items(batch(("f", 1, b"PAR1")), lambda file: parquet_items(file, STOCKED, "_op")))
     assert reasons(items) == [("malformed", "f", None)]
-    assert gathered([]) == gathered(change_items(File("f", b"\n{}\n"), Program({}, ())))
+    assert decode_batch([]) == decode_batch(change_items(StreamedFile("f", b"\n{}\n"), Program({}, ())))
 
 
 def test_a_change_feed_goes_by_commits_and_leaves_before_it_enters() -> None:

@@ -84,7 +84,7 @@ def test_an_sqlite_file_of_something_else(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE mine (x)")
     connection.close()
     before = (tmp_path / FILE).read_bytes()
-    refused(NotAStore, "not_a_store", tmp_path, "something else")
+    refused(NotAStore, "not_a_store", tmp_path, "another application")
     assert (tmp_path / FILE).read_bytes() == before
 
 
@@ -119,7 +119,7 @@ def test_a_file_cut_short(folder: Path) -> None:
         ("UPDATE text SET text = '.decl edge('", "cannot be read"),
         ("UPDATE text SET kept = '[[99, 1]]'", "cannot be read"),
         ("UPDATE relation SET columns = '{}'", "cannot be read"),
-        ("DELETE FROM text", "no base relation"),
+        ("DELETE FROM text", "not a base relation"),
     ],
 )
 def test_content_that_nobody_wrote(folder: Path, sql: str, says: str) -> None:

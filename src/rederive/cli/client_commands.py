@@ -20,7 +20,7 @@ from rederive.client.blocking import Connection, Subscription
 from rederive.client.firings import follow_firings, list_firings
 from rederive.client.replica import Change
 from rederive.errors import MalformedInput, Refused
-from rederive.ingest.change_file import parse, read_lines
+from rederive.ingest.change_file import parse_change_line, read_lines
 
 MAX_BATCH: Final = 100  # transactions in one request
 MAX_BATCH_BYTES: Final = 2**20
@@ -151,7 +151,7 @@ def _batches(file: Path) -> Iterator[list[tuple[str, int, str]]]:
     size, max_lines = 0, 1 if str(file) == "-" else MAX_BATCH
     for line in read_lines(file):
         name, number, text = line
-        parse(text, name, number)
+        parse_change_line(text, name, number)
         if batch and (len(batch) >= max_lines or size + len(text) > MAX_BATCH_BYTES):
             yield batch
             batch, size = [], 0

@@ -39,7 +39,7 @@ from rederive.cli.program_files import InitialRows, Loading, initial_rows, migra
 from rederive.database import Database
 from rederive.engines.protocol import FilterStep
 from rederive.errors import RederiveError, StrategyError, UnknownOption
-from rederive.ingest.change_file import Transaction, read_change_file_whole
+from rederive.ingest.change_file import RequestedChanges, read_change_file
 from rederive.ir.terms import Row
 from rederive.lang.programs import SQL
 from rederive.maintain.plan import AUTO, PRECISIONS, check_strategy
@@ -144,11 +144,13 @@ def _mention_commits(db: Database) -> Iterator[None]:
         raise
 
 
-def _read(paths: Sequence[Path], rows: InitialRows, changes: Path | None) -> tuple[dict[str, list[Row]], Sequence[Transaction]]:
+def _read(
+    paths: Sequence[Path], rows: InitialRows, changes: Path | None
+) -> tuple[dict[str, list[Row]], Sequence[RequestedChanges]]:
     """Return the initial rows and the transactions of a Datalog program."""
     with show_progress(f"reading {', '.join(map(str, paths))}"):
         program = read_programs(paths)
-        transactions = read_change_file_whole(changes, program) if changes else ()
+        transactions = read_change_file(changes, program) if changes else ()
         return initial_rows(program, rows), transactions
 
 
@@ -156,7 +158,7 @@ def _run_datalog(
     db: Database,
     paths: Sequence[Path],
     rows: Mapping[str, list[Row]],
-    transactions: Iterable[Transaction],
+    transactions: Iterable[RequestedChanges],
     initial: bool,
     output: IO[bytes],
 ) -> Iterator[dict[str, Any]]:
@@ -182,11 +184,11 @@ def _run_sql(
         costs = [_write_version(db, r, output, initial or r is not load.setup.result) for r in run_files(db, paths, load)]
     yield from costs if load.setup.result is not None else [started, *costs]
     # The statements decide the tables, so the transactions are typed after them.
-    for transaction in read_change_file_whole(changes, db.pipeline.state.program) if changes else ():
+    for transaction in read_change_file(changes, db.pipeline.state.program) if changes else ():
         yield _write_version(db, _commit(db, transaction), output)
 
 
-def _commit(db: Database, transaction: Transaction) -> rederive.Result:
+def _commit(db: Database, transaction: RequestedChanges) -> rederive.Result:
     """Commit a transaction. An error against the data, such as a duplicate key, names the line of the changes file."""
     try:
         return db.pipeline.commit_operations(transaction.operations)

@@ -177,7 +177,7 @@ def _silence_stream_log(jvm: Any) -> None:
     jvm.org.apache.logging.log4j.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", level)
 
 
-def _wait(running: Ingestion[rederive.Result]) -> StreamProgress:
+def _wait(running: Ingestion) -> StreamProgress:
     """Wait for the end of the stream. Ctrl-C ends it after the present batch."""
     try:
         return running.wait()
@@ -185,7 +185,7 @@ def _wait(running: Ingestion[rederive.Result]) -> StreamProgress:
         return running.stop()
 
 
-def _report_batch(batch: MicroBatch[rederive.Result]) -> None:
+def _report_batch(batch: MicroBatch) -> None:
     if batch.result is not None:
         _print_changes(batch.result)
     version = "no version" if batch.result is None else f"version {batch.result.version}"

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from rederive.engines.protocol import Action
-from rederive.ingest.arrow_rows import from_arrow
-from rederive.ingest.micro_batch import Item, Origin, typed_operations
-from rederive.ingest.streamed_files import row_as_json
+from rederive.ingest.arrow_rows import arrow_value, row_as_json
+from rederive.ingest.micro_batch import Item, RowOrigin, typed_operations
 from rederive.ir.rules import Relation
 
 if TYPE_CHECKING:
@@ -26,16 +25,17 @@ _ACTIONS: Final = {
 
 
 def feed_items(table: pyarrow.Table, relation: Relation, name: str) -> Iterator[Item]:
-    """Commit by commit; in each, what leaves before what enters, so that a row that does both is there afterwards.
+    """The items of a batch, commit by commit, deletions before insertions: a row with both is present afterwards.
 
-    Spark may hand out the rows of a commit in another order the next time: they are put in order here.
+    Spark may return the rows of a commit in another order next time. They are sorted here, so that reading a batch again gives
+    the same operations.
     """
     names = [column.name for column in relation.columns]
     kinds: list[Any] = table.column(TYPE).to_pylist()
     ranked = table.append_column("_rank", [[_ACTIONS[kind] is Action.INSERT for kind in kinds]])
     ordered = ranked.sort_by([(column, "ascending") for column in (COMMIT, "_rank", *names, TYPE)])
     columns = [ordered.column(column).to_pylist() for column in names]
-    kept = ordered.drop_columns(["_rank", TIME])
+    shown = ordered.drop_columns(["_rank", TIME])
     commits = ordered.column(COMMIT)
-    origin = Origin(lambda row: f"{name}@{commits[row].as_py()}", lambda row: row_as_json(kept, row))
-    yield from typed_operations(ordered.column(TYPE).to_pylist(), columns, relation, from_arrow, origin, _ACTIONS)
+    origin = RowOrigin(lambda row: f"{name}@{commits[row].as_py()}", lambda row: row_as_json(shown, row))
+    yield from typed_operations(ordered.column(TYPE).to_pylist(), columns, relation, arrow_value, origin, _ACTIONS)

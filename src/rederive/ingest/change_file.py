@@ -1,9 +1,9 @@
-"""The changes file: JSON lines, one transaction each.
+"""Change files: JSON lines, one transaction each.
 
     {"insert": {"edge": [["h", "d"]]}, "delete": {"edge": [["b", "c"]]}, "upsert": {"stock": [{"item": "bolt", "n": 3}]}}
 
-Every line is one version, `{}` too; a blank line is none. A row is an array, or an object by column name. The order of keys
-means nothing: `Transaction.operations` says what applies first.
+Every line makes one version, even `{}`; blank lines are skipped. A row is an array, or an object by column name. The order of the
+keys has no meaning: `RequestedChanges.operations` says what applies first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import MalformedInput, RederiveError, UnknownRelation, nearest
-from rederive.ingest.input_file import reading
+from rederive.ingest.input_file import name_file_errors
 from rederive.ingest.strict_json import Json, key_column, parse_line
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
@@ -28,7 +28,7 @@ ACTIONS = ("insert", "delete", "upsert")
 
 @dataclass(frozen=True, slots=True)
 class ChangeLine:
-    """One line of a changes file, as JSON has it: well formed, but not yet compared with any relation."""
+    """One line of a change file as JSON: well formed, but not yet checked against any relation."""
 
     place: str
     insert: Mapping[str, Sequence[Json]] = field(default_factory=dict)
@@ -37,17 +37,18 @@ class ChangeLine:
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """The relations that it names, with and without rows."""
+        """The relations that the line names, with or without rows."""
         return (*self.insert, *self.delete, *self.upsert)
 
     @property
     def has_rows(self) -> bool:
+        """Whether the line requests any change."""
         return any(rows for side in (self.insert, self.delete, self.upsert) for rows in side.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """Typed rows to delete, to insert and to upsert, by base relation, and the place that an error should name."""
+class RequestedChanges:
+    """The typed rows that one transaction requests to delete, insert and upsert, by base relation. `place`: for errors."""
 
     insert: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     delete: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -56,19 +57,20 @@ class Transaction:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What to commit, in the order in which it applies: a row that is both deleted and inserted is there afterwards.
+        """The operations in the order in which they apply: a row that is both deleted and inserted is present afterwards.
 
-        >>> [operation.action.value for operation in Transaction({"edge": (("a", "b"),)}, {"edge": (("b", "c"),)}).operations]
+        >>> requested = RequestedChanges({"edge": (("a", "b"),)}, {"edge": (("b", "c"),)})
+        >>> [operation.action.value for operation in requested.operations]
         ['delete', 'insert']
         """
         steps = ((Action.DELETE, self.delete), (Action.INSERT, self.insert), (Action.UPSERT, self.upsert))
         return tuple(Operation(action, relation, rows) for action, step in steps for relation, rows in step.items())
 
 
-def parse(line: str, name: str, number: int) -> ChangeLine:
-    """One line of the changes file called `name`.
+def parse_change_line(line: str, name: str, number: int) -> ChangeLine:
+    """Parse line `number` of the change file called `name`.
 
-    >>> parse('{"insert": {"edge": [["h", "d"]]}}', "changes.jsonl", 1).insert
+    >>> parse_change_line('{"insert": {"edge": [["h", "d"]]}}', "changes.jsonl", 1).insert
     {'edge': [['h', 'd']]}
     """
     value, place = parse_line(line, name, number), f"{name}:{number}"
@@ -91,20 +93,20 @@ def _rows_by_relation(action: str, value: Json, place: str) -> dict[str, list[Js
     return found
 
 
-def typed(raw: ChangeLine, program: Program) -> Transaction:
-    """The transaction with its rows typed as the base relations of `program` declare.
+def type_change_line(line: ChangeLine, program: Program) -> RequestedChanges:
+    """The requested changes of a line, with rows typed as the base relations of `program` declare.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import SYMBOL
     >>> edge = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
-    >>> typed(ChangeLine("line 1", insert={"edge": [["h", "d"]]}), Program({"edge": edge}, ())).insert
+    >>> type_change_line(ChangeLine("line 1", insert={"edge": [["h", "d"]]}), Program({"edge": edge}, ())).insert
     {'edge': (('h', 'd'),)}
     """
-    return Transaction(
-        _typed_rows(raw.insert, "insert", raw.place, program),
-        _typed_rows(raw.delete, "delete", raw.place, program),
-        _typed_rows(raw.upsert, "upsert", raw.place, program),
-        raw.place,
+    return RequestedChanges(
+        _typed_rows(line.insert, "insert", line.place, program),
+        _typed_rows(line.delete, "delete", line.place, program),
+        _typed_rows(line.upsert, "upsert", line.place, program),
+        line.place,
     )
 
 
@@ -133,28 +135,28 @@ def input_relation(name: str, program: Program, place: str) -> Relation:
         raise error.at(place) from None
 
 
-def read_changes(path: Path, program: Program) -> Iterator[Transaction]:
-    """The transactions of a file, or of standard input for `-`, each read when it is asked for.
+def read_changes(path: Path, program: Program) -> Iterator[RequestedChanges]:
+    """The transactions of a file, or of standard input for `-`, one at a time.
 
-    A line that is refused raises when its turn comes: whatever stood before it may have been applied by then. Where a file is
-    to be applied as a whole or not at all, take `read_change_file_whole`.
+    A wrong line raises an error when it is read: the lines before it may have been applied by then. To apply a file completely or
+    not at all, use `read_change_file`.
     """
     for name, number, text in read_lines(path):
-        yield typed(parse(text, name, number), program)
+        yield type_change_line(parse_change_line(text, name, number), program)
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, int, str]]:
-    """The lines of a file, or of standard input for `-`, that are not blank: how errors call the file, the number, the text."""
+    """The lines of a file, or of standard input for `-`, that are not blank: the name for errors, the line number, the text."""
     name = "<stdin>" if str(path) == "-" else str(path)
-    with reading(path), _opened(path) as lines:
+    with name_file_errors(path), _opened(path) as lines:
         for number, line in enumerate(lines, 1):
-            text = decoded(line, name, number)
+            text = decode_line(line, name, number)
             if text.strip():
                 yield name, number, text
 
 
-def read_change_file_whole(path: Path, program: Program) -> tuple[Transaction, ...]:
-    """All transactions of a file, or of standard input for `-`; any line that is refused refuses the file."""
+def read_change_file(path: Path, program: Program) -> tuple[RequestedChanges, ...]:
+    """All transactions of a file, or of standard input for `-`; one wrong line is an error of the file."""
     return tuple(read_changes(path, program))
 
 
@@ -167,8 +169,8 @@ def _opened(path: Path) -> Iterator[Iterable[bytes]]:
         yield file
 
 
-def decoded(line: bytes, name: str, number: int) -> str:
-    """The text of a line; a mark of byte order may stand before the first."""
+def decode_line(line: bytes, name: str, number: int) -> str:
+    """The text of a line of UTF-8. The first line may start with a byte order mark."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:

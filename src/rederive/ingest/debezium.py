@@ -1,9 +1,9 @@
-"""Debezium's envelopes: what happened to one row of a table, as JSON, with or without its schema.
+"""Debezium envelopes: what happened to one row of a table, as JSON, with or without its schema.
 
     {"op": "u", "before": {"id": 7, "n": 1}, "after": {"id": 7, "n": 2}, "source": {...}}
 
-`c` and `r` put a row in, `u` replaces one, `d` takes one out; a message without a value (a tombstone) says nothing more than the
-`d` before it. A relation with a key is changed by key, so a source that logs only the key of an old row will do.
+`c` and `r` insert a row, `u` replaces one, `d` deletes one. A message without a value, a tombstone, adds nothing to the `d`
+before it. A relation with a key is changed by key, so the source may log only the key of an old row.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _EPOCH: Final = datetime(1970, 1, 1)
 _FULL: Final = "declare a key for the relation, or have the source log whole rows (REPLICA IDENTITY FULL)"
 
 Fields = Mapping[str, Mapping[str, Any]]
-"""What the envelope's schema says about each column; empty where it carries none."""
+"""What the envelope's schema says about each column; empty without a schema."""
 
 
 def envelope_operations(message: str | None, relation: Relation, place: str) -> tuple[Operation, ...]:
-    """What a message does to `relation`, in the order in which it applies.
+    """The operations of a message on `relation`, in the order in which they apply.
 
     >>> from rederive.ir.rules import Column
     >>> from rederive.ir.terms import NUMBER
@@ -44,22 +44,22 @@ def envelope_operations(message: str | None, relation: Relation, place: str) -> 
     """
     if message is None:
         return ()
-    envelope, fields = _opened(message, place)
+    envelope, fields = _open_envelope(message, place)
     before, after = (_image(envelope, name, place) for name in ("before", "after"))
     match envelope.get("op"):
         case "c" | "r":
-            return _put(after, relation, fields, place)
+            return _insertion(after, relation, fields, place)
         case "d":
-            return _taken(before, relation, fields, place)
+            return _deletion(before, relation, fields, place)
         case "u":
-            return _replaced(before, after, relation, fields, place)
+            return _replacement(before, after, relation, fields, place)
         case other:
             hint = nearest(str(other), _OPERATIONS)
-            raise MalformedInput(f"{other!r} is no operation of a row", hint=hint).at(place)
+            raise MalformedInput(f"{other!r} is not an operation on a row", hint=hint).at(place)
 
 
-def _opened(message: str, place: str) -> tuple[Mapping[str, Json], Fields]:
-    """The envelope, and the schema of its row images where the converter was told to send one."""
+def _open_envelope(message: str, place: str) -> tuple[Mapping[str, Json], Fields]:
+    """The envelope, and the schema of its row images if the converter sends one."""
     value = parse_line(message, place, 1)
     if not isinstance(value, dict):
         raise MalformedInput("an envelope must be a JSON object").at(place)
@@ -72,7 +72,7 @@ def _opened(message: str, place: str) -> tuple[Mapping[str, Json], Fields]:
 
 
 def _fields(schema: Any) -> Fields:
-    """Both images have the same columns: those of `after` speak for both."""
+    """The fields of both images, which have the same columns."""
     try:
         images = {field["field"]: field["fields"] for field in schema["fields"] if field.get("field") in ("before", "after")}
         return {field["field"]: field for field in images.get("after") or images["before"]}
@@ -87,33 +87,34 @@ def _image(envelope: Mapping[str, Json], name: str, place: str) -> Mapping[str, 
     return image
 
 
-# What is done
+# Operations
 
 
-def _put(after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
+def _insertion(after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
     action = Action.UPSERT if relation.key else Action.INSERT
     return (Operation(action, relation.name, (_row(after, "after", relation, fields, place),)),)
 
 
-def _taken(before: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
+def _deletion(before: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
     if not relation.key:
         try:
             return (Operation(Action.DELETE, relation.name, (_row(before, "before", relation, fields, place),)),)
         except DataError as error:
             error.hint = error.hint or _FULL
             raise
-    # Whatever row has the key: put another in its place, then take that one out. No state is looked at, so a repetition is equal.
-    row = _keyed(before, relation, fields, place)
+    # The other columns of the row to delete are unknown: upsert a row with the key, then delete that row. This reads no state, so
+    # reading a message again gives the same operations.
+    row = _key_row(before, relation, fields, place)
     return tuple(Operation(action, relation.name, (row,)) for action in (Action.UPSERT, Action.DELETE))
 
 
-def _replaced(
+def _replacement(
     before: Mapping[str, Json] | None, after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str
 ) -> tuple[Operation, ...]:
-    put = _put(after, relation, fields, place)
-    if relation.key and (before is None or _keyed(before, relation, fields, place) == _keyed(after, relation, fields, place)):
-        return put
-    return (*_taken(before, relation, fields, place), *put)
+    insertion = _insertion(after, relation, fields, place)
+    if relation.key and (before is None or _key_row(before, relation, fields, place) == _key_row(after, relation, fields, place)):
+        return insertion
+    return (*_deletion(before, relation, fields, place), *insertion)
 
 
 # Rows
@@ -134,8 +135,8 @@ def _row(image: Mapping[str, Json] | None, name: str, relation: Relation, fields
     return typed_rows(columns, relation, from_python, lambda _: place)[0] if names else ()
 
 
-def _keyed(image: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> Row:
-    """A row with the image's key. The other columns say nothing."""
+def _key_row(image: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> Row:
+    """A row with the image's key, and arbitrary values in the other columns."""
     if image is None:
         raise MalformedInput("the envelope has no 'before'", hint=_FULL).at(place)
     columns = tuple(relation.columns[i] for i in relation.key)
@@ -148,7 +149,7 @@ def _keyed(image: Mapping[str, Json] | None, relation: Relation, fields: Fields,
 
 
 def _any(type: Type) -> Value:
-    """Some value of a type."""
+    """An arbitrary value of a type."""
     match type.kind:
         case Kind.SYMBOL:
             return ""
@@ -166,7 +167,7 @@ def _any(type: Type) -> Value:
             return Decimal(0).scaleb(-type.scale)
 
 
-# Values whose meaning the schema tells
+# Values whose meaning depends on the schema
 
 
 def _logical(value: Json, field: Mapping[str, Any], relation: Relation, name: str, place: str) -> object:
@@ -176,7 +177,7 @@ def _logical(value: Json, field: Mapping[str, Any], relation: Relation, name: st
     try:
         return read(value, field)
     except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
-        message = f"column '{name}' of relation '{relation.name}': {value!r} is no {field['name']} ({error})"
+        message = f"column '{name}' of relation '{relation.name}': {value!r} is not a {field['name']} ({error})"
         raise IllTypedRow(message).at(place) from None
 
 
@@ -185,7 +186,7 @@ def _since_epoch(**unit: int) -> Callable[[Any, Mapping[str, Any]], datetime]:
 
 
 def _exactly(value: int, parts: int) -> int:
-    """Our timestamps end at microseconds."""
+    """The value in our unit; raises ValueError if it is finer than a microsecond."""
     if value % parts:
         raise ValueError("finer than a microsecond")
     return value // parts

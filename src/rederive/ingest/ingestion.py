@@ -1,9 +1,12 @@
-"""Structured Streaming into a database: every micro-batch is one transaction, applied once.
+"""Structured Streaming into a database: every micro-batch is one transaction, which applies once.
 
-A batch is committed under a key made of the stream's id, which its checkpoint keeps, and the batch's number. After a crash Spark
-hands out the batch that was not finished once more; read again it gives the same operations, and the database, which knows the
-key, changes nothing. What could not be read is put into quarantine after the commit, once too: the table remembers the batch.
-A lake is settled in the background while the next batches are taken.
+The order of steps for a batch, and why a kill between two of them loses nothing and applies nothing twice:
+  1. The batch is read.                      Killed here: Spark returns the same batch after the restart.
+  2. The database commits it, with a key made of the stream's id and the batch's number. Killed here: the batch is read again,
+     gives the same operations, and the database knows the key and changes nothing.
+  3. Rejected input goes to the quarantine.  The table's log has the last batch of the stream, so a repetition appends nothing.
+  4. The store's cursor of the stream moves; then Spark's checkpoint has the batch.
+A lake is settled in the background while the next batches are read.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rederive import failpoints
 from rederive.engines.protocol import Operation
 from rederive.engines.spark.session.sessions import acting, like_session
 from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
-from rederive.ingest.micro_batch import Decoded, gathered
+from rederive.ingest.micro_batch import DecodedBatch, decode_batch
 from rederive.ingest.quarantine import quarantine as put_into_quarantine
 from rederive.ingest.stream_reader import Items, open_stream
 from rederive.ingest.stream_sources import StreamSource, identity
@@ -28,6 +31,7 @@ from rederive.ir.rules import Program
 from rederive.lake.file_system import names_in, spark_path
 from rederive.lake.session import check_zone, spark_session
 from rederive.locations import parse_location
+from rederive.result import Result
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,64 +40,58 @@ if TYPE_CHECKING:
 ON_ERROR: Final = ("fail", "quarantine")
 
 
-class Committed(Protocol):
-    """The result of a transaction, as far as a stream looks at it."""
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def repeated(self) -> bool: ...
-
-
-R = TypeVar("R", bound=Committed)
-R_co = TypeVar("R_co", bound=Committed, covariant=True)
-
-
 class TargetState(Protocol):
-    """The state of a database, as far as a stream needs it."""
+    """What a stream needs of the state of a database."""
 
     version: int
     spark: SparkSession | None
 
     @property
-    def program(self) -> Program: ...
+    def program(self) -> Program:
+        """The current definitions."""
 
     @property
-    def folder(self) -> Path | None: ...
+    def folder(self) -> Path | None:
+        """The folder of the store."""
 
     @property
-    def lake(self) -> str | None: ...
+    def lake(self) -> str | None:
+        """The root of the lake."""
 
-    def cursor(self, name: str) -> int | None: ...
+    def cursor(self, name: str) -> int | None:
+        """The version that a named cursor has acknowledged."""
 
-    def acknowledge(self, name: str, version: int) -> None: ...
+    def acknowledge(self, name: str, version: int) -> None:
+        """Move a named cursor."""
 
 
-class Target(Protocol[R_co]):
-    """The commit pipeline of a database, as far as a stream needs it."""
+class IngestTarget(Protocol):
+    """What a stream needs of the commit pipeline of a database."""
 
     @property
-    def state(self) -> TargetState: ...
+    def state(self) -> TargetState:
+        """The state of the database."""
 
-    def commit_operations(self, operations: Sequence[Operation], key: str | None = None) -> R_co: ...
+    def commit_operations(self, operations: Sequence[Operation], key: str | None = None) -> Result:
+        """Commit a transaction under an idempotency key."""
 
-    def settle(self, *, wait: bool = True) -> int: ...
+    def settle(self, *, wait: bool = True) -> int:
+        """Bring the lake to the last version."""
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch(Generic[R]):
-    """A micro-batch that is done. `result`: None where there was nothing to apply. `rows`: how many were applied."""
+class MicroBatch:
+    """A micro-batch that is done. `rows`: how many were applied. `result`: None if there was nothing to apply."""
 
     number: int
     rows: int
     quarantined: int
-    result: R | None
+    result: Result | None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamProgress:
-    """What a stream has done since it was started. `repeated`: batches that were committed before a crash already."""
+    """What a stream has done since it was started. `repeated`: batches that had been committed before a crash."""
 
     batches: int = 0
     rows: int = 0
@@ -101,39 +99,56 @@ class StreamProgress:
     repeated: int = 0
     version: int | None = None
 
+    def after(self, batch: MicroBatch) -> StreamProgress:
+        """The progress after one more batch."""
+        result = batch.result
+        return replace(
+            self,
+            batches=self.batches + 1,
+            rows=self.rows + batch.rows,
+            quarantined=self.quarantined + batch.quarantined,
+            repeated=self.repeated + (result is not None and result.repeated),
+            version=self.version if result is None else result.version,
+        )
 
-class Ingestion(Generic[R]):
-    """A stream that is running, or has ended. While it runs, the database is the stream's: other threads leave it alone."""
 
-    def __init__(self, batches: _Batches[R], query: StreamingQuery) -> None:
+OnBatch = Callable[[MicroBatch], None]
+
+
+class Ingestion:
+    """A stream that runs or has ended. While it runs, no other thread may use the database."""
+
+    def __init__(self, batches: _BatchLoop, query: StreamingQuery) -> None:
         self._batches = batches
         self.query = query
 
     @property
     def id(self) -> str:
-        """The stream's id, which its checkpoint keeps."""
+        """The stream's id, which is stored in its checkpoint."""
         return str(self.query.id)
 
     @property
     def progress(self) -> StreamProgress:
+        """What the stream has done so far."""
         return self._batches.progress
 
     @property
     def running(self) -> bool:
+        """Whether the stream has not ended yet."""
         return self.query.isActive
 
     def wait(self, seconds: float | None = None) -> StreamProgress:
-        """What the stream has done when it ends, or after so many seconds; the error that ended it is raised."""
+        """The progress when the stream ends, or after so many seconds; raises the error that ended the stream."""
         from pyspark.errors import StreamingQueryException
 
         try:
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
         except StreamingQueryException as error:
-            raise self._batches.error or _explained(str(error)) from None
+            raise self._batches.error or _stream_error(str(error)) from None
         return self.progress
 
     def stop(self) -> StreamProgress:
-        """End the stream, after the batch that it is at."""
+        """End the stream after the current batch."""
         self._batches.idle.wait()
         self.query.stop()
         self._batches.idle.wait()
@@ -141,7 +156,7 @@ class Ingestion(Generic[R]):
 
 
 def ingest(
-    db: Target[R],
+    db: IngestTarget,
     source: StreamSource,
     *,
     relation: str | None = None,
@@ -150,16 +165,17 @@ def ingest(
     once: bool = True,
     trigger: str | None = None,
     quarantine: str | None = None,
-    on_batch: Callable[[MicroBatch[R]], None] | None = None,
+    on_batch: OnBatch | None = None,
     spark: SparkSession | None = None,
-) -> Ingestion[R]:
+) -> Ingestion:
     """Start to take a stream into a database that has a store, one transaction for each micro-batch.
 
-    `relation`: the one that CSV, Parquet and a change feed are for. `checkpoint`: where Spark keeps how far the stream is, by
-    default a folder in the store. `on_error`: what cannot be read ends the stream, with nothing of its batch applied; or it goes
-    to the Delta table `quarantine`, by default a folder in the lake or, without one, in the store. `once`: what is there now,
-    then end; otherwise go on, at intervals of `trigger` ("5 seconds") where it is given. `on_batch` is told of each batch when
-    it is done. `spark`: the session on whose context to run, by default the database's; it stays as it is.
+    `relation`: the relation of the rows of CSV, Parquet and a change feed. `checkpoint`: where Spark stores its progress;
+    by default a folder in the store. `on_error`: with "fail", input that cannot be read ends the stream, and nothing of its batch
+    is applied; with "quarantine", it goes to the Delta table `quarantine`, by default a folder in the lake or in the store.
+    `once`: take what is available now, then end; otherwise continue, at intervals of `trigger` ("5 seconds") if it is given.
+    `on_batch` is called after each batch. `spark`: the session whose context runs the stream, by default the database's; its
+    configuration does not change.
     """
     check_on_error(on_error)
     state = db.state
@@ -168,41 +184,43 @@ def ingest(
     check_zone(spark or state.spark, state.program.zone)
     session = like_session(spark_session(spark or state.spark))
     name = identity(source, relation)
-    aside = spark_path(
-        session, parse_location(quarantine) if quarantine else parse_location(state.lake or state.folder) / "quarantine"
-    )
-    kept = spark_path(session, parse_location(checkpoint or state.folder / "streams" / sha256(name.encode()).hexdigest()[:16]))
+    root = parse_location(quarantine) if quarantine else parse_location(state.lake or state.folder) / "quarantine"
+    rejected = spark_path(session, root)
+    folder = spark_path(session, parse_location(checkpoint or state.folder / "streams" / sha256(name.encode()).hexdigest()[:16]))
     with acting(session):
         stream = open_stream(source, relation, state.program, session)
-        batches = _Batches(db, stream.items, name, aside if on_error == "quarantine" else None, on_batch)
-        _check_known(db, session, kept, name)
-        writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", kept)
+        batches = _BatchLoop(db, stream.items, name, rejected if on_error == "quarantine" else None, on_batch)
+        _check_checkpoint(db, session, folder, name)
+        writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", folder)
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
-        query = _started(writer.start)
+        query = _start(writer.start)
     batches.begin(str(query.id))
     return Ingestion(batches, query)
 
 
 def check_on_error(choice: str) -> None:
-    """Refuse what is neither of the two."""
+    """Raise UnknownOption for a choice that is neither fail nor quarantine."""
     if choice not in ON_ERROR:
         raise UnknownOption("on_error", choice, ON_ERROR)
 
 
-def _check_known(db: Target[R], spark: SparkSession, checkpoint: str, source: str) -> None:
-    """Whoever has finished a batch of a stream has left a cursor: a store without one would miss that batch."""
+def _check_checkpoint(db: IngestTarget, spark: SparkSession, checkpoint: str, source: str) -> None:
+    """Refuse a checkpoint whose finished batches are not in this store: Spark would skip them, and they would be missing.
+
+    Every finished batch leaves a cursor in the store, with the stream's id and its source in the name.
+    """
     if not names_in(spark, f"{checkpoint}/commits"):
         return
     line = spark.read.text(f"{checkpoint}/metadata").head()
     id = json.loads(line[0])["id"] if line is not None else ""
     try:
-        known = db.state.cursor(_cursor(id, source)) is not None
+        is_known = db.state.cursor(_cursor(id, source)) is not None
     except Mismatch:
         raise Mismatch(
             f"the checkpoint has batches of a history that the store no longer has, as it was restored: this is {source}",
             hint="use another checkpoint: what the source still has is read from its beginning",
         ).at(checkpoint) from None
-    if not known:
+    if not is_known:
         raise Mismatch(
             f"the checkpoint has batches of another stream, which are not in this store: this is {source}",
             hint="use one checkpoint for each store and source",
@@ -213,30 +231,28 @@ def _cursor(id: str, source: str) -> str:
     return f"stream:{id} {source}"
 
 
-def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+def _start(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         return start()
     except PySparkException as error:
-        raise _explained(str(error)) from error
+        raise _stream_error(str(error)) from error
     except Py4JJavaError as error:
-        raise _explained(str(error.java_exception.getMessage())) from error
+        raise _stream_error(str(error.java_exception.getMessage())) from error
 
 
-def _explained(said: str) -> StreamError:
-    """Spark's own words, without the trace."""
-    reason = next((line.strip() for line in said.splitlines() if line.strip()), "Spark gives no reason")
-    return StreamError(reason, hint="the next start goes on with the batch that was not finished")
+def _stream_error(message: str) -> StreamError:
+    """The first line of what Spark reports, without the stack trace."""
+    reason = next((line.strip() for line in message.splitlines() if line.strip()), "Spark gives no reason")
+    return StreamError(reason, hint="the next start continues with the batch that was not finished")
 
 
-class _Batches(Generic[R]):
-    """What is done with the batches of one stream, by Spark's thread, one after the other."""
+class _BatchLoop:
+    """Applies the batches of one stream, one after the other, in Spark's thread."""
 
-    def __init__(
-        self, db: Target[R], items: Items, source: str, quarantine: str | None, on_batch: Callable[[MicroBatch[R]], None] | None
-    ) -> None:
+    def __init__(self, db: IngestTarget, items: Items, source: str, quarantine: str | None, on_batch: OnBatch | None) -> None:
         self.progress = StreamProgress()
         self.error: BaseException | None = None
         self.idle = Event()
@@ -250,17 +266,17 @@ class _Batches(Generic[R]):
         self._begun = Event()
 
     def begin(self, id: str) -> None:
-        """Batches wait until the stream's id is known."""
+        """Let the first batch start: a batch needs the stream's id, which is known only after Spark has started the query."""
         self._id = id
         self._begun.set()
 
     def take(self, frame: DataFrame, number: int) -> None:
-        """Spark is told of a failure too, and knows then that the batch is not done; the error itself is kept for the caller."""
+        """Apply one batch. An error reaches Spark too, so that Spark repeats the batch; `wait` raises the original."""
         self._begun.wait()
         self.idle.clear()
         try:
-            batch = self._applied(frame, number)
-            self.progress = _later(self.progress, batch)
+            batch = self._apply(frame, number)
+            self.progress = self.progress.after(batch)
             if self._on_batch is not None:
                 self._on_batch(batch)
         except BaseException as error:
@@ -269,10 +285,10 @@ class _Batches(Generic[R]):
         finally:
             self.idle.set()
 
-    def _applied(self, frame: DataFrame, number: int) -> MicroBatch[R]:
+    def _apply(self, frame: DataFrame, number: int) -> MicroBatch:
         read = operations_of(frame, self._items)
         if read.rejected and self._quarantine is None:
-            raise _with_way_out(read.rejected[0].error)
+            raise _with_help(read.rejected[0].error)
         failpoints.hit("stream:batch")
         result = self._db.commit_operations(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
         failpoints.hit("stream:committed")
@@ -285,24 +301,12 @@ class _Batches(Generic[R]):
         return MicroBatch(number, read.rows, len(read.rejected), result)
 
 
-def operations_of(frame: DataFrame, items: Items) -> Decoded:
-    """A micro-batch as operations: the one place where its rows come to the driver."""
-    return gathered(items(frame.toArrow()))
+def operations_of(frame: DataFrame, items: Items) -> DecodedBatch:
+    """A micro-batch as operations. Only here do its rows come to the driver."""
+    return decode_batch(items(frame.toArrow()))
 
 
-def _with_way_out(error: DataError) -> RederiveError:
-    way = "nothing of the batch was applied; mend it, or leave such rows out: on_error=quarantine"
-    error.hint = f"{error.hint}; {way}" if error.hint else way
+def _with_help(error: DataError) -> RederiveError:
+    help = "correct the input, or leave such rows out with on_error=quarantine; nothing of the batch was applied"
+    error.hint = f"{error.hint}; {help}" if error.hint else help
     return error
-
-
-def _later(progress: StreamProgress, batch: MicroBatch[R]) -> StreamProgress:
-    result = batch.result
-    return replace(
-        progress,
-        batches=progress.batches + 1,
-        rows=progress.rows + batch.rows,
-        quarantined=progress.quarantined + batch.quarantined,
-        repeated=progress.repeated + (result is not None and result.repeated),
-        version=progress.version if result is None else result.version,
-    )

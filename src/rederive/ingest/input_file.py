@@ -1,7 +1,7 @@
-"""Files of initial rows: Soufflé's tab separated facts, CSV, JSON lines, Parquet; each also compressed as `.gz`.
+"""Files of initial rows: Soufflé's tab-separated facts, CSV, JSON lines and Parquet, each also compressed as `.gz`.
 
-A file is read whole and turned into columns; a column's values become typed at once, and a symbol's text is its value. Only
-where that fails are lines counted, so that the error names file, line, column and the offending text.
+A file is read whole and split into columns, and each column is typed at once. Only if that fails are lines counted, so that the
+error names the file, the line, the column and the wrong text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DelimitedText:
-    """One row a line, with a delimiter between fields; `quoted` fields follow RFC 4180; a `header` names the columns."""
+    """One row per line, with a delimiter between fields. `quoted`: fields follow RFC 4180. `header`: a line of column names."""
 
     delimiter: str
     quoted: bool
@@ -39,7 +39,7 @@ class DelimitedText:
 
 @dataclass(frozen=True, slots=True)
 class JsonLines:
-    """One row a line: an array, or an object by column name."""
+    """One row per line: an array, or an object by column name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ FORMATS: dict[str, Layout] = {
 
 
 def read_rows(path: Path, relation: Relation, layout: Layout | None = None) -> list[Row]:
-    """The rows of a file, typed as `relation` declares; the layout follows from the file's ending unless given.
+    """The rows of a file, typed as `relation` declares. Without a layout, the file's ending decides.
 
     Columns are matched by name where the file names all declared ones, and by position where it names none of them.
 
@@ -89,7 +89,7 @@ def read_rows(path: Path, relation: Relation, layout: Layout | None = None) -> l
 
 
 def check_keys(relation: Relation, rows: Iterable[Row], place: str) -> None:
-    """Refuse rows that share a key, naming the file or folder that they came from."""
+    """Raise DuplicateKey if two rows share a key. `place`: the file or folder that they came from."""
     if not relation.key:
         return
     seen: dict[Row, Row] = {}
@@ -100,7 +100,7 @@ def check_keys(relation: Relation, rows: Iterable[Row], place: str) -> None:
 
 
 def layout_of(path: Path) -> Layout:
-    """The layout that a file's ending stands for; `.gz` does not count.
+    """The layout of a file's ending; `.gz` is ignored.
 
     >>> layout_of(Path("edge.csv.gz")) == CSV
     True
@@ -109,15 +109,17 @@ def layout_of(path: Path) -> Layout:
     if layout := FORMATS.get(inner.suffix.removeprefix(".")):
         return layout
     known = ", ".join(f".{name}" for name in FORMATS)
-    raise MalformedInput("the ending does not tell the format", hint=f"known endings: {known}; each also with .gz").at(str(path))
+    raise MalformedInput(
+        "the ending of the file's name does not say its format", hint=f"known endings: {known}; each also with .gz"
+    ).at(str(path))
 
 
 def read_input(directive: Input, relation: Relation, *folders: Path) -> list[Row]:
-    """The rows that an `.input` directive asks for; without options, those of `<relation>.facts`, as in Soufflé.
+    """The rows of an `.input` directive; without options, those of `<relation>.facts`, as in Soufflé.
 
-    The file is looked for in each of the folders, in order. `filename` names another file, whose ending tells its format, and
-    `format` overrides the ending. A `delimiter` is Soufflé's way to say CSV, and means what it means there: no header unless
-    `headers=true`, no quotes unless `rfc4180=true`, which makes a comma the delimiter.
+    The file is looked for in each of the folders, in order. `filename` names another file, whose ending gives the format, and
+    `format` overrides the ending. `delimiter` means the same as in Soufflé: text without header unless `headers=true`, and
+    without quotes unless `rfc4180=true`, which makes a comma the delimiter.
     """
     options = dict(directive.options)
     for name in options:
@@ -127,15 +129,15 @@ def read_input(directive: Input, relation: Relation, *folders: Path) -> list[Row
         raise Unsupported(f"IO={medium} is not supported", directive.span, hint="rows are read from files: IO=file")
     file = Path(options.get("filename", f"{relation.name}.facts"))
     layout = _input_layout(directive, options, file)
-    return read_rows(_found(directive, file, folders), relation, layout)
+    return read_rows(_find_file(directive, file, folders), relation, layout)
 
 
 _OPTIONS = ("IO", "filename", "format", "delimiter", "headers", "rfc4180")
 _OF_TEXT = ("delimiter", "headers", "rfc4180")
 
 
-def _found(directive: Input, file: Path, folders: Sequence[Path]) -> Path:
-    """The first of the folders' files of that name; MissingFile says where it was looked for."""
+def _find_file(directive: Input, file: Path, folders: Sequence[Path]) -> Path:
+    """The first file of that name in the folders; raises MissingFile, which lists the folders."""
     if len(folders) == 1 or file.is_absolute():
         return folders[0] / file
     if (found := next((folder / file for folder in folders if (folder / file).exists()), None)) is not None:
@@ -155,7 +157,7 @@ def _input_layout(directive: Input, options: dict[str, str], file: Path) -> Layo
         for name in _OF_TEXT:
             if name in options:
                 hint = "leave it out, or give a format of delimited text"
-                raise Unsupported(f"'{name}' means nothing for this format", directive.span, hint=hint)
+                raise Unsupported(f"the option '{name}' does not apply to this format", directive.span, hint=hint)
         return base
     quoted = _switch(options.get("rfc4180"), base.quoted)
     delimiter = options.get("delimiter", "," if options.get("rfc4180") == "true" else base.delimiter)
@@ -172,8 +174,8 @@ def _switch(option: str | None, default: bool) -> bool:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """What goes wrong with the file itself becomes an error that names it."""
+def name_file_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the file itself into errors that name it."""
     try:
         yield
     except FileNotFoundError:
@@ -185,7 +187,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _bytes(path: Path) -> bytes:
-    with reading(path):
+    with name_file_errors(path):
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
 
@@ -199,7 +201,7 @@ def _decoded(data: bytes, path: Path) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines end with \\n or \\r\\n, and with nothing else that Unicode knows."""
+    """The lines of a text. They end with \\n or \\r\\n, not with the other line ends of Unicode."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -227,9 +229,9 @@ def _text_rows(text: str, relation: Relation, layout: DelimitedText, path: Path)
 
 
 def _records(text: str, layout: DelimitedText, path: Path) -> list[tuple[str, ...]]:
-    """The fields of all records, as tuples: the garbage collector need not walk tuples of strings again and again.
+    """The fields of all records. They are tuples: the garbage collector stops tracking tuples of strings, but never lists.
 
-    A quoted field may hold line ends; a blank line of CSV is no record.
+    A quoted field may contain line ends. A blank line of CSV is skipped.
     """
     if not layout.quoted:
         return [tuple(line.split(layout.delimiter)) for line in _lines(text)]
@@ -259,7 +261,7 @@ def _starts(text: str, layout: DelimitedText) -> Iterator[int]:
 
 
 def _last_start(text: str, layout: DelimitedText) -> int:
-    """The line at which the record starts that is not CSV: a quote left open is found only at the end of the file."""
+    """The line at which the wrong record starts: an open quote is found only at the end of the file."""
     reader, line = _csv(text, layout), 1
     with suppress(csv.Error):
         for _ in reader:
@@ -268,7 +270,7 @@ def _last_start(text: str, layout: DelimitedText) -> int:
 
 
 def _order(names: Sequence[str], relation: Relation, place: str) -> Sequence[int]:
-    """For each declared column, its position among the names that the file gives."""
+    """For each declared column, its position among the names in the file."""
     declared = [column.name for column in relation.columns]
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
@@ -293,7 +295,7 @@ def _json_rows(text: str, relation: Relation, path: Path) -> list[Row]:
 
 
 def _parquet_rows(data: bytes, relation: Relation, path: Path) -> list[Row]:
-    import pyarrow  # here, as importing it takes longer than reading most files
+    import pyarrow  # here, as importing it takes longer than name_file_errors most files
     import pyarrow.parquet
 
     try:

@@ -1,4 +1,4 @@
-"""Micro-batches of Kafka's messages."""
+"""Micro-batches of Kafka messages, each a Debezium envelope."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rederive.engines.protocol import Operation
 from rederive.errors import MalformedInput
 from rederive.ingest.debezium import envelope_operations
-from rederive.ingest.micro_batch import Item, attempted
+from rederive.ingest.micro_batch import Item, read_or_reject
 from rederive.ir.rules import Relation
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def message_items(table: pyarrow.Table, relations: Mapping[str, Relation]) -> Iterator[Item]:
-    """What the messages do, each partition in the order of its offsets; a key's messages are all in one partition."""
+    """The operations of messages, each partition in the order of its offsets. All messages with one key are in one partition."""
     ordered = table.sort_by([(column, "ascending") for column in ("topic", "partition", "offset")])
     columns = (ordered.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
     for topic, partition, offset, value in zip(*columns, strict=True):
         raw = None if value is None else value.decode(errors="replace")
-        yield from attempted(_reader(value, relations[topic], f"{topic}[{partition}]@{offset}"), raw)
+        yield from read_or_reject(_reader(value, relations[topic], f"{topic}[{partition}]@{offset}"), raw)
 
 
 def _reader(value: bytes | None, relation: Relation, place: str) -> Callable[[], tuple[Operation, ...]]:

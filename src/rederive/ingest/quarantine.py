@@ -1,4 +1,4 @@
-"""The quarantine: a Delta table of what streams brought and nobody could read, each thing once."""
+"""The quarantine: a Delta table of input from streams that could not be read, each input once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from rederive.ingest.micro_batch import Rejected
+from rederive.ingest.micro_batch import RejectedInput
 from rederive.lake.delta_log import retry_on_conflict
 from rederive.lake.types import frame_of
 
@@ -27,17 +27,17 @@ SCHEMA: Final = StructType(
         StructField("at", TimestampType()),
     ]
 )
-"""Which batch of which stream, where in the source, the text as it came, the error's code and message, and when."""
+"""The stream and its batch, the place in the source, the text as it came, the code and message of the error, the time."""
 
 
 _TEXT, _INSTANT = pyarrow.string(), pyarrow.timestamp("us", "UTC")
 _ARROW: Final = pyarrow.schema(zip(SCHEMA.names, (_TEXT, pyarrow.int64(), _TEXT, _TEXT, _TEXT, _TEXT, _INSTANT), strict=True))
 
 
-def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected: Sequence[Rejected]) -> None:
-    """Add what a batch brought. The table remembers the last batch of each stream: a repetition adds nothing."""
+def quarantine(spark: SparkSession, path: str, stream: str, batch: int, rejected: Sequence[RejectedInput]) -> None:
+    """Append the rejected input of a batch. The table's log has the last batch of each stream: a repetition appends nothing."""
     rows = [(stream, batch, r.error.place, r.raw, r.error.code, r.error.message, datetime.now(UTC)) for r in rejected]
     columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
     frame = frame_of(spark, pyarrow.table(columns, _ARROW), SCHEMA)
-    once = {"txnAppId": stream, "txnVersion": str(batch)}
-    retry_on_conflict(lambda: frame.write.format("delta").mode("append").options(**once).save(path), path)
+    idempotent = {"txnAppId": stream, "txnVersion": str(batch)}
+    retry_on_conflict(lambda: frame.write.format("delta").mode("append").options(**idempotent).save(path), path)

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _FILES: Final = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
-# Spark would leave out files that are older than the newest one by this much, without a word.
+# Spark silently skips files that are older than the newest one by more than this.
 _ANY_AGE: Final = {"maxFileAge": "36500d"}
 _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _FEED_PROPERTY: Final = "delta.enableChangeDataFeed"
-# Kinds of columns whose values may be read as another kind: each is checked.
+# Kinds of table columns that fit a declared kind; each value is checked.
 _FITTING: Final = {
     Kind.NUMBER: (Kind.NUMBER, Kind.UNSIGNED),
     Kind.UNSIGNED: (Kind.UNSIGNED, Kind.NUMBER, Kind.DECIMAL),
@@ -57,14 +57,14 @@ Items: TypeAlias = Callable[["pyarrow.Table"], Iterable[Item]]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A source, ready to be read: `frame` is a streaming DataFrame, `items` reads its batches."""
+    """An open source. `frame`: a streaming data frame. `items`: reads its batches."""
 
     frame: DataFrame
     items: Items
 
 
 def open_stream(source: StreamSource, relation: str | None, program: Program, spark: SparkSession) -> Stream:
-    """What is missing for a source, or does not fit, is refused here, before anything starts."""
+    """Open a source. Whatever is missing or does not fit raises an error here, before the stream starts."""
     match source:
         case ChangeFiles(path, options):
             _check_unbound(relation)
@@ -86,20 +86,22 @@ def open_stream(source: StreamSource, relation: str | None, program: Program, sp
 
 def _bound(relation: str | None, program: Program) -> Relation:
     if relation is None:
-        raise MalformedInput("rows of one relation need its name", hint="name it: relation=..., or --relation")
+        raise MalformedInput("the relation of the rows is not named", hint="name it: relation=..., or --relation")
     return input_relation(relation, program, "relation")
 
 
 def _check_unbound(relation: str | None) -> None:
     if relation is not None:
-        raise MalformedInput(f"this source names its relations itself; '{relation}' is one too many", hint="leave it out")
+        raise MalformedInput(
+            f"this source names its relations itself, and '{relation}' is named too", hint="leave the relation out"
+        )
 
 
 def _by_file(read: Read) -> Items:
     return partial(file_items, read=read)
 
 
-# How Spark reads them
+# How Spark reads each source
 
 
 def _reader(spark: SparkSession, form: str, options: ReaderOptions) -> DataStreamReader:
@@ -107,7 +109,7 @@ def _reader(spark: SparkSession, form: str, options: ReaderOptions) -> DataStrea
 
 
 def _files(spark: SparkSession, path: str, options: ReaderOptions) -> DataFrame:
-    """Whole files: only they have a line's number, its text and its order."""
+    """A stream of whole files: only these give the number, the text and the order of lines."""
     path = spark_path(spark, parse_location(path))
     if names_in(spark, path) is None:
         raise MissingFile("no such folder").at(path)
@@ -118,10 +120,10 @@ def _feed(spark: SparkSession, path: str, options: ReaderOptions, relation: Rela
     path = spark_path(spark, parse_location(path))
     table = table_state(spark, path)
     if table is None:
-        raise NotATable("there is no Delta table").at(path)
+        raise NotATable("this is not a Delta table").at(path)
     if table.properties.get(_FEED_PROPERTY) != "true":
         hint = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({_FEED_PROPERTY} = true)"
-        raise NotATable("the table keeps no change data feed", hint=hint).at(path)
+        raise NotATable("the table has no change data feed", hint=hint).at(path)
     _check_columns(table.schema, relation, path)
     check_times(table.schema, zone)
     return _reader(spark, "delta", {**options, "readChangeFeed": "true"}).load(path)

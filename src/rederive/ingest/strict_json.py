@@ -1,4 +1,4 @@
-"""One JSON value a line, read strictly: what two JSON readers could understand differently is refused."""
+"""JSON lines, read strictly: text that two JSON readers may understand differently is an error."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HALF_PAIR = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 def parse_line(line: str, name: str, number: int) -> Json:
-    """The JSON value that is the whole of `line`, which is line `number` of the file called `name`.
+    """The JSON value of `line`, which is line `number` of the file called `name`.
 
-    Duplicate keys, NaN, Infinity, numbers beyond a double, half surrogate pairs and anything after the value are refused.
+    Duplicate keys, NaN, Infinity, numbers beyond a double, lone surrogates and anything after the value are errors.
 
     >>> parse_line('{"insert": {"edge": [["h", "d"]]}}', "changes.jsonl", 1)
     {'insert': {'edge': [['h', 'd']]}}
@@ -40,17 +40,17 @@ def parse_line(line: str, name: str, number: int) -> Json:
         message = f"the key '{error.key}' occurs twice in one object"
         raise _malformed(message, name, number, _repetition_column(line, error.key)) from None
     except _HalfPair as error:
-        raise _malformed("half of a surrogate pair is no character", name, number, error.column) from None
+        raise _malformed("half of a surrogate pair is not a character", name, number, error.column) from None
     except RecursionError:
         raise _malformed("nested too deeply", name, number, 1) from None
-    except ValueError:  # Python's own guard: reading a numeral takes time quadratic in its length
+    except ValueError:  # Python's own limit: reading a number takes time quadratic in its length
         longest = max((match["word"] or "" for match in _WORD.finditer(line)), key=len)
         raise _malformed(f"a number of {len(longest)} digits", name, number, _word_column(line, longest)) from None
     return value
 
 
 def key_column(line: str, key: str) -> int:
-    """The column at which `key` stands in the outermost object of a line of JSON.
+    """The column of `key` in the outermost object of a line of JSON, counted from 1.
 
     >>> key_column('{"insert": {"edges": []}, "edges": {}}', "edges")
     27
@@ -69,18 +69,22 @@ def _malformed(message: str, name: str, number: int, column: int) -> MalformedIn
 
 
 class _RefusedWord(Exception):
-    """A constant or numeral that Python's decoder would take. Its hooks do not know the column: it is looked up later."""
+    """A constant or number that Python's decoder accepts. The decoder's hooks do not know the column, which is found later."""
 
     def __init__(self, word: str, message: str) -> None:
         self.word, self.message = word, message
 
 
 class _RepeatedKey(Exception):
+    """A key that occurs twice in one object."""
+
     def __init__(self, key: str) -> None:
         self.key = key
 
 
 class _HalfPair(Exception):
+    """A lone surrogate at a column of the line."""
+
     def __init__(self, column: int) -> None:
         self.column = column
 
@@ -108,7 +112,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant,
 
 
 def _encode(value: Json, column: int) -> None:
-    """Refuse strings that have no UTF-8: nobody downstream could write them."""
+    """Raise _HalfPair for strings without a UTF-8 form: nothing could write them later."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -120,7 +124,7 @@ def _word_column(line: str, word: str) -> int:
 
 
 def _repetition_column(line: str, key: str) -> int:
-    """The column at which `key` stands for the second time in one object."""
+    """The column at which `key` occurs for the second time in one object."""
     seen: list[bool] = []  # for each open object, whether it has had the key
     for match in _KEY_OR_BRACE.finditer(line):
         if match["brace"] == "{":

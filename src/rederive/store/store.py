@@ -145,8 +145,8 @@ class Store:
 
     def changes(self, view: str, since: int) -> Iterator[Change]:
         """The changes of a view after a version, with the columns that it had at each."""
-        for record in self.journal.since(since, view):
-            yield from (change for change in self.changes_of(record) if change.view == view)
+        records = self.journal.since(since, view)  # raises an error here if the changes are missing, not at the first `next`
+        return (change for record in records for change in self.changes_of(record) if change.view == view)
 
     def history(self, program: Program, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
         """The versions after `since` with the changes of several views."""

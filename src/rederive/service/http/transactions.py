@@ -13,7 +13,7 @@ from starlette.responses import Response
 from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.database import Database
 from rederive.errors import MalformedInput, RederiveError
-from rederive.ingest.change_file import ChangeLine, decoded, parse, typed
+from rederive.ingest.change_file import ChangeLine, decode_line, parse_change_line, type_change_line
 from rederive.service.access import ANYONE, check_write_relations, check_write_rows, redact
 from rederive.service.http.problems import problem
 from rederive.service.http.service import JSON, LINES, Service
@@ -47,9 +47,9 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
 def _parse(body: bytes, media: str) -> list[ChangeLine]:
     """Return the transaction of a JSON body, or the transactions of its lines."""
     if media == JSON:
-        return [parse(decoded(body, "body", 1), "body", 1)]
-    lines = ((number, decoded(line, "body", number)) for number, line in enumerate(body.split(b"\n"), 1))
-    return [parse(line, "body", number) for number, line in lines if line.strip()]
+        return [parse_change_line(decode_line(body, "body", 1), "body", 1)]
+    lines = ((number, decode_line(line, "body", number)) for number, line in enumerate(body.split(b"\n"), 1))
+    return [parse_change_line(line, "body", number) for number, line in lines if line.strip()]
 
 
 def _idempotency_key(request: Request, token: Token) -> str | None:
@@ -64,7 +64,7 @@ def _writes(db: Database, token: Token, raw: Sequence[ChangeLine], key: str | No
     """Type the rows of all transactions before any is committed. The key of a line is the request's key with its number."""
     writes = []
     for number, transaction in enumerate(raw, 1):
-        operations = typed(transaction, db.pipeline.state.program).operations
+        operations = type_change_line(transaction, db.pipeline.state.program).operations
         check_write_rows(token, db.pipeline.state.program.relations, operations)
         if transaction.has_rows:
             writes.append(TransactionRequest(operations, f"{key}#{number}" if key is not None and lines else key))

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from rederive.catalog import check_view
 from rederive.database import Database
 from rederive.errors import MalformedInput, UnknownOption, Unsupported
-from rederive.ingest.change_file import decoded
+from rederive.ingest.change_file import decode_line
 from rederive.ingest.strict_json import Json, parse_line
 from rederive.ir.rules import Program, Relation
 from rederive.lang.sql.ddl import definition_of as sql_definition
@@ -142,7 +142,7 @@ async def drop(service: Service, token: Token, request: Request) -> Response:
 async def _read_definition(service: Service, request: Request) -> DefinitionBody:
     """Read `{"language": "datalog", "text": "..."}`."""
     _, body = await service.read_body(request, (JSON,))
-    value: Json = parse_line(decoded(body, "body", 1), "body", 1)
+    value: Json = parse_line(decode_line(body, "body", 1), "body", 1)
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         raise MalformedInput("the body is not an object with a text", hint='send {"language": "datalog", "text": "..."}').at(
             "body"
