@@ -16,7 +16,9 @@ from threading import Lock, Thread, local
 from time import monotonic, sleep
 from typing import Final, NoReturn, Protocol
 
-from rederive.errors import LimitExceeded
+from rederive.errors import Endless, LimitExceeded
+from rederive.ir.printing import show_rule
+from rederive.ir.rules import Rule, read_by
 
 POLL: Final = 0.05  # seconds between two looks
 _STATUS: Final = Path("/proc/self/statm")
@@ -44,6 +46,18 @@ class Limits:
     seconds: float = inf
     rows: float = inf
     growth: float = inf
+
+
+def endless_recursion(rule: Rule, after: str) -> Endless:
+    """The error of a recursion that exceeds `rounds` or `tuples`; `after` says which."""
+    return (
+        Endless(
+            f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
+            hint="bound it by a comparison in the rule, or raise the limit",
+        )
+        .of(read_by(rule))
+        .at(str(rule.span or "<rule>"))
+    )
 
 
 class Budget(Protocol):

@@ -15,9 +15,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import rederive
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run import driver_resident as here
-from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.run.queries import Queries
+from rederive.engines.spark.tuning import Tuning
 from rederive.lake.session import spark_session
 from tests.engines.cases import FOLDERS, load
 from tests.engines.test_conformance import played
@@ -42,7 +42,7 @@ def main(master: str, lake: str) -> None:
         "spark.ui.enabled": "false",
     }
     spark = spark_session(master=master, options=options)
-    here.MOST = tables.MOST = -1  # few as the rows are, the workers derive them all
+    SparkEngine.default_tuning = Tuning(resident_rows=-1, arrow_rows=-1)  # few as the rows are, executors derive them all
     report: dict[str, Any] = {"played": 0, "expected": 0}
     for folder in (folder for folder in FOLDERS if folder.name in CORE):
         case = load(folder)
@@ -63,17 +63,17 @@ def main(master: str, lake: str) -> None:
 
 def _tell_of_rounds() -> None:
     """From the second round on, say so once and give the test the time to act."""
-    described = Jobs.described
+    describe = Queries.describe
     told: list[str] = []
 
-    def telling(self: Jobs, what: str) -> Any:
+    def telling(self: Queries, what: str) -> Any:
         if "round 2" in what and not told:
             told.append(what)
             print(f"round: {what}", flush=True)
             time.sleep(1)
-        return described(self, what)
+        return describe(self, what)
 
-    Jobs.described = telling  # type: ignore[method-assign]
+    Queries.describe = telling  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 import rederive
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run import jobs
+from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.tuning import Tuning
 from rederive.errors import DuplicateKey, NullInKey
 from tests.selection import fast_only
 
@@ -28,8 +28,8 @@ FACTS = 6_000
 
 
 KEYS = {"no key": "", "a key": "key(id)"}
-MOST = {"tables": tables.MOST, "jobs": -1}
-CASES = [f"{key}, {most}" for key in KEYS for most in MOST]
+TUNINGS = {"tables": Tuning(file_rows=3_000), "jobs": Tuning(file_rows=3_000, arrow_rows=-1)}
+CASES = [f"{key}, {tuning}" for key in KEYS for tuning in TUNINGS]
 
 
 def each_case(fast: str) -> pytest.MarkDecorator:
@@ -38,12 +38,10 @@ def each_case(fast: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def db(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> rederive.Database:
+def db(request: pytest.FixtureRequest, spark: SparkSession) -> rederive.Database:
     """Relations of a few thousand rows are kept as large ones are; changes are a matter of tables, or of jobs of Spark."""
-    monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
-    key, most = request.param.split(", ")
-    monkeypatch.setattr(tables, "MOST", MOST[most])
-    found = rederive.open(engine="spark", spark=spark, strategy="materialized")
+    key, tuning = request.param.split(", ")
+    found = rederive.Database(SparkEngine(spark, tuning=TUNINGS[tuning]), "materialized")
     found.define(BASES.format(key=KEYS[key]))
     found.load("sale", facts(spark, 0, FACTS))
     found.load("item", [(i, "abc"[i % 3]) for i in range(50)])
@@ -123,8 +121,8 @@ def test_a_key_that_is_there_already_is_refused(db: rederive.Database, spark: Sp
 
 def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows that a change can join with are looked for in the files, by the values that it has."""
-    monkeypatch.setattr(jobs, "_BY_FILE", 3_000)
-    db = rederive.open(engine="spark", spark=spark, strategy="materialized")
+    engine = SparkEngine(spark, tuning=Tuning(file_rows=3_000))
+    db = rederive.Database(engine, "materialized")
     db.define("""
         .decl sale(id: number, item: number, amount: number)  .decl picked(id: number)
         .decl shown(id: number, amount: number)  shown(n, a) :- picked(n), sale(n, _, a).
@@ -132,7 +130,7 @@ def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch:
     db.load("sale", facts(spark, 0, FACTS))
     db.load("picked", [(-1,)])
     texts: list[str] = []
-    session: SparkSession = db.pipeline.state.engine.jobs.session  # type: ignore[attr-defined]
+    session = engine.jobs.session
     asked = session.sql
 
     def noted(text: str) -> DataFrame:

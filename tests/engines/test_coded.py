@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 import rederive
 from rederive.analysis.graph import components
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.plan.sources import BROADCAST_CODES, Distributed, Frame, Source, Types
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run import driver_resident as here
-from rederive.engines.spark.run import symbol_codes as coded
+from rederive.engines.spark.plan.sources import Distributed, Frame, Source, Types, is_small
+from rederive.engines.spark.run.symbol_codes import CodedRecursion, coded_program, number_symbols
 from rederive.engines.spark.session.types import CODE
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.terms import NUMBER, SYMBOL, Row
 from rederive.lang import compile_program
 
@@ -36,33 +35,32 @@ EDGES = [(one, WORDS[(i * 3 + 2) % 9]) for i, one in enumerate(WORDS)] + [("a", 
 ROADS = [(one, i % 4 - 1, WORDS[(i * 5 + 1) % 14]) for i, one in enumerate(WORDS)]
 
 
-@pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> list[Types]:
-    """However few the rows: over codes, and by Spark; tells the types of what was decoded."""
+TUNING = Tuning(coded_rows=0, driver_rows=3, resident_rows=-1, arrow_rows=-1)
+
+
+@pytest.fixture
+def decoded_types(monkeypatch: pytest.MonkeyPatch) -> list[Types]:
+    """The types of what is decoded in a test."""
     found: list[Types] = []
-    decoded = coded.Coded.decoded
+    decode = CodedRecursion.decode
 
-    def noted(self: coded.Coded, source: Source, types: Types) -> Frame:
+    def noted(self: CodedRecursion, source: Source, types: Types) -> Frame:
         found.append(types)
-        return decoded(self, source, types)
+        return decode(self, source, types)
 
-    monkeypatch.setattr(coded.Coded, "decoded", noted)
-    monkeypatch.setattr(coded, "CODED_ROWS", 0)
-    monkeypatch.setattr(tables, "SMALL", 3)
-    monkeypatch.setattr(here, "MOST", -1)
-    monkeypatch.setattr(tables, "MOST", -1)
+    monkeypatch.setattr(CodedRecursion, "decode", noted)
     return found
 
 
 @pytest.mark.parametrize("rules", RECURSIONS.values(), ids=RECURSIONS.keys())
-def test_the_same_as_the_resident_engine(spark: SparkSession, rules: str, always: list[Types]) -> None:
-    spark_db = rederive.Database(SparkEngine(spark, decompose=False), "materialized")
+def test_the_same_as_the_resident_engine(spark: SparkSession, rules: str, decoded_types: list[Types]) -> None:
+    spark_db = rederive.Database(SparkEngine(spark, decompose=False, tuning=TUNING), "materialized")
     resident = rederive.open(engine="resident", strategy="materialized")
     for db in (spark_db, resident):
         db.define(BASES + rules)
         for name, rows in (("edge", EDGES), ("road", ROADS), ("shut", [("日本",)])):
             db.load(name, rows)
-    assert always, "nothing was evaluated over codes"
+    assert decoded_types, "nothing was evaluated over codes"
     _same(spark_db, resident)
     for db in (spark_db, resident):
         with db.transaction() as tx:
@@ -89,7 +87,7 @@ def _same(one: rederive.Database, other: rederive.Database) -> None:
 def test_what_does_more_than_compare_symbols_is_not_coded(rules: str) -> None:
     program = compile_program(BASES + rules)
     (component,) = (one for one in components(program) if "reach" in one.relations)
-    assert coded.coded_program(component, program) is None
+    assert coded_program(component, program) is None
 
 
 def test_numbers_alone_are_not_coded() -> None:
@@ -97,7 +95,7 @@ def test_numbers_alone_are_not_coded() -> None:
         .decl edge(x: number, y: number)  .decl reach(x: number, y: number)
         reach(x, y) :- edge(x, y).  reach(x, y) :- reach(x, z), edge(z, y).
     """)
-    assert [coded.coded_program(component, program) for component in components(program)] == [None]
+    assert [coded_program(component, program) for component in components(program)] == [None]
 
 
 def test_columns_that_may_be_null_are_not_coded() -> None:
@@ -109,20 +107,21 @@ def test_columns_that_may_be_null_are_not_coded() -> None:
     """)
     recursive = [component for component in components(db.pipeline.state.program) if component.recursive]
     assert recursive
-    assert not any(coded.coded_program(component, db.pipeline.state.program) for component in recursive)
+    assert not any(coded_program(component, db.pipeline.state.program) for component in recursive)
 
 
 def test_every_symbol_has_a_code_of_its_own(spark: SparkSession) -> None:
-    engine = SparkEngine(spark)
+    engine = SparkEngine(spark, tuning=TUNING)
     rows: Sequence[Row] = [(f"s{i}", i, f"s{i * 7}") for i in range(3_000)]
-    known = coded._numbered([engine.jobs.frame(rows, (SYMBOL, NUMBER, SYMBOL))], engine.jobs)
-    found = engine.jobs.rows(known)
+    known = number_symbols([engine.jobs.frames.of_rows(rows, (SYMBOL, NUMBER, SYMBOL))], engine.jobs)
+    found = engine.jobs.queries.rows(known)
     assert {symbol for symbol, _ in found} == {value for row in rows for value in (row[0], row[2])}
     assert len({code for _, code in found}) == len({symbol for symbol, _ in found}) == len(found)
     assert known.types == (SYMBOL, CODE)
 
 
 def test_more_rows_are_sent_to_every_worker_where_they_are_codes(spark: SparkSession) -> None:
-    data = spark.range(1).toDF("c0")
-    assert Distributed((CODE, CODE), "n", BROADCAST_CODES, lambda: data).small
-    assert not Distributed((CODE, SYMBOL), "n", BROADCAST_CODES, lambda: data).small
+    data, tuning = spark.range(1).toDF("c0"), Tuning()
+    rows = tuning.broadcast_code_rows
+    assert is_small(Distributed((CODE, CODE), "n", rows, lambda: data), tuning)
+    assert not is_small(Distributed((CODE, SYMBOL), "n", rows, lambda: data), tuning)

@@ -102,24 +102,22 @@ def on_spark(among: Sequence[str], fast: set[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("folder", "strategy"), on_spark(STRATEGIES, FAST_JOBS))
-def test_conformance_on_spark(spark: SparkSession, folder: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every rule is a job of Spark: none is run in the driver, small as its relations are."""
-    from rederive.engines.spark.run import arrow_sets as tables
-    from rederive.engines.spark.run import driver_resident as here
-
-    monkeypatch.setattr(here, "MOST", -1)
-    monkeypatch.setattr(tables, "MOST", -1)
+def test_conformance_on_spark(spark: SparkSession, folder: Path, strategy: str) -> None:
+    """Every rule is a Spark job: none runs in the driver, small as its relations are."""
     case = load(folder)
-    assert played(case, rederive.open(strategy=strategy, engine="spark", spark=spark)) == case.expected
+    assert played(case, tuned(spark, strategy, resident_rows=-1, arrow_rows=-1)) == case.expected
 
 
 @pytest.mark.parametrize(("folder", "strategy"), on_spark(CHANGING, FAST_TABLES))
-def test_conformance_over_tables(spark: SparkSession, folder: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows are in tables of Arrow, few as they are, until a rule needs Spark."""
-    from rederive.engines.spark.run import arrow_sets as tables
-    from rederive.engines.spark.run import driver_resident as here
-
-    monkeypatch.setattr(here, "MOST", -1)
-    monkeypatch.setattr(tables, "SMALL", 1)  # the row of a relation without columns is always in the driver
+def test_conformance_over_tables(spark: SparkSession, folder: Path, strategy: str) -> None:
+    """All rows are in Arrow tables, few as they are, until a rule needs Spark."""
     case = load(folder)
-    assert played(case, rederive.open(strategy=strategy, engine="spark", spark=spark)) == case.expected
+    # The row of a relation without columns is always in the driver.
+    assert played(case, tuned(spark, strategy, resident_rows=-1, driver_rows=1)) == case.expected
+
+
+def tuned(spark: SparkSession, strategy: str, **thresholds: int) -> rederive.Database:
+    from rederive.engines.spark.engine import SparkEngine
+    from rederive.engines.spark.tuning import Tuning
+
+    return rederive.Database(SparkEngine(spark, tuning=Tuning(**thresholds)), strategy)

@@ -12,8 +12,8 @@ from rederive.delta import Delta
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.run import arrow_sets as tables
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.tuning import Tuning
 from rederive.errors import DuplicateKey
 from rederive.ir.terms import Row, Type
 from rederive.lang import compile_program
@@ -26,20 +26,14 @@ BARE = ".decl r()"
 
 
 PROGRAMS = {"a key": KEYED, "no key": PLAIN}
-PLACES = ("tables", "spark")
+# Rows are in Arrow tables, or stay in Spark, as if they were many.
+PLACES = {"tables": Tuning(driver_rows=2), "spark": Tuning(driver_rows=2, arrow_rows=-1)}
 CASES = [f"{place}, {key}" for place in PLACES for key in PROGRAMS]
 
 
-def spread_rows(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Let rows be in tables, or stay in Spark, as if they were many."""
-    monkeypatch.setattr(tables, "SMALL", 2)
-    if place == "spark":
-        monkeypatch.setattr(tables, "MOST", -1)
-
-
 @pytest.fixture(params=PLACES)
-def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread_rows(monkeypatch, request.param)
+def tuning(request: pytest.FixtureRequest) -> Tuning:
+    return PLACES[request.param]
 
 
 def operations(chance: random.Random, *, keyed: bool) -> Iterator[tuple[Action, list[Row], bool]]:
@@ -71,13 +65,15 @@ def installed(engine: ResidentEngine | SparkEngine, program: str, rows: list[Row
 
 
 @pytest.mark.parametrize("case", fast_only(CASES, "tables, no key"))
-def test_random_operations(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_random_operations(spark: SparkSession, case: str) -> None:
     place, key = case.split(", ")
-    spread_rows(monkeypatch, place)
     program = PROGRAMS[key]
     chance = random.Random(program)
     start: list[Row] = [(k, "b") for k in range(4)]
-    ours, witness = installed(SparkEngine(spark), program, start), installed(ResidentEngine(), program, start)
+    ours, witness = (
+        installed(SparkEngine(spark, tuning=PLACES[place]), program, start),
+        installed(ResidentEngine(), program, start),
+    )
     types = compile_program(program).relations["r"].types
     refused = 0
     for _ in range(12):
@@ -96,9 +92,8 @@ def test_random_operations(spark: SparkSession, monkeypatch: pytest.MonkeyPatch,
     assert refused < 12
 
 
-@pytest.mark.usefixtures("spread")
-def test_a_relation_without_columns(spark: SparkSession) -> None:
-    engine = installed(SparkEngine(spark), BARE, [])
+def test_a_relation_without_columns(spark: SparkSession, tuning: Tuning) -> None:
+    engine = installed(SparkEngine(spark, tuning=tuning), BARE, [])
     some = DataFrameRows(spark.range(3), ())
     none = DataFrameRows(spark.range(0), ())
     assert outcome(engine, [Operation(Action.INSERT, "r", some)]) == {"r": ({()}, set())}
@@ -106,9 +101,8 @@ def test_a_relation_without_columns(spark: SparkSession) -> None:
     assert outcome(engine, [Operation(Action.INSERT, "r", some), Operation(Action.DELETE, "r", ((),))]) == {}
 
 
-@pytest.mark.usefixtures("spread")
-def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -> None:
-    engine = installed(SparkEngine(spark), KEYED, [(1, "a")])
+def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession, tuning: Tuning) -> None:
+    engine = installed(SparkEngine(spark, tuning=tuning), KEYED, [(1, "a")])
     rows = DataFrameRows(
         spark.createDataFrame([(1, "b"), (1, "c")], "k bigint, v string"), compile_program(KEYED).relations["r"].types
     )
@@ -119,13 +113,12 @@ def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession) -
 
 
 @pytest.mark.parametrize("case", fast_only(CASES, "tables, a key", "spark, no key"))
-def test_changes_upon_changes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_changes_upon_changes(spark: SparkSession, case: str) -> None:
     """Changes that are not merged yet meet new changes of the same keys, and of others."""
     place, key = case.split(", ")
-    spread_rows(monkeypatch, place)
     program = PROGRAMS[key]
     types = compile_program(program).relations["r"].types
-    ours, witness = installed(SparkEngine(spark), program, []), installed(ResidentEngine(), program, [])
+    ours, witness = installed(SparkEngine(spark, tuning=PLACES[place]), program, []), installed(ResidentEngine(), program, [])
 
     def framed(*rows: Row) -> DataFrameRows:
         return DataFrameRows(spark.createDataFrame(list(rows), "k bigint, v string"), types)

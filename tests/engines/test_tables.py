@@ -16,20 +16,20 @@ from pyspark.sql.functions import lit
 
 import rederive
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.net import by_arrow as net_tables
+from rederive.engines.spark.net import by_arrow
+from rederive.engines.spark.plan.expressions import Named, number
+from rederive.engines.spark.plan.nodes import OneRow, Projection
 from rederive.engines.spark.plan.sources import Distributed, Local
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run import driver_resident as here
-from rederive.engines.spark.run import frame_collection as collect
-from rederive.engines.spark.run import jobs
-from rederive.engines.spark.run import storage as kept
-from rederive.engines.spark.run.aggregates.arrow_totals import totals
+from rederive.engines.spark.run.aggregates.arrow_totals import table_totals
+from rederive.engines.spark.run.arrow_sets import net_tables, subtract
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
-from rederive.engines.spark.run.driver_arrow import joined
-from rederive.engines.spark.run.driver_resident import derived_here
-from rederive.engines.spark.run.relations import Find
-from rederive.engines.spark.run.round import Derivation, Wanted, gather_all
+from rederive.engines.spark.run.driver_arrow import derive_table
+from rederive.engines.spark.run.driver_resident import derive_rows
+from rederive.engines.spark.run.frame_collection import collect_one, take_unchecked
+from rederive.engines.spark.run.relations import FindRows
+from rederive.engines.spark.run.round import Derivation, RelationRound, evaluate_all
 from rederive.engines.spark.session.types import from_arrow, to_arrow
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Kind, Row, Type
 from rederive.lang import compile_program
@@ -56,18 +56,18 @@ def test_joins_find_what_the_resident_engine_finds(spark: SparkSession) -> None:
                 continue
             atoms = [literal.atom if isinstance(literal, Negation) else literal for literal in rule.body]
             read = [(atom, some_rows(program.relations[atom.relation].types, chance)) for atom in atoms if isinstance(atom, Atom)]
-            table = joined(rule, None, None, finding(read), engine.jobs, program.relations)
+            table = derive_table(rule, None, None, finding(read), engine.jobs, program.relations)
             answered.append(table is not None)
             if table is not None and not any(source.empty for atom, source in read if atom in rule.body):
                 there = [(atom, source) for atom, source in read if not source.empty]
-                expected = derived_here(rule, there, program.relations)
+                expected = derive_rows(rule, there, program.relations)
                 assert set(from_arrow(table, program.relations[rule.head.relation].types)) == expected, rule
 
     compare()
     assert sum(answered) > len(answered) / 3
 
 
-def finding(read: Sequence[tuple[Atom, Local]]) -> Find:
+def finding(read: Sequence[tuple[Atom, Local]]) -> FindRows:
     """What each atom reads, whatever its relation."""
     sources = {id(atom): source for atom, source in read}
     return lambda atom: sources[id(atom)]
@@ -79,12 +79,13 @@ def some_rows(types: Sequence[Type], chance: random.Random) -> Local:
     return Local(tuple(types), frozenset(rows))
 
 
-def rule_of(text: str, spark: SparkSession, **rows: list[Row]) -> set[Row] | None:
+def rule_of(text: str, spark: SparkSession, tuning: Tuning | None = None, **rows: list[Row]) -> set[Row] | None:
     """What the rule of a program derives over tables; None where it is left to Spark."""
     program = compile_program(text)
     (rule,) = (definition for definition in program.definitions if isinstance(definition, Rule))
     found = {name: Local(program.relations[name].types, frozenset(given)) for name, given in rows.items()}
-    table = joined(rule, None, None, lambda atom: found[atom.relation], SparkEngine(spark).jobs, program.relations)
+    jobs = SparkEngine(spark, tuning=tuning).jobs
+    table = derive_table(rule, None, None, lambda atom: found[atom.relation], jobs, program.relations)
     return None if table is None else set(from_arrow(table, program.relations[rule.head.relation].types))
 
 
@@ -96,13 +97,13 @@ def test_a_join(spark: SparkSession) -> None:
     assert found == {(1, 7), (1, 8), (3, 9)}
 
 
-def test_a_join_that_finds_too_much_is_left_to_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST", 10)
+def test_a_join_that_finds_too_much_is_left_to_spark(spark: SparkSession) -> None:
+    few = Tuning(arrow_rows=10)
     alike: list[Row] = [(i, "a") for i in range(10)]
-    assert rule_of(JOIN, spark, p=alike, q=[("a", i) for i in range(4)]) == {(i, j) for i in range(10) for j in range(4)}
-    assert rule_of(JOIN, spark, p=alike, q=[("a", i) for i in range(5)]) is None
+    assert rule_of(JOIN, spark, few, p=alike, q=[("a", i) for i in range(4)]) == {(i, j) for i in range(10) for j in range(4)}
+    assert rule_of(JOIN, spark, few, p=alike, q=[("a", i) for i in range(5)]) is None
     apart: list[Row] = [(i, f"s{i}") for i in range(10)]
-    assert rule_of(JOIN, spark, p=apart, q=[(f"s{i}", i) for i in range(10)]) == {(i, i) for i in range(10)}
+    assert rule_of(JOIN, spark, few, p=apart, q=[(f"s{i}", i) for i in range(10)]) == {(i, i) for i in range(10)}
 
 
 def test_a_product_is_left_to_spark(spark: SparkSession) -> None:
@@ -113,13 +114,13 @@ def test_a_product_is_left_to_spark(spark: SparkSession) -> None:
 def test_a_rule_in_the_driver_beside_one_on_spark(spark: SparkSession) -> None:
     """Found by random programs: what a rule derived in the driver was asked of Spark again, by a query that there was not."""
     engine, rule = SparkEngine(spark), Rule(Atom("v", ()), ())
-    asked = Derivation("SELECT 0L AS c0", rule)
+    asked = Derivation(rule, Projection(OneRow(), (Named(number(0), "c0"),)))
     table = to_arrow([(i,) for i in range(3_000)] * 2, (NUMBER,))
     for large in (False, True):
-        known = [Derivation("", rule, rows=frozenset({(1,), (0,)})), Derivation("", rule, table=table), asked]
-        for derivations, number in ((known[:2], 3_000), (known[1:], 3_000), (known[::2], 2), (known, 3_000), (known[:1], 2)):
-            found = gather_all({"v": Wanted((NUMBER,), derivations, large)}, engine.jobs)["v"]
-            assert sorted(engine.jobs.rows(found)) == [(i,) for i in range(number)]
+        known = [Derivation(rule, rows=frozenset({(1,), (0,)})), Derivation(rule, table=table), asked]
+        for derivations, rows in ((known[:2], 3_000), (known[1:], 3_000), (known[::2], 2), (known, 3_000), (known[:1], 2)):
+            found = evaluate_all({"v": RelationRound((NUMBER,), derivations, large)}, engine.jobs)["v"]
+            assert sorted(engine.jobs.queries.rows(found)) == [(i,) for i in range(rows)]
 
 
 # NULL
@@ -137,12 +138,11 @@ VIEWS = ("same", "lone", "sums", "pairs")
 
 
 @pytest.mark.parametrize("mode", ["tables", "jobs"])
-def test_null_is_identical_to_null(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_null_is_identical_to_null(spark: SparkSession, mode: str) -> None:
     """Random changes of tables with NULLs, in lists: the same changes as the resident engine's."""
-    monkeypatch.setattr(here, "MOST", -1)
-    monkeypatch.setattr(tables, *(("SMALL", 0) if mode == "tables" else ("MOST", -1)))
+    tables, only_jobs = Tuning(resident_rows=-1, driver_rows=0), Tuning(resident_rows=-1, arrow_rows=-1)
     chance = random.Random(7)
-    ours, witness = (rederive.open(engine=e, spark=s, strategy="materialized") for e, s in (("spark", spark), ("resident", None)))
+    ours, witness = databases(spark, tables if mode == "tables" else only_jobs)
     for db in (ours, witness):
         db.sql(NULLABLE)
     rows: dict[str, list[Any]] = {
@@ -154,6 +154,12 @@ def test_null_is_identical_to_null(spark: SparkSession, monkeypatch: pytest.Monk
         found = [changed(db, steps) for db in (ours, witness)]
         assert found[0] == found[1], steps
     assert all(sorted(ours.rows(view), key=repr) == sorted(witness.rows(view), key=repr) for view in VIEWS)
+
+
+def databases(spark: SparkSession, tuning: Tuning) -> tuple[rederive.Database, rederive.Database]:
+    """A database on Spark, and one in memory that says what is right."""
+    witness = rederive.open(engine="resident", strategy="materialized")
+    return rederive.Database(SparkEngine(spark, tuning=tuning), "materialized"), witness
 
 
 def changed(db: rederive.Database, steps: list[tuple[str, str, list[Any]]]) -> dict[str, tuple[list[Row], list[Row]]]:
@@ -178,7 +184,7 @@ def test_totals_are_exact(gone: list[Row], came: list[Row]) -> None:
     alike = [Aggregate("v", function, "r", (0,), value) for function, value in ((Function.SUM, 1), (Function.COUNT, None))]
     parts = [(to_arrow(rows, (SYMBOL, NUMBER)), times) for rows, times in ((gone, -1), (came, 1))]
     total = Type(Kind.DECIMAL, 38, 0)
-    found = totals(alike, parts, (SYMBOL, NUMBER, NUMBER, total, NUMBER, total))
+    found = table_totals(alike, parts, (SYMBOL, NUMBER, NUMBER, total, NUMBER, total))
     expected: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
     for rows, times in ((gone, -1), (came, 1)):
         for group, value in rows:
@@ -197,18 +203,18 @@ def test_totals_are_exact(gone: list[Row], came: list[Row]) -> None:
 def test_a_table_with_an_empty_chunk_is_handed_to_spark_whole(spark: SparkSession) -> None:
     """Found by the benchmark's check: Spark reads a table up to its first empty chunk, which joins and filters of Arrow leave."""
     parts = [to_arrow([(n,) for n in numbers], (NUMBER,)) for numbers in (range(3_000), (), range(3_000, 6_000))]
-    frame = SparkEngine(spark).jobs.tabled(pa.concat_tables(parts), (NUMBER,))
+    frame = SparkEngine(spark).jobs.frames.of_table(pa.concat_tables(parts), (NUMBER,))
     assert isinstance(frame, Distributed)
     assert sorted(frame.data.collect()) == [(n,) for n in range(6_000)]
 
 
-def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST", 20)
+def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession) -> None:
+    tuning = Tuning(arrow_rows=20)
     collected = {
-        "few": collect._collected(DataFrameRows(spark.range(0, 9, 1, 2), (NUMBER,))),
-        "many": collect._collected(DataFrameRows(spark.range(0, 10, 1, 2), (NUMBER,))),
-        "moved": collect._collected(DataFrameRows(spark.range(9).repartition(2), (NUMBER,))),
-        "in many parts": collect._collected(DataFrameRows(spark.range(0, 9, 1, 17), (NUMBER,))),
+        "few": collect_one(DataFrameRows(spark.range(0, 9, 1, 2), (NUMBER,)), tuning),
+        "many": collect_one(DataFrameRows(spark.range(0, 10, 1, 2), (NUMBER,)), tuning),
+        "moved": collect_one(DataFrameRows(spark.range(9).repartition(2), (NUMBER,)), tuning),
+        "in many parts": collect_one(DataFrameRows(spark.range(0, 9, 1, 17), (NUMBER,)), tuning),
     }
     assert {name: table is not None for name, table in collected.items()} == {
         "few": True,
@@ -224,25 +230,22 @@ def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession,
 def test_what_is_in_the_driver_already_is_not_collected(spark: SparkSession) -> None:
     """The changes that an engine found, handed to it as operations."""
     engine = SparkEngine(spark)
-    frames = [engine.jobs.tabled(to_arrow([(n,) for n in range(most)], (NUMBER,)), (NUMBER,)) for most in (3_000, 4_000)]
+    frames = [engine.jobs.frames.of_table(to_arrow([(n,) for n in range(most)], (NUMBER,)), (NUMBER,)) for most in (3_000, 4_000)]
     given = [DataFrameRows.of(frame, engine.jobs) for frame in frames if isinstance(frame, Distributed)]
-    assert [len(frame) for frame in engine.jobs.handed(given, (NUMBER,))] == [3_000, 4_000]
+    assert [len(frame) for frame in take_unchecked(given, (NUMBER,), engine.jobs)] == [3_000, 4_000]
     assert not [frame for frame in frames if "data" in vars(frame)], "Spark was handed them"
 
 
 @pytest.mark.parametrize(("most", "pending"), [(400, 400), (10, 400), (60, 0)], ids=["tables", "too many", "summed up"])
-def test_bulk_changes_of_a_view(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int, pending: int) -> None:
+def test_bulk_changes_of_a_view(spark: SparkSession, most: int, pending: int) -> None:
     """Frames in another order of columns, with rows that are there already, next to files that Arrow reads and Spark wrote."""
-    monkeypatch.setattr(tables, "SMALL", 3)
-    monkeypatch.setattr(tables, "MOST", most)
-    monkeypatch.setattr(kept, "MOST_IN_TABLES", pending)
-    monkeypatch.setattr(jobs, "_BY_FILE", 50)
+    tuning = Tuning(driver_rows=3, arrow_rows=most, pending_rows=pending, file_rows=50)
     text = """
         .decl sale(id: number, item: symbol, n: number) key(id)  .decl item(item: symbol, kind: symbol) key(item)
         .decl sold(id: number, kind: symbol, n: number)  sold(i, k, n) :- sale(i, x, n), item(x, k).
         .decl total(kind: symbol, n: number)  total(k, t) :- item(_, k), t = sum n : { sold(_, k, n) }.
     """
-    ours, witness = (rederive.open(engine=e, spark=s, strategy="materialized") for e, s in (("spark", spark), ("resident", None)))
+    ours, witness = databases(spark, tuning)
     sales = {i: (i, f"i{i % 7}", i * i) for i in range(200)}
     items: list[Any] = [(f"i{i}", f"k{i % 3}") for i in range(6)]
     for db in (ours, witness):
@@ -271,12 +274,11 @@ def test_bulk_changes_of_a_view(spark: SparkSession, monkeypatch: pytest.MonkeyP
         assert set(ours.rows(name)) == set(witness.rows(name))
 
 
-def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession) -> None:
     """Every type that can be told apart, through files and back as a row that leaves."""
-    monkeypatch.setattr(tables, "SMALL", 0)
-    monkeypatch.setattr(jobs, "_BY_FILE", 1)
+    engine = SparkEngine(spark, tuning=Tuning(driver_rows=0, file_rows=1))
     columns = "id BIGINT PRIMARY KEY, s STRING NOT NULL, b BOOLEAN, d DATE, t TIMESTAMP, c DECIMAL(12,3), w BIGINT"
-    db = rederive.open(engine="spark", spark=spark, strategy="materialized")
+    db = rederive.Database(engine, "materialized")
     db.sql(f"CREATE TABLE r ({columns}); CREATE VIEW v AS SELECT id, s, b, d, t, c, w FROM r;")
     frame = spark.range(6).selectExpr(
         "id",
@@ -288,8 +290,9 @@ def test_what_arrow_is_asked_of_files_is_what_spark_wrote(spark: SparkSession, m
         "CAST(NULL AS BIGINT) AS w",
     )
     db.load("r", frame)
-    held = db.pipeline.state.engine.installed.kept.held["r"].rows  # type: ignore[attr-defined]
-    assert held.files is not None
+    stored = engine.installed.storage.relations["r"].rows
+    assert isinstance(stored, Distributed)
+    assert stored.files is not None
     before = set(db.rows("v"))
     gone = db.apply("r", deletes=frame.where("id BETWEEN 2 AND 4")).changes["v"]
     assert set(gone.minus) == {row for row in before if row[0] in (2, 3, 4)}
@@ -309,16 +312,14 @@ KEYS = {
 @pytest.mark.parametrize(("type", "key"), [*((type, "x") for type in KEYS), ("BIGINT", "x, y")])
 def test_scattered_rows_are_looked_up_in_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, type: str, key: str) -> None:
     """Rows far from each other leave, enter and are upserted; those that are not there, and near misses, change nothing."""
-    monkeypatch.setattr(tables, "SMALL", 0)
-    monkeypatch.setattr(jobs, "_BY_FILE", 1)
-    asked: list[str] = []
-    monkeypatch.setattr(net_tables, "near", lambda *_: asked.append("Spark"))
-    ours, witness = (rederive.open(engine=e, spark=s, strategy="materialized") for e, s in (("spark", spark), ("resident", None)))
+    asked: list[object] = []
+    monkeypatch.setattr(by_arrow, "candidates_plan", lambda _, parts, jobs: asked.extend(parts))
+    ours, witness = databases(spark, Tuning(driver_rows=0, file_rows=1))
     all_rows = spark.range(40).selectExpr(f"{KEYS[type]} AS x", "id % 3 AS y", "id AS n").localCheckpoint()
     for db in (ours, witness):
         db.sql(f"CREATE TABLE r (x {type}, y BIGINT, n BIGINT, PRIMARY KEY ({key})); CREATE VIEW v AS SELECT x, n FROM r;")
         db.load("r", all_rows.where("n < 30") if db is ours else [tuple(row) for row in all_rows.where("n < 30").collect()])
-    assert ours.engine.installed.kept.held["r"].rows.files is not None  # type: ignore[attr-defined]
+    assert ours.engine.installed.storage.relations["r"].rows.files is not None  # type: ignore[attr-defined]
     changes = {
         "delete": all_rows.where("n IN (1, 15, 29, 33)").union(all_rows.where("n = 7").withColumn("n", lit(-7))),
         "insert": all_rows.where("n IN (2, 31)"),
@@ -339,7 +340,7 @@ def test_scattered_rows_are_looked_up_in_files(spark: SparkSession, monkeypatch:
 def test_tables_keep_nulls_apart_from_values() -> None:
     some = pa.table({"c0": pa.array([1, None, 2]), "c1": pa.array(["a", None, None])})
     other = pa.table({"c0": pa.array([None, 2]), "c1": pa.array([None, "b"])})
-    assert tables.minus(some, other).to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
-    gone, came = tables.net([(some, -1), (other, 1)])
+    assert subtract(some, other).to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
+    gone, came = net_tables([(some, -1), (other, 1)])
     assert gone.to_pylist() == [{"c0": 1, "c1": "a"}, {"c0": 2, "c1": None}]
     assert came.to_pylist() == [{"c0": 2, "c1": "b"}]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from rederive import Limits
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run import driver_resident as here
+from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.tuning import Tuning
 from tests.properties.programs import Change, Sample, scenarios
 from tests.properties.test_guards import CHANGES, SQL_ROWS, SQL_STRATEGIES, check, guarded, joins, run
 from tests.properties.test_maintained_equals_recomputed import CHAIN, GENERAL, PLAIN, Scenario, Session, play
@@ -30,8 +30,8 @@ WAYS = ("jobs", "tables")
 def by(request: pytest.FixtureRequest) -> Iterator[None]:
     """No rule is run in the driver; or all rows are in tables, few as they are, until a rule needs Spark."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(here, "MOST", -1)
-        patch.setattr(tables, *(("MOST", -1) if request.param == "jobs" else ("SMALL", 0)))
+        only_jobs, tables = Tuning(resident_rows=-1, arrow_rows=-1), Tuning(resident_rows=-1, driver_rows=0)
+        patch.setattr(SparkEngine, "default_tuning", only_jobs if request.param == "jobs" else tables)
         yield
 
 

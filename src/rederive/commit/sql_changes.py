@@ -10,8 +10,8 @@ from rederive.analysis.graph import needed
 from rederive.bags import copies, on_copies
 from rederive.commit.state import DatabaseState
 from rederive.engines.protocol import Action, Operation
-from rederive.engines.resident.compile.expressions import row_function
 from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.term_functions import row_function
 from rederive.errors import DuplicateKey, IllTypedRow, SyntaxProblem
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row, Term, Value

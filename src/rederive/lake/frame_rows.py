@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows, lacking
+from rederive.engines.spark.run.data_frame_rows import DataFrameRows, missing_value
 from rederive.errors import IllTypedRow, MalformedInput, SchemaMismatch, nearest
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC
@@ -136,7 +136,7 @@ def check_rows(converted: DataFrame, relation: Relation, required: Sequence[int]
         if problem is not None:
             is_shape = problem.startswith(("not a JSON", "unknown column"))
             raise (MalformedInput if is_shape else IllTypedRow)(f"relation '{relation.name}': {problem}")
-        raise lacking(relation, nullable[null.index(True)])
+        raise missing_value(relation, nullable[null.index(True)])
 
 
 def _has_problems(converted: DataFrame) -> bool:

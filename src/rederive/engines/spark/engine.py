@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -14,14 +14,16 @@ from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns, relevant
 from rederive.delta import Delta, LazyRows, Rows
 from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace
-from rederive.engines.spark.net.by_query import net_bulk
-from rederive.engines.spark.net.by_rows import beginning, difference, net_rows
+from rederive.engines.spark.net.by_query import net_effect_of_bulk
+from rederive.engines.spark.net.by_rows import net_effect_of_rows, rows_with_prefix
 from rederive.engines.spark.plan.sources import Frame, Local, Source
 from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.run.frame_collection import take_rows
 from rederive.engines.spark.run.installed import Installed
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.relations import Growing
-from rederive.engines.spark.run.storage import Kept
+from rederive.engines.spark.run.relations import FoundRows
+from rederive.engines.spark.run.storage import Storage
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
@@ -30,7 +32,7 @@ from rederive.maintain.program import MaintenanceProgram
 
 @dataclass(frozen=True, slots=True)
 class FrameRows(LazyRows):
-    """Rows of a change, wherever they are; they stay readable after the transaction."""
+    """One side of a delta, wherever its rows are; they stay readable after the transaction."""
 
     frames: tuple[Frame, ...]
     jobs: Jobs
@@ -39,31 +41,38 @@ class FrameRows(LazyRows):
         return sum(map(len, self.frames))
 
     def __iter__(self) -> Iterator[Row]:
-        return (row for frame in self.frames for row in self.jobs.rows(frame))
+        return (row for frame in self.frames for row in self.jobs.queries.rows(frame))
 
     def parts(self) -> list[Rows]:
         """The rows where they are: in the driver, or in Spark."""
-        return [bulk(frame, self.jobs) for frame in self.frames]
+        return [as_rows(frame, self.jobs) for frame in self.frames]
 
 
 class SparkEngine:
-    """See `engines.base.Engine`. Runs in a session of its own on the context of the one given.
+    """Implements `engines.protocol.Engine`, in a session of its own on the context of the given one.
 
-    Without `decompose`, recursion is run in rounds also where it falls apart by a column. `scratch`: a folder that all workers of
-    a cluster see, for rows on their way; without it, a transaction fails where a worker is lost.
+    Without `decompose`, a recursion runs in rounds also where it decomposes by a column. `scratch`: a folder that all executors
+    of a cluster see, for intermediate rows; without it, a transaction fails where an executor is lost.
     """
 
+    default_tuning: ClassVar[Tuning] = Tuning()
     name = "spark"
     reason = "requested"
 
     def __init__(
-        self, spark: SparkSession, limits: Limits | None = None, *, decompose: bool = True, scratch: str | None = None
+        self,
+        spark: SparkSession,
+        limits: Limits | None = None,
+        *,
+        decompose: bool = True,
+        scratch: str | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
-        self.jobs = Jobs(spark, decompose=decompose, scratch=scratch)
+        self.jobs = Jobs(spark, tuning or self.default_tuning, decompose=decompose, scratch=scratch)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         nothing = MaintenanceProgram(Program({}, ()), (), ())
-        self.installed = Installed(nothing, (), (), Kept(self.jobs), self.jobs, self.limits)
+        self.installed = Installed(nothing, (), (), Storage(self.jobs), self.jobs, self.limits)
         self._prepared: Installed | None = None  # between `install` and its `commit` or `rollback`
 
     @property
@@ -88,104 +97,104 @@ class SparkEngine:
     ) -> Propagation:
         """Build the new program next to the current one, which stays in use until `commit`."""
         self.jobs.admit(maintenance.program)
-        self.jobs.touched = 0
+        self.jobs.queries.touched = 0
         old = self.installed
-        given = {n: self.jobs.given(rows, maintenance.program.relations[n].types) for n, rows in (initial or {}).items()}
+        given = {n: take_rows(rows, maintenance.program.relations[n].types, self.jobs) for n, rows in (initial or {}).items()}
         affected = affected_relations(old.program, maintenance.program, given)
         new = old.successor(maintenance, monitored, bound, affected)
         try:
-            entered = {name: FrameRows((came,), self.jobs) for name, came in new.build(given).items() if not came.empty}
-            changes = self._announced(old, new, affected) if announce else {}
-            parts = self._announced_parts(old, new, affected) if announce else {}
-            found = Propagation(_nonempty(changes), self.jobs.touched, {}, 0, _nonempty(parts), entered=entered)
+            entered = {name: FrameRows((plus,), self.jobs) for name, plus in new.build(given).items() if not plus.empty}
+            deltas = self._deltas_between(old, new, affected) if announce else {}
+            parts = self._query_deltas(old, new, affected) if announce else {}
+            found = Propagation(_nonempty(deltas), self.jobs.queries.touched, {}, 0, _nonempty(parts), entered=entered)
         except BaseException:
-            old.forget()
-            new.forget()
+            old.clear()
+            new.clear()
             raise
         self._prepared = new
         return found
 
-    def _announced(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, Delta]:
+    def _deltas_between(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, Delta]:
         touched = set(affected)
-        told = [n for n in new.monitored if n in touched] + [n for n in old.monitored if n not in new.program.views]
-        return {name: self._compared(old.extent(name), new.extent(name)) for name in told}
+        names = [n for n in new.monitored if n in touched] + [n for n in old.monitored if n not in new.program.views]
+        return {name: self._difference(old.extent(name), new.extent(name)) for name in names}
 
-    def _announced_parts(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Query, Delta]:
+    def _query_deltas(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[Query, Delta]:
         touched = set(affected)
-        parts = [view.question for view in new.bound if view.question.view in touched]
-        return {part: self._compared(old.matching(part), new.matching(part)) for part in parts}
+        queries = [view.query for view in new.bound if view.query.view in touched]
+        return {query: self._difference(old.answer(query), new.answer(query)) for query in queries}
 
-    def _compared(self, before: Source | None, after: Source | None) -> Delta:
-        """Both sides of a change, from two whole answers; None where a program does not have the relation."""
+    def _difference(self, before: Source | None, after: Source | None) -> Delta:
+        """The delta between two states; None where a program does not have the relation."""
         if before is None or after is None or before.types != after.types:  # rows of other types are other rows
-            return self._delta(*([self.jobs.frame_of(side)] if side is not None else [] for side in (before, after)))
-        return self._delta([difference(before, after, self.jobs)], [difference(after, before, self.jobs)])
+            return self._delta(*([self.jobs.queries.frame_of(side)] if side is not None else [] for side in (before, after)))
+        return self._delta([self.jobs.sets.difference(before, after)], [self.jobs.sets.difference(after, before)])
 
-    def _delta(self, gone: Iterable[Frame], came: Iterable[Frame]) -> Delta:
-        return Delta(FrameRows(tuple(came), self.jobs), FrameRows(tuple(gone), self.jobs))
+    def _delta(self, minus: Iterable[Frame], plus: Iterable[Frame]) -> Delta:
+        return Delta(FrameRows(tuple(plus), self.jobs), FrameRows(tuple(minus), self.jobs))
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
-        bound = [view.question for view in present.bound]
+        bound = [view.query for view in present.bound]
         touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
         self.commit()
         return touched
 
     def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
-        around = (self.program.relations, self.installed.kept, self.jobs)
+        context = (self.program.relations, self.installed.storage, self.jobs)
         if not any(isinstance(operation.rows, Bulk) for operation in operations):
-            return net_rows(operations, *around)
+            return net_effect_of_rows(operations, *context)
         return {
-            name: Delta(bulk(came, self.jobs), bulk(gone, self.jobs))
-            for name, (gone, came) in net_bulk(operations, *around).items()
+            name: Delta(as_rows(plus, self.jobs), as_rows(minus, self.jobs))
+            for name, (minus, plus) in net_effect_of_bulk(operations, *context).items()
         }
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
-        self.jobs.touched = 0
+        self.jobs.queries.touched = 0
         present, patterns = self.installed, self.installed.patterns
         try:
             for name, delta in net.items():
                 types = self.program.relations[name].types
-                present.relations.found(name, Variant.DEL).put([self.jobs.given(delta.minus, types)])
-                present.relations.found(name, Variant.INS).put([self.jobs.given(delta.plus, types)])
-            if any(_matters(patterns, name, delta) for name, delta in net.items()):
+                present.relations.found(name, Variant.DEL).replace([take_rows(delta.minus, types, self.jobs)])
+                present.relations.found(name, Variant.INS).replace([take_rows(delta.plus, types, self.jobs)])
+            if any(_is_relevant(patterns, name, delta) for name, delta in net.items()):
                 present.run()
             skipped = sum(section.skipped_paths for section in present.maintenance.sections)
-            parts = {q: self._compared(*present.both_states(q)) for q in present.questions(net)}
-            return Propagation(self._changes(), self.jobs.touched, present.derived_sizes(), skipped, _nonempty(parts))
+            parts = {q: self._difference(*present.answers_in_both_states(q)) for q in present.affected_queries(net)}
+            return Propagation(self._view_deltas(), self.jobs.queries.touched, present.derived_sizes(), skipped, _nonempty(parts))
         except BaseException:
             self.rollback()
             raise
 
-    def _changes(self) -> dict[str, Delta]:
-        found = {name: [self._change(name, v).known for v in (Variant.DEL, Variant.INS)] for name in self.installed.monitored}
-        return _nonempty({name: self._delta(gone, came) for name, (gone, came) in found.items()})
+    def _view_deltas(self) -> dict[str, Delta]:
+        found = {name: [self._found(name, v).known for v in (Variant.DEL, Variant.INS)] for name in self.installed.monitored}
+        return _nonempty({name: self._delta(minus, plus) for name, (minus, plus) in found.items()})
 
-    def _change(self, name: str, variant: Variant) -> Growing:
+    def _found(self, name: str, variant: Variant) -> FoundRows:
         return self.installed.relations.found(name, variant)
 
     def commit(self) -> None:
         if self._prepared is not None:
-            self.installed.forget()
+            self.installed.clear()
             self.installed, self._prepared = self._prepared, None
         else:
-            self.installed.settle()
+            self.installed.apply()
         self._end()
 
     def rollback(self) -> None:
         if self._prepared is not None:
-            self._prepared.forget()
+            self._prepared.clear()
             self._prepared = None
         self._end()
 
     def _end(self) -> None:
-        self.installed.forget()
-        self.jobs.forget(self.installed.kept.names)
+        self.installed.clear()
+        self.jobs.frames.drop_all_but(self.installed.storage.names)
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
-        self.jobs.touched = 0
+        self.jobs.queries.touched = 0
         try:
-            return self.jobs.rows(self.installed.matching(Query(relation, tuple(sorted(bindings.items())))))
+            return self.jobs.queries.rows(self.installed.answer(Query(relation, tuple(sorted(bindings.items())))))
         finally:
             self._end()
 
@@ -196,21 +205,22 @@ class SparkEngine:
     def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         rows = frozenset(prefixes)
         types, width = self.program.relations[relation].types, len(next(iter(rows), ()))
-        return beginning(self.installed.kept.source(relation), self.jobs.frame(rows, types[:width]), self.jobs)
+        prefix_rows = self.jobs.frames.of_rows(rows, types[:width])
+        return rows_with_prefix(self.installed.storage.source(relation), prefix_rows, self.jobs)
 
     def extent(self, relation: str) -> Collection[Row]:
         found = self.installed.extent(relation)
-        return bulk(self.jobs.frame_of(found), self.jobs) if found is not None else ()
+        return as_rows(self.jobs.queries.frame_of(found), self.jobs) if found is not None else ()
 
     def memory_use(self) -> str:
         return ""
 
     def size(self, relation: str) -> int:
-        if relation in self.installed.kept:
-            return self.installed.kept.size(relation)
+        if relation in self.installed.storage:
+            return self.installed.storage.size(relation)
         try:
             found = self.installed.extent(relation)
-            return self.jobs.size(found) if found is not None else 0
+            return self.jobs.queries.size(found) if found is not None else 0
         finally:
             self._end()
 
@@ -219,16 +229,16 @@ class SparkEngine:
 
     @property
     def touched(self) -> int:
-        return self.jobs.touched
+        return self.jobs.queries.touched
 
 
-def bulk(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:
-    """The rows of a frame as others take them: as such where they are in the driver."""
+def as_rows(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:
+    """The rows of a frame for others: Python rows where they are in the driver, else rows that stay in Spark."""
     return tuple(frame.rows) if isinstance(frame, Local) else DataFrameRows.of(frame, jobs)
 
 
-def _matters(patterns: Patterns, name: str, delta: Delta) -> bool:
-    """Whether a change can matter to any view; rows that are many are not looked at for that."""
+def _is_relevant(patterns: Patterns, name: str, delta: Delta) -> bool:
+    """Whether a delta can matter to any view; a large one is not examined for that."""
     if isinstance(delta.plus, Bulk) or isinstance(delta.minus, Bulk):
         return True
     return relevant(patterns, name, (*delta.plus, *delta.minus))

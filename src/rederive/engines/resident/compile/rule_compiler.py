@@ -32,11 +32,11 @@ from typing import TypeAlias
 from pyroaring import BitMap
 
 from rederive.analysis.bindings import calls_functor
-from rederive.engines.resident.compile.expressions import Expressions
 from rederive.engines.resident.compile.function_text import FunctionText
 from rederive.engines.resident.compile.join_plan import Plan, plan_rule
 from rederive.engines.resident.storage.codes import Code, Codes
 from rederive.engines.resident.storage.table import PRESENT, Key, Leaf, Readable, Table
+from rederive.engines.term_functions import Expressions
 from rederive.errors import EvaluationError, TooDeep, Unsupported
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables, read_by

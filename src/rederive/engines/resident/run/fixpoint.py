@@ -17,10 +17,9 @@ from math import inf
 from rederive.engines.resident.compile.rule_compiler import Function
 from rederive.engines.resident.storage.codes import Codes, TooManyValues
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Readable, Table
-from rederive.errors import Endless, LimitExceeded
-from rederive.ir.printing import show_rule
-from rederive.ir.rules import Rule, read_by
-from rederive.limits import HINT, Limits, Watch
+from rederive.errors import LimitExceeded
+from rederive.ir.rules import Rule
+from rederive.limits import HINT, Limits, Watch, endless_recursion
 
 ORDERED_FROM = 256
 
@@ -33,17 +32,6 @@ class TooManyRounds(Exception):
     """A recursion has not come to an end in the rounds that it may take."""
 
 
-def endless(rule: Rule, after: str) -> Endless:
-    return (
-        Endless(
-            f"the recursion was stopped after {after}: {rule.span.text if rule.span else show_rule(rule)}",
-            hint="bound it by a comparison in the rule, or raise the limit",
-        )
-        .of(read_by(rule))
-        .at(str(rule.span or "<rule>"))
-    )
-
-
 @contextmanager
 def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[float]:
     """Gives the rounds that a recursion may take, and stops the rule that makes new values without end."""
@@ -54,9 +42,9 @@ def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[fl
         with codes.at_most(limits.tuples):
             yield limits.rounds
     except TooManyValues:
-        raise endless(inventing, f"{limits.tuples:,} new values") from None
+        raise endless_recursion(inventing, f"{limits.tuples:,} new values") from None
     except TooManyRounds:
-        raise endless(inventing, f"{limits.rounds:,} rounds") from None
+        raise endless_recursion(inventing, f"{limits.rounds:,} rounds") from None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
-"""The net effect of a transaction of any size, in two queries for each relation.
+"""The net effect of a transaction of any size, by two queries for each relation (decision 41).
 
-The first gathers what the operations wish of each row that they name. The second reads the rows of the relation that have the
-identity of one of these, where the identity's first column is in their range, and tells which rows enter and which leave.
+The first gathers the requests. The second reads the candidate rows of the relation, and computes which enter and which leave.
 """
 
 from __future__ import annotations
@@ -9,77 +8,104 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rederive.engines.protocol import Operation
-from rederive.engines.spark.net.by_arrow import effect_here
-from rederive.engines.spark.net.candidates import near, parts_near
-from rederive.engines.spark.net.requested import Wishes, beside, by_identity, wishes_of
-from rederive.engines.spark.plan.sources import Distributed, Frame, Local, listed, shown
+from rederive.engines.spark.net.by_arrow import net_effect_of_table
+from rederive.engines.spark.net.candidates import WAS, candidate_frames, candidates_plan
+from rederive.engines.spark.net.requested import Requests, gather_requests, identity_columns, request_columns
+from rederive.engines.spark.plan.expressions import (
+    AllColumns,
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expression,
+    Named,
+    SortKey,
+    Window,
+    call,
+    count_rows,
+    infix,
+    number,
+    ref,
+    refs,
+)
+from rederive.engines.spark.plan.nodes import Filter, GroupBy, Limit, Plan, Projection, Repartition, Sort, union_all
+from rederive.engines.spark.plan.sources import Distributed, Frame, Local, shown
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.keys import duplicate
-from rederive.engines.spark.run.storage import Held, Kept
-from rederive.engines.spark.session.types import column, from_spark
+from rederive.engines.spark.run.keys import duplicate_key
+from rederive.engines.spark.run.storage import Storage, StoredRelation
+from rederive.engines.spark.session.types import from_spark
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER, Row
 
+_STAYS, _UPSERTED = "stays", "upserted"
 
-def net_bulk(
-    operations: Sequence[Operation], relations: Mapping[str, Relation], kept: Kept, jobs: Jobs
+
+def net_effect_of_bulk(
+    operations: Sequence[Operation], relations: Mapping[str, Relation], storage: Storage, jobs: Jobs
 ) -> dict[str, tuple[Frame, Frame]]:
-    """Of operations in order: the rows that leave and those that enter, for each relation that changes."""
+    """The net effect of operations in order: (minus, plus) of each relation that changes."""
     found = {}
     for name in dict.fromkeys(operation.relation for operation in operations):
-        wishes = wishes_of([operation for operation in operations if operation.relation == name], relations[name], jobs)
-        gone, came = _effect(wishes, kept.held[name], jobs)
-        if not gone.empty or not came.empty:
-            found[name] = (gone, came)
+        requests = gather_requests([one for one in operations if one.relation == name], relations[name], jobs)
+        minus, plus = _net_effect(requests, storage.relations[name], jobs)
+        if not minus.empty or not plus.empty:
+            found[name] = (minus, plus)
     return found
 
 
-def _effect(wishes: Wishes, held: Held, jobs: Jobs) -> tuple[Frame, Frame]:
-    """The rows that leave and those that enter; refused where two that are left share a key."""
-    relation = wishes.relation
-    if not len(wishes.rows):
-        return _nothing(relation), _nothing(relation)
-    if wishes.table is not None:
-        return effect_here(wishes, wishes.table, held, jobs)
-    sign, rivals = beside(relation)
-    data = jobs.cut(jobs.session.sql(_compared(wishes, held, jobs)), (*shown(relation.types), NUMBER, NUMBER))
-    found = jobs.named(data, relation.types, 0)
-    told = {row[0]: row[1:] for row in jobs.few(f"SELECT {sign}, count(*), max({rivals}) FROM {found.text()} GROUP BY {sign}")}
-    if any(most > 1 for _, most in told.values()):
-        _refuse(relation, found, jobs)
-    return jobs.by_sign(found, {way: number for way, (number, _) in told.items()}, wishes.around)
+def _net_effect(requests: Requests, stored: StoredRelation, jobs: Jobs) -> tuple[Frame, Frame]:
+    """The rows that leave and those that enter; refused where two rows of the new state share a key."""
+    relation = requests.relation
+    if not len(requests.rows):
+        return Local(relation.types, frozenset()), Local(relation.types, frozenset())
+    if requests.table is not None:
+        return net_effect_of_table(requests, requests.table, stored, jobs)
+    candidates = candidates_plan(requests, candidate_frames(requests, stored), jobs)
+    plan = net_effect_plan(relation, requests.has_upserts, jobs.queries.scan(requests.rows), candidates, jobs.parts)
+    data = jobs.queries.cut_lineage(jobs.queries.data(plan), (*shown(relation.types), NUMBER, NUMBER))
+    found = jobs.frames.of_data(data, relation.types, 0)
+    sign, rivals = map(ColumnRef, request_columns(relation))
+    numbers = GroupBy(jobs.queries.scan(found), (sign,), (sign, count_rows(), call("max", rivals)))
+    sizes = {row[0]: row[1:] for row in jobs.queries.collect(numbers)}
+    if any(most > 1 for _, most in sizes.values()):
+        raise _duplicate(relation, found, jobs)
+    return jobs.sets.split_by_sign(found, {way: rows for way, (rows, _) in sizes.items()}, requests.ends_of_delta)
 
 
-def _compared(wishes: Wishes, held: Held, jobs: Jobs) -> str:
-    """Rows with `sign`, -1 where they leave and 1 where they enter, and with the number of rows that then have their key."""
-    relation = wishes.relation
-    chosen, wish, upsert = listed(shown(relation.types)), *beside(relation)
-    key = ", ".join(column(i) for i in relation.key)
-    rows = f"SELECT {chosen}, {wish}, {upsert}, 0L AS was FROM {wishes.rows.text()}"
-    if there := near(wishes, parts_near(wishes, held), jobs):
-        rows += f" UNION ALL SELECT {chosen}, -1L, 0L, was FROM ({there})"
-    last = f"max({wish}) AS {wish}, max({upsert}) AS {upsert}, sum(was) AS was"
-    each = f"SELECT {chosen}, {last} FROM ({_by_identity(rows, relation, jobs)}) GROUP BY {chosen}"
-    upserted = f"max({upsert}) OVER (PARTITION BY {key})" if key and wishes.upserts else "0L"
-    stays = f"CASE WHEN {wish} DIV 2 < upserted THEN 0 WHEN {wish} < 0 THEN was ELSE {wish} % 2 END"
-    states = f"SELECT {chosen}, was, {stays} AS stays FROM (SELECT *, {upserted} AS upserted FROM ({each}))"
-    rivals = f"sum(stays) OVER (PARTITION BY {key})" if key else "1"
-    signed = f"SELECT {chosen}, CAST(stays - was AS BIGINT) AS {wish}, CAST({rivals} AS BIGINT) AS {upsert} FROM ({states})"
-    return f"SELECT * FROM ({signed}) WHERE {wish} <> 0 OR {upsert} > 1"
+def net_effect_plan(relation: Relation, has_upserts: bool, requested: Plan, candidates: Plan | None, parts: int) -> Plan:
+    """Rows with their sign, -1 where they leave and 1 where they enter, and the number of rows that then have their key.
+
+    For each row: `was` is 1 if it is there; the last request wins; an upsert takes out the other rows of its key that were
+    requested before it, or not at all. Rows that stay as they are are left out, unless they share a key.
+    """
+    chosen, (last_name, upsert_name) = refs(shown(relation.types)), request_columns(relation)
+    last, upsert, was, stays, upserted = map(ColumnRef, (last_name, upsert_name, WAS, _STAYS, _UPSERTED))
+    key: tuple[Expression, ...] = tuple(map(ref, relation.key))
+    rows: list[Plan] = [Projection(requested, (*chosen, last, upsert, Named(number(0), WAS)))]
+    if candidates is not None:
+        nothing = (Named(number(-1), last_name), Named(number(0), upsert_name))
+        rows.append(Projection(candidates, (*chosen, *nothing, was)))
+    # Rows of one identity come together, once for the groups and for the windows.
+    together = Repartition(union_all(rows), parts, tuple(map(ColumnRef, identity_columns(relation))))
+    maxima = (Named(call("max", last), last_name), Named(call("max", upsert), upsert_name), Named(call("sum", was), WAS))
+    each = GroupBy(together, chosen, (*chosen, *maxima))
+    last_upsert: Expression = Window(call("max", upsert), key) if key and has_upserts else number(0)
+    with_upsert = Projection(each, (AllColumns(), Named(last_upsert, _UPSERTED)))
+    # A request is 2 * number + 1 where the row shall be there, 2 * number where it shall not, and -1 where there is none.
+    is_replaced = infix("<", infix("DIV", last, number(2)), upserted)
+    new_state = CaseWhen(
+        ((is_replaced, number(0)), (infix("<", last, number(0)), was)),
+        infix("%", last, number(2)),
+    )
+    states = Projection(with_upsert, (*chosen, was, Named(new_state, _STAYS)))
+    rivals: Expression = Window(call("sum", stays), key) if key else number(1)
+    sign = Named(Cast(infix("-", stays, was), NUMBER), last_name)
+    signed = Projection(states, (*chosen, sign, Named(Cast(rivals, NUMBER), upsert_name)))
+    return Filter(signed, (infix("OR", infix("<>", last, number(0)), infix(">", upsert, number(1))),))
 
 
-def _refuse(relation: Relation, found: Distributed, jobs: Jobs) -> None:
-    _, rivals = beside(relation)
-    key = ", ".join(column(i) for i in relation.key)
-    text = f"SELECT {listed(relation.types)} FROM {found.text()} WHERE {rivals} > 1 ORDER BY {key} LIMIT 2"
-    rows: list[Row] = from_spark(jobs.few(text), relation.types)
-    raise duplicate(relation, rows)
-
-
-def _by_identity(rows: str, relation: Relation, jobs: Jobs) -> str:
-    """Rows where the others of their identity are."""
-    return f"SELECT /*+ REPARTITION({jobs.parts}, {', '.join(by_identity(relation))}) */ * FROM ({rows})"
-
-
-def _nothing(relation: Relation) -> Local:
-    return Local(relation.types, frozenset())
+def _duplicate(relation: Relation, found: Distributed, jobs: Jobs) -> Exception:
+    _, rivals = map(ColumnRef, request_columns(relation))
+    shared = Filter(jobs.queries.scan(found), (infix(">", rivals, number(1)),))
+    first = Limit(Sort(Projection(shared, refs(relation.types)), tuple(SortKey(ref(i)) for i in relation.key)), 2)
+    rows: list[Row] = from_spark(jobs.queries.collect(first), relation.types)
+    return duplicate_key(relation, rows)

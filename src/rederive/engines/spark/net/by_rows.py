@@ -1,4 +1,4 @@
-"""The net effect of a small transaction: what is left when opposite and idle changes cancel. And keys."""
+"""The net effect of a transaction whose rows are Python rows: the resident engine computes it over the candidate rows."""
 
 from __future__ import annotations
 
@@ -6,60 +6,58 @@ from collections.abc import Mapping, Sequence
 
 from rederive.delta import Delta
 from rederive.engines.protocol import Operation
-from rederive.engines.resident.run.net_effect import net_effect
-from rederive.engines.resident.storage.codes import Codes
-from rederive.engines.resident.storage.table import Table
-from rederive.engines.spark.plan.sources import Frame, Local, Source, pushed, same
+from rederive.engines.resident.engine import ResidentEngine
+from rederive.engines.spark.plan.expressions import AllColumns, Expression, equal, ref, same_row
+from rederive.engines.spark.plan.nodes import Aliased, Hint, Join, JoinKind, Plan, Projection
+from rederive.engines.spark.plan.sources import Frame, Local, Source, pushed_filter
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.keys import identity
-from rederive.engines.spark.run.storage import Kept
-from rederive.engines.spark.session.types import column, columns, from_spark
-from rederive.ir.rules import Relation
+from rederive.engines.spark.run.storage import Storage
+from rederive.engines.spark.session.types import from_spark
+from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
+from rederive.maintain.plan import plan
+from rederive.maintain.program import Strategy
 
 
-def net_rows(operations: Sequence[Operation], relations: Mapping[str, Relation], kept: Kept, jobs: Jobs) -> Mapping[str, Delta]:
-    """Of operations in order: the rows that they are about, or that share a key with one of them, are fetched in one query for
-    each relation; the rest is the resident engine's."""
-    codes = Codes()
-    tables = {}
-    for name in dict.fromkeys(operation.relation for operation in operations):
-        relation = relations[name]
-        rows = (row for operation in operations if operation.relation == name for row in operation.rows)
-        tables[name] = Table(name, relation.arity)
-        tables[name].load(codes.encode_rows(relation.types, _concerned(relation, frozenset(rows), kept.source(name), jobs)))
-    encoders = {name: codes.encoder(relations[name].types) for name in tables}
-    return net_effect(operations, relations, tables.__getitem__, encoders, codes)
+def net_effect_of_rows(
+    operations: Sequence[Operation], relations: Mapping[str, Relation], storage: Storage, jobs: Jobs
+) -> Mapping[str, Delta]:
+    """The net effect of operations in order. The candidate rows are fetched by one query for each relation."""
+    changed = {operation.relation: relations[operation.relation] for operation in operations}
+    candidates = {}
+    for name, relation in changed.items():
+        requested = (row for operation in operations if operation.relation == name for row in operation.rows)
+        candidates[name] = _candidates(relation, frozenset(requested), storage.source(name), jobs)
+    engine = ResidentEngine()
+    engine.install(plan(Program(changed, ()), [], Strategy.MATERIALIZED.value), [], candidates)
+    engine.commit()
+    return engine.net(operations)
 
 
-def _concerned(relation: Relation, rows: frozenset[Row], source: Source, jobs: Jobs) -> list[Row]:
-    """The rows of a base relation that a transaction speaks of."""
+def _candidates(relation: Relation, requested: frozenset[Row], source: Source, jobs: Jobs) -> list[Row]:
+    """The rows of a base relation that are requested, or share a key with a requested row."""
     if isinstance(source, Local):
         return list(source.rows)
-    given = jobs.frame(rows, relation.types)
-    by = identity(relation)  # of a relation without columns, the row is in the driver
-    near = pushed(f"s.{column(by[0])}", {row[by[0]] for row in rows}, relation.types[by[0]])
-    matching = " AND ".join((*(f"s.{column(i)} <=> f.{column(i)}" for i in by), *near))
-    text = f"SELECT /*+ BROADCAST(f) */ s.* FROM {source.text()} s LEFT SEMI JOIN {given.text()} f ON {matching}"
-    return from_spark(jobs.few(text), relation.types)
+    by = identity(relation)  # a relation without columns has its only row in the driver
+    first, values = ref(by[0], "s"), {row[by[0]] for row in requested}
+    pushed = pushed_filter(first, values, relation.types[by[0]], jobs.tuning)
+    given = jobs.queries.scan(jobs.frames.of_rows(requested, relation.types))
+    return from_spark(jobs.queries.collect(candidate_rows(jobs.queries.scan(source), given, by, pushed)), relation.types)
 
 
-def beginning(source: Source, prefixes: Frame, jobs: Jobs) -> list[Row]:
-    """The rows of a source whose first columns are one of these, in one query."""
+def candidate_rows(rows: Plan, requested: Plan, by: Sequence[int], pushed: tuple[Expression, ...] = ()) -> Plan:
+    """The rows that have the identity of a requested one."""
+    on = (*(equal(ref(i, "s"), ref(i, "f")) for i in by), *pushed)
+    return Projection(Join(Aliased(rows, "s"), Aliased(requested, "f", Hint.BROADCAST), JoinKind.SEMI, on), (AllColumns("s"),))
+
+
+def rows_with_prefix(source: Source, prefixes: Frame, jobs: Jobs) -> list[Row]:
+    """The rows of a source whose first columns are one of the prefixes, by one query."""
     if source.empty or prefixes.empty:
         return []
     if isinstance(source, Local) and isinstance(prefixes, Local):
         return [row for row in source.rows if row[: len(prefixes.types)] in prefixes.rows]
-    matching = " AND ".join(f"s.{c} <=> p.{c}" for c in columns(prefixes.types))
-    text = f"SELECT s.* FROM {source.text()} s LEFT SEMI JOIN {prefixes.text()} p ON {matching}"
-    return jobs.rows(jobs.materialise(text, source.types))
-
-
-def difference(one: Source, other: Source, jobs: Jobs) -> Frame:
-    """The rows of one source that another has not."""
-    types = one.types
-    if isinstance(one, Local):
-        return jobs.minus(one, [other])
-    if other.empty:
-        return jobs.frame_of(one)
-    return jobs.materialise(f"SELECT o.* FROM {one.text()} o LEFT ANTI JOIN {other.text()} k ON {same(types, 'o', 'k')}", types)
+    left, right = Aliased(jobs.queries.scan(source), "s"), Aliased(jobs.queries.scan(prefixes), "p")
+    join = Join(left, right, JoinKind.SEMI, same_row(prefixes.types, "s", "p"))
+    return jobs.queries.rows(jobs.queries.materialize(Projection(join, (AllColumns("s"),)), source.types))

@@ -1,48 +1,75 @@
-"""The rows of a relation that the wishes of a transaction can be about."""
+"""Candidate rows: the rows of a stored relation that the requests of a transaction can be about."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from rederive.engines.spark.net.requested import Wishes, by_identity
-from rederive.engines.spark.plan.sources import Frame, listed, shown
+from rederive.engines.spark.net.requested import Requests, identity_columns
+from rederive.engines.spark.plan.expressions import (
+    AllColumns,
+    ColumnRef,
+    Expression,
+    Infix,
+    Named,
+    NullTest,
+    TypedValue,
+    disjunction,
+    equal,
+    number,
+    ref,
+    refs,
+)
+from rederive.engines.spark.plan.nodes import Aliased, Hint, Join, JoinKind, Plan, Projection, filtered, union_all
+from rederive.engines.spark.plan.sources import Frame, shown
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.keys import identity
-from rederive.engines.spark.run.storage import Held
-from rederive.engines.spark.session.types import column, literal
+from rederive.engines.spark.run.storage import StoredRelation
 
-_SENT_ROWS = 1_000_000  # of a transaction, to every worker
+WAS = "was"  # the column of a candidate's sign
 
-Part = tuple[Frame, int]  # rows, and whether they are there, 1, or were taken out of those that are, -1
-
-
-def parts_near(wishes: Wishes, held: Held) -> list[Part]:
-    """A relation's rows and their changes, where some can be wished for."""
-    return [(frame, was) for frame, was in ((held.rows, 1), *held.signed) if not frame.empty and wishes.meet(frame)]
+# Rows of a stored relation with their sign: 1, or -1 where a delta took them out.
+SignedFrame: TypeAlias = tuple[Frame, int]
 
 
-def near(wishes: Wishes, parts: Sequence[Part], jobs: Jobs) -> str:
-    """A query for those that are wished for or share a key with one of these; `was` is 1 or -1.
+def candidate_frames(requests: Requests, stored: StoredRelation) -> list[SignedFrame]:
+    """The frames of a relation's rows and deltas that may hold candidates."""
+    parts = ((stored.rows, 1), *stored.signed)
+    return [(frame, sign) for frame, sign in parts if not frame.empty and requests.may_be_in(frame)]
 
-    Where the range of the wishes holds few others, all of it is taken. Nothing, where there are none.
+
+def candidates_plan(requests: Requests, parts: Sequence[SignedFrame], jobs: Jobs) -> Plan | None:
+    """The rows that are requested or share a key with a requested row; column `was` is 1 or -1. None where no part is given.
+
+    Where the key range of the requests holds few other rows, all of it is read.
     """
-    relation = wishes.relation
-    chosen, within = listed(shown(relation.types)), _within(wishes)
-    rows = " UNION ALL ".join(f"SELECT {chosen}, {was}L AS was FROM {frame.text()}{within}" for frame, was in parts)
-    if not parts or wishes.dense:
+    if not parts:
+        return None
+    relation, within = requests.relation, in_ranges(requests)
+    chosen = refs(shown(relation.types))
+    rows = union_all(
+        Projection(filtered(jobs.queries.scan(frame), within), (*chosen, Named(number(sign), WAS))) for frame, sign in parts
+    )
+    if requests.are_dense(jobs.tuning.dense_factor):
         return rows
-    equal = "=" if relation.key else jobs.equal
-    on = " AND ".join(f"s.{c} {equal} f.{c}" for c in by_identity(relation))
-    hint = "/*+ BROADCAST(f) */ " if len(wishes.rows) <= _SENT_ROWS else ""
-    return f"SELECT {hint}s.* FROM ({rows}) s LEFT SEMI JOIN {wishes.rows.text()} f ON {on}"
+    null_safe = not relation.key and jobs.sets.null_safe  # a key has no NULL
+    names = identity_columns(relation)
+    on = tuple(equal(ColumnRef(c, "s"), ColumnRef(c, "f"), null_safe=null_safe) for c in names)
+    hint = Hint.BROADCAST if len(requests.rows) <= jobs.tuning.broadcast_request_rows else None
+    requested = Aliased(jobs.queries.scan(requests.rows), "f", hint)
+    return Projection(Join(Aliased(rows, "s"), requested, JoinKind.SEMI, on), (AllColumns("s"),))
 
 
-def _within(wishes: Wishes) -> str:
-    relation = wishes.relation
+def in_ranges(requests: Requests) -> list[Expression]:
+    """The condition that the first column of the identity is in the ranges of the requests."""
+    relation = requests.relation
     if not relation.arity:
-        return ""
+        return []
     by = identity(relation)[0]
-    value, type = column(by), relation.types[by]
-    tests = [f"{value} BETWEEN {literal(low, type)} AND {literal(high, type)}" for low, high in wishes.ranges]
-    tests += [f"{value} IS NULL"] if wishes.nulls or not tests else []
-    return f" WHERE {' OR '.join(tests)}"
+    value, type = ref(by), relation.types[by]
+    tests: list[Expression] = [
+        Infix("AND", (Infix(">=", (value, TypedValue(low, type))), Infix("<=", (value, TypedValue(high, type)))))
+        for low, high in requests.ranges
+    ]
+    tests += [NullTest(value)] if requests.may_have_nulls or not tests else []
+    return [disjunction(tests)]

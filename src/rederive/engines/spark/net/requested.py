@@ -1,4 +1,4 @@
-"""What the operations of a transaction wish of each row that they name."""
+"""The requests of a transaction: what its operations ask of each row that they name."""
 
 from __future__ import annotations
 
@@ -9,53 +9,67 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rederive.engines.protocol import Action, Bulk, Operation
-from rederive.engines.spark.plan.sources import Ends, Frame, Local, listed, shown
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run.arrow_sets import whole
-from rederive.engines.spark.run.data_frame_rows import lacking
+from rederive.engines.spark.plan.expressions import (
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expression,
+    Named,
+    NullTest,
+    TypedValue,
+    call,
+    infix,
+    number,
+    ref,
+    refs,
+)
+from rederive.engines.spark.plan.nodes import GroupBy, Plan, Projection, union_all
+from rederive.engines.spark.plan.sources import Ends, Frame, Local, shown
+from rederive.engines.spark.run.arrow_sets import can_compare, cast_columns, int64, range_of
+from rederive.engines.spark.run.data_frame_rows import missing_value
+from rederive.engines.spark.run.frame_collection import take_unchecked
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.keys import identity
 from rederive.engines.spark.session.types import column, columns, from_spark
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER
 
-_DENSE = 4  # rows of a range for each that is wished for, at most, for all of it to be taken
-
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """Rows with two columns more: the last wish for each, `2 * number`, one more where it shall be there; and the number of the
-    last upsert of it, or 0. `table`: the same in the driver, where they are not too many.
+class Requests:
+    """Requested rows with two more columns: the request, and the number of the operation if it is an upsert, else 0.
 
-    `ends`: the least and greatest values of the identity's first column, for rows that shall leave and for those that shall be
-    there. `upserts`: whether rows leave that are not named.
+    A request is twice the number of its operation, plus 1 where the row shall be there: the greatest request of a row is its last
+    one. `table`: the same rows in the driver, where they are not too many. `ends`: the least and greatest values of the first
+    identity column, for rows that shall leave (False) and for rows that shall be there (True). `has_upserts`: rows may leave that
+    no operation names.
     """
 
     relation: Relation
     rows: Frame
     ends: Mapping[bool, Ends]
-    upserts: bool
+    has_upserts: bool
     table: pa.Table | None = None
 
     @property
     def ranges(self) -> list[Ends]:
-        """The values between which the identity's first column is, where it is not NULL."""
+        """The ranges of the identity's first column, as far as it is not NULL."""
         return [ends for ends in self.ends.values() if None not in ends]
 
     @property
-    def nulls(self) -> bool:
-        """Whether it may be NULL."""
+    def may_have_nulls(self) -> bool:
+        """Whether the identity's first column may be NULL."""
         return self.relation.columns[identity(self.relation)[0]].nullable
 
     @property
-    def around(self) -> tuple[Ends | None, Ends | None]:
-        """Values between which the rows that leave are, and those that enter; NULL is between none."""
-        if not self.relation.arity or self.nulls:
+    def ends_of_delta(self) -> tuple[Ends | None, Ends | None]:
+        """The ranges of the rows that leave and of those that enter, where they are known; NULL is in no range."""
+        if not self.relation.arity or self.may_have_nulls:
             return None, None
-        return None if self.upserts else self.ends.get(False), self.ends.get(True)
+        return None if self.has_upserts else self.ends.get(False), self.ends.get(True)
 
-    def meet(self, frame: Frame) -> bool:
-        """Whether rows can be among those wished for, as far as can be told here."""
+    def may_be_in(self, frame: Frame) -> bool:
+        """Whether a frame can hold requested rows, by the ranges that are known."""
         if isinstance(frame, Local) or frame.ends is None:
             return True
         low, high = frame.ends
@@ -64,125 +78,135 @@ class Wishes:
             for least, greatest in self.ends.values()
         )
 
-    @property
-    def dense(self) -> bool:
-        """Whether the ranges of a key cannot hold many more rows than there are wishes."""
+    def are_dense(self, factor: int) -> bool:
+        """Whether the ranges of a whole-number key can hold at most `factor` rows for each requested one."""
         key, types = self.relation.key, self.relation.types
         if len(key) != 1 or types[key[0]] != NUMBER:
             return False
         most = sum(high - low + 1 for low, high in self.ends.values() if isinstance(low, int) and isinstance(high, int))
-        return most <= _DENSE * len(self.rows)
+        return most <= factor * len(self.rows)
 
 
-def beside(relation: Relation) -> tuple[str, str]:
-    """The two columns beside those of a relation."""
+def request_columns(relation: Relation) -> tuple[str, str]:
+    """The names of the two columns of requests, after those of the relation."""
     width = len(shown(relation.types))
     return column(width), column(width + 1)
 
 
-def by_identity(relation: Relation) -> list[str]:
+def identity_columns(relation: Relation) -> list[str]:
+    """The names of the columns that identify a row; the stand-in column where there are none."""
     return [column(i) for i in identity(relation)] or columns(())
 
 
-def wishes_of(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Wishes:
-    """What operations on one relation wish, in order; refused where a row lacks a value."""
-    given = list(_given(operations, relation, jobs))
-    upserts = any(operation.action is Action.UPSERT for operation in operations)
-    table = _table(given, relation, jobs)
-    rows, ends = _asked(given, relation, jobs) if table is None else _told(table, relation, jobs)
-    return Wishes(relation, rows, ends, upserts, table)
+def gather_requests(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Requests:
+    """The requests of operations on one relation, in order; refused where a row lacks a value."""
+    numbered = list(_number(operations, relation, jobs))
+    has_upserts = any(operation.action is Action.UPSERT for operation in operations)
+    table = _in_driver(numbered, relation, jobs)
+    rows, ends = _on_executors(numbered, relation, jobs) if table is None else _check_table(table, relation, jobs)
+    return Requests(relation, rows, ends, has_upserts, table)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """The rows of an operation, and its number; where it is None, each row has its own in a column more."""
+class _NumberedRows:
+    """The rows of an operation, and its number; where that is None, each row has its own in one more column."""
 
     action: Action
     rows: Frame
     number: int | None = None
 
     @property
-    def there(self) -> int:
+    def stays(self) -> int:
         return int(self.action is not Action.DELETE)
 
     @property
-    def upserted(self) -> int:
+    def upserts(self) -> int:
         return int(self.action is Action.UPSERT)
 
 
-def _given(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Iterator[_Given]:
-    """Operations, numbered. The rows of a list are wished for one after the other, those of a data frame at once."""
-    frames = iter(jobs.handed([one.rows for one in operations if isinstance(one.rows, Bulk)], relation.types))
-    number = 1
+def _number(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Iterator[_NumberedRows]:
+    """Operations, numbered. The rows of a list are requested one after the other, those of a data frame at once."""
+    frames = iter(take_unchecked([one.rows for one in operations if isinstance(one.rows, Bulk)], relation.types, jobs))
+    next_number = 1
     for operation in operations:
         if isinstance(operation.rows, Bulk):
-            yield _Given(operation.action, next(frames), number)
-            number += 1
+            yield _NumberedRows(operation.action, next(frames), next_number)
+            next_number += 1
         else:
-            rows = {row or (True,): n for n, row in enumerate(operation.rows, number)}
-            yield _Given(operation.action, jobs.frame(((*row, n) for row, n in rows.items()), (*shown(relation.types), NUMBER)))
-            number += len(operation.rows)
+            rows = {row or (True,): n for n, row in enumerate(operation.rows, next_number)}
+            types = (*shown(relation.types), NUMBER)
+            yield _NumberedRows(operation.action, jobs.frames.of_rows(((*row, n) for row, n in rows.items()), types))
+            next_number += len(operation.rows)
 
 
 # In the driver
 
 
-def _table(given: Sequence[_Given], relation: Relation, jobs: Jobs) -> pa.Table | None:
-    """The wishes as a table, where they are in the driver and not too many."""
-    if not relation.arity or not tables.comparable(relation.types) or sum(len(one.rows) for one in given) > tables.MOST:
+def _in_driver(numbered: Sequence[_NumberedRows], relation: Relation, jobs: Jobs) -> pa.Table | None:
+    """The requests as a table, where they are in the driver and not too many."""
+    is_large = sum(len(one.rows) for one in numbered) > jobs.tuning.arrow_rows
+    if not relation.arity or not can_compare(relation.types) or is_large:
         return None
-    found = jobs.all_at_hand([one.rows for one in given])
-    if found is None:
+    tables = jobs.queries.driver_tables([one.rows for one in numbered])
+    if tables is None:
         return None
-    wish, upsert = beside(relation)
+    request, upsert = request_columns(relation)
     parts = []
-    for one, table in zip(given, found, strict=True):
-        number = table[wish] if one.number is None else pa.repeat(whole(one.number), table.num_rows)
-        wishes = pc.add(pc.multiply(number, 2), one.there)
+    for one, table in zip(numbered, tables, strict=True):
+        numbers = table[request] if one.number is None else pa.repeat(int64(one.number), table.num_rows)
+        requests = pc.add(pc.multiply(numbers, 2), one.stays)
         rows = table.select(columns(relation.types))
-        parts.append(rows.append_column(wish, wishes).append_column(upsert, pc.multiply(number, one.upserted)))
-    return tables.typed(pa.concat_tables(parts), (*relation.types, NUMBER, NUMBER))
+        parts.append(rows.append_column(request, requests).append_column(upsert, pc.multiply(numbers, one.upserts)))
+    return cast_columns(pa.concat_tables(parts), (*relation.types, NUMBER, NUMBER))
 
 
-def _told(table: pa.Table, relation: Relation, jobs: Jobs) -> tuple[Frame, dict[bool, Ends]]:
+def _check_table(table: pa.Table, relation: Relation, jobs: Jobs) -> tuple[Frame, dict[bool, Ends]]:
     for i, one in enumerate(relation.columns):
         if not one.nullable and table.column(i).null_count:
-            raise lacking(relation, i)
-    wish, _ = beside(relation)
+            raise missing_value(relation, i)
+    request, _ = request_columns(relation)
     by = identity(relation)[0]
-    there = pc.equal(pc.bit_wise_and(table[wish], whole(1)), whole(1))
+    stays = pc.equal(pc.bit_wise_and(table[request], int64(1)), int64(1))
     ends = {}
     for side in (False, True):
-        values = table.column(by).filter(there if side else pc.invert(there))
+        values = table.column(by).filter(stays if side else pc.invert(stays))
         if len(values):
-            ends[side] = tables.ends(values, relation.types[by])
-    return jobs.tabled(table, (*relation.types, NUMBER, NUMBER)), ends
+            ends[side] = range_of(values, relation.types[by])
+    return jobs.frames.of_table(table, (*relation.types, NUMBER, NUMBER)), ends
 
 
-# In Spark
+# On executors
 
 
-def _asked(given: Sequence[_Given], relation: Relation, jobs: Jobs) -> tuple[Frame, dict[bool, Ends]]:
+def _on_executors(numbered: Sequence[_NumberedRows], relation: Relation, jobs: Jobs) -> tuple[Frame, dict[bool, Ends]]:
     types = shown(relation.types)
-    wish, _ = beside(relation)
-    rows = " UNION ALL ".join(_select(one, relation) for one in given)
-    found = jobs.named(jobs.session.sql(rows), types, sum(len(one.rows) for one in given))
-    first = by_identity(relation)[0]
-    nulls = (f"WHEN {column(i)} IS NULL THEN {i}" for i, c in enumerate(relation.columns) if not c.nullable)
-    null = f"min(CASE {' '.join(nulls)} WHEN FALSE THEN 0 END)"
-    told = jobs.few(f"SELECT {wish} % 2, {null}, min({first}), max({first}) FROM {found.text()} GROUP BY {wish} % 2")
-    for row in told:
+    plan = requests_plan(relation, [(jobs.queries.scan(one.rows), one.number, one.stays, one.upserts) for one in numbered])
+    found = jobs.frames.of_data(jobs.queries.data(plan), types, sum(len(one.rows) for one in numbered))
+    rows = jobs.queries.collect(ends_plan(relation, jobs.queries.scan(found)))
+    for row in rows:
         if row[1] is not None:
-            raise lacking(relation, row[1])
+            raise missing_value(relation, row[1])
     by = types[identity(relation)[0]] if relation.arity else types[0]
-    values = from_spark((row[2:] for row in told), (by, by))
-    return found, {bool(row[0]): (low, high) for row, (low, high) in zip(told, values, strict=True)}
+    values = from_spark((row[2:] for row in rows), (by, by))
+    return found, {bool(row[0]): (low, high) for row, (low, high) in zip(rows, values, strict=True)}
 
 
-def _select(given: _Given, relation: Relation) -> str:
-    wish, upsert = beside(relation)
-    number = wish if given.number is None else str(given.number)
-    return (
-        f"SELECT {listed(shown(relation.types))}, CAST(2 * {number} + {given.there} AS BIGINT) AS {wish}, "
-        f"CAST({given.upserted} * {number} AS BIGINT) AS {upsert} FROM {given.rows.text()}"
-    )
+def requests_plan(relation: Relation, operations: Sequence[tuple[Plan, int | None, int, int]]) -> Plan:
+    """The rows of operations with their two columns; an operation is (rows, number, 1 if rows shall stay, 1 if it upserts)."""
+    request, upsert = request_columns(relation)
+    parts = []
+    for rows, given, stays, upserts in operations:
+        position: Expression = ColumnRef(request) if given is None else number(given)
+        requests = Cast(infix("+", infix("*", number(2), position), number(stays)), NUMBER)
+        upserted = Cast(infix("*", number(upserts), position), NUMBER)
+        parts.append(Projection(rows, (*refs(shown(relation.types)), Named(requests, request), Named(upserted, upsert))))
+    return union_all(parts)
+
+
+def ends_plan(relation: Relation, requests: Plan) -> Plan:
+    """For both sides of the requests: the first column that lacks a value, and the ends of the identity's first column."""
+    side = infix("%", ColumnRef(request_columns(relation)[0]), number(2))
+    required = [(NullTest(ref(i)), number(i)) for i, c in enumerate(relation.columns) if not c.nullable]
+    missing: Expression = CaseWhen(tuple(required)) if required else TypedValue(None, NUMBER)
+    first = ColumnRef(identity_columns(relation)[0])
+    return GroupBy(requests, (side,), (side, call("min", missing), call("min", first), call("max", first)))

@@ -1,162 +1,200 @@
-"""Functors in Spark SQL: natively where Spark computes the same, else by the resident engine's own function.
+"""Terms and comparisons as expressions of Spark: natively where Spark computes the same, else by a Python function.
 
-Spark may evaluate an expression for rows that another literal rules out, so every expression is total: where the functor is not
-defined it gives NULL, and an error text beside it, which counts only for rows that the whole body lets through.
+Spark may evaluate an expression for rows that another literal rules out, so every expression is total: where a functor is not
+defined it gives NULL, and an error text apart from it, which counts only for rows that the whole body lets through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
-
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import udf
-from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
+from typing import Any, Final, TypeAlias
 
 from rederive.analysis.types import term_type
-from rederive.engines.spark.plan.sql_terms import Evaluated, in_sql
-from rederive.engines.spark.session.types import from_spark, literal, sql_type
+from rederive.engines.spark.plan.expressions import (
+    CaseWhen,
+    Cast,
+    Expression,
+    FieldOf,
+    FunctionCall,
+    Infix,
+    Not,
+    NullTest,
+    TypedValue,
+    call,
+    conjunction,
+    equal,
+    infix,
+    number,
+)
+from rederive.engines.spark.plan.sql_terms import TermFunction, native_term
+from rederive.engines.spark.session.types import CODE, from_spark
 from rederive.ir.rules import Comparison, Operator
-from rederive.ir.terms import BOOLEAN, SYMBOL, Call, Constant, Kind, Term, Type, Variable
+from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Call, Constant, Kind, Term, Type, Variable
 from rederive.scalar.datalog.implementations import functor_function
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.regex.matching import is_match
 
-_TESTS = {Operator.LT: "<", Operator.LE: "<=", Operator.GT: ">", Operator.GE: ">="}
-_CHECKED = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
-_LEAST = "CAST('-9223372036854775808' AS BIGINT)"
-_MOST = 2**31 - 1
+_TESTS: Final = {Operator.LT: "<", Operator.LE: "<=", Operator.GT: ">", Operator.GE: ">="}
+_CHECKED: Final = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
+_LEAST: Final = number(-(2**63))
+_MOST: Final = number(2**31 - 1)  # characters of a string
+_EMPTY: Final = TypedValue("", SYMBOL)
+
+# Makes a Python function known to Spark under a name. It returns a struct of the value, in the given type, and an error text.
+Register: TypeAlias = Callable[[str, Callable[..., Any], Type], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
-    """SQL that gives a value, and SQL that gives an error text where it cannot."""
+class Checked:
+    """An expression for a value, and expressions for an error text where there is no value."""
 
-    text: str
-    errors: tuple[str, ...] = ()
+    value: Expression
+    errors: tuple[Expression, ...] = ()
 
 
-class Functions:
-    """Prints terms; registers the functions of the resident engine with a session when a term first needs them."""
+@dataclass(frozen=True, slots=True)
+class Functors:
+    """Translates terms. Python functions are registered when a term first needs them."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self.session = session
-        self._registered: set[str] = set()
+    register: Register
 
-    def term(self, term: Term, columns: Mapping[str, str], types: Mapping[str, Type]) -> Expression:
+    def term(self, term: Term, columns: Mapping[str, Expression], types: Mapping[str, Type]) -> Checked:
+        """A term over variables whose values are in these columns."""
         match term:
             case Variable(name):
-                return Expression(columns[name])
+                return Checked(columns[name])
             case Constant(value, type):
-                return Expression(literal(value, type))
+                return Checked(TypedValue(value, type))
             case Call():
                 return self._call(term, columns, types)
 
-    def test(self, comparison: Comparison, columns: Mapping[str, str], types: Mapping[str, Type]) -> Expression:
-        """A condition; an error in it is one of the row that it is asked for."""
+    def test(self, comparison: Comparison, columns: Mapping[str, Expression], types: Mapping[str, Type]) -> Checked:
+        """A comparison as a condition; an error in it is an error of the row that it is evaluated for."""
         operator = comparison.operator
         left, right = (self.term(side, columns, types) for side in (comparison.left, comparison.right))
-        errors = left.errors + right.errors
+        one, other, errors = left.value, right.value, left.errors + right.errors
         match operator:
             case Operator.EQ:
-                return Expression(f"{left.text} <=> {right.text}", errors)
+                return Checked(equal(one, other), errors)
             case Operator.NE:
-                return Expression(f"NOT ({left.text} <=> {right.text})", errors)
+                return Checked(Not(equal(one, other)), errors)
             case Operator.CONTAINS:
-                return Expression(f"contains({right.text}, {left.text})", errors)
+                return Checked(call("contains", other, one), errors)
             case Operator.NOT_CONTAINS:
-                return Expression(f"NOT contains({right.text}, {left.text})", errors)
+                return Checked(Not(call("contains", other, one)), errors)
             case Operator.MATCH | Operator.NOT_MATCH:
-                found = self._python("match", is_match, (SYMBOL, SYMBOL), BOOLEAN, (left.text, right.text))
-                negation = "NOT " if operator is Operator.NOT_MATCH else ""
-                return Expression(f"{negation}{found.text}", errors + found.errors)
+                found = self._python("match", is_match, (SYMBOL, SYMBOL), BOOLEAN, (one, other))
+                value = Not(found.value) if operator is Operator.NOT_MATCH else found.value
+                return Checked(value, errors + found.errors)
             case _:
-                return Expression(f"{left.text} {_TESTS[operator]} {right.text}", errors)
+                return Checked(infix(_TESTS[operator], one, other), errors)
 
-    def _sql(self, call: Call, columns: Mapping[str, str], types: Mapping[str, Type]) -> Expression:
-        """A term of SQL: as Spark writes it, or as one function."""
-        if (text := in_sql(call, columns)) is not None:
-            return Expression(text)
-        function = Evaluated.of(call, types)
-        self._register(function.name, function.total, term_type(call, types))
-        called = f"{function.name}({', '.join(columns[name] for name in function.names)})"
-        return Expression(f"{called}.value", (f"{called}.error",))
-
-    def _call(self, call: Call, columns: Mapping[str, str], types: Mapping[str, Type]) -> Expression:
-        if call.gives is not None:
-            return self._sql(call, columns, types)
-        given = [self.term(argument, columns, types) for argument in call.arguments]
-        arguments = tuple(one.text for one in given)
-        kinds = tuple(term_type(argument, types) for argument in call.arguments)
-        found = _native(call.functor, kinds, arguments)
+    def _call(self, called: Call, columns: Mapping[str, Expression], types: Mapping[str, Type]) -> Checked:
+        if called.gives is not None:
+            return self._sql_call(called, columns, types)
+        given = [self.term(argument, columns, types) for argument in called.arguments]
+        arguments = tuple(one.value for one in given)
+        argument_types = tuple(term_type(argument, types) for argument in called.arguments)
+        found = _native(called.functor, argument_types, arguments)
         if found is None:
-            function = functor_function(call.functor, kinds[0], len(arguments))
-            found = self._python(call.functor, function, kinds, term_type(call, types), arguments)
-        return Expression(found.text, tuple(error for one in given for error in one.errors) + found.errors)
+            function = functor_function(called.functor, argument_types[0], len(arguments))
+            found = self._python(called.functor, function, argument_types, term_type(called, types), arguments)
+        return Checked(found.value, tuple(error for one in given for error in one.errors) + found.errors)
+
+    def _sql_call(self, called: Call, columns: Mapping[str, Expression], types: Mapping[str, Type]) -> Checked:
+        """A term of SQL: native, or as one function of its variables."""
+        if (native := native_term(called, columns)) is not None:
+            return Checked(native)
+        function = TermFunction.of(called, types)
+        self.register(function.name, function.evaluate, term_type(called, types))
+        return _result(FunctionCall(function.name, tuple(columns[name] for name in function.names)))
 
     def _python(
-        self, name: str, function: Callable[..., Any], kinds: tuple[Type, ...], result: Type, arguments: tuple[str, ...]
-    ) -> Expression:
-        """A function of the resident engine, called in Spark's Python workers."""
-        registered = "rederive_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in f"{name} {' '.join(map(str, kinds))}")
-        self._register(registered, _total(function, kinds, result), result)
-        called = f"{registered}({', '.join(arguments)})"
-        return Expression(f"{called}.value", (f"{called}.error",))
-
-    def _register(self, name: str, function: Callable[..., Any], result: Type) -> None:
-        if name not in self._registered:
-            field = StructField("value", _parse_datatype_string(sql_type(result)))
-            structure = StructType([field, StructField("error", StringType())])
-            self.session.udf.register(name, udf(function, structure, useArrow=False))
-            self._registered.add(name)
+        self, name: str, function: Callable[..., Any], types: tuple[Type, ...], result: Type, arguments: tuple[Expression, ...]
+    ) -> Checked:
+        """A functor's Python implementation, called by Spark's Python workers."""
+        registered = "rederive_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in f"{name} {' '.join(map(str, types))}")
+        self.register(registered, _total(function, types, result), result)
+        return _result(FunctionCall(registered, arguments))
 
 
-def _total(function: Callable[..., Any], kinds: tuple[Type, ...], result: Type) -> Callable[..., tuple[Any, str | None]]:
-    unsigned = result.kind is Kind.UNSIGNED
+def _result(called: FunctionCall) -> Checked:
+    return Checked(FieldOf(called, "value"), (FieldOf(called, "error"),))
+
+
+def _total(function: Callable[..., Any], types: tuple[Type, ...], result: Type) -> Callable[..., tuple[Any, str | None]]:
+    """The function for all arguments: NULL gives NULL, a failure gives its text."""
+    is_unsigned = result.kind is Kind.UNSIGNED
 
     def total(*arguments: Any) -> tuple[Any, str | None]:
         if any(argument is None for argument in arguments):
             return None, None
         try:
-            (values,) = from_spark([arguments], kinds)
+            (values,) = from_spark([arguments], types)
             value = function(*values)
         except ScalarError as error:
             return None, str(error)
-        return Decimal(value) if unsigned else value, None
+        return Decimal(value) if is_unsigned else value, None
 
     return total
 
 
-def _native(functor: str, kinds: tuple[Type, ...], a: tuple[str, ...]) -> Expression | None:
-    """The functor in Spark's own functions, where these agree with ours on every value."""
-    match functor, kinds[0].kind:
+def _native(functor: str, types: tuple[Type, ...], a: tuple[Expression, ...]) -> Checked | None:
+    """The functor in Spark's own functions, where these agree with ours on every value; else None."""
+    match functor, types[0].kind:
         case "+" | "-" | "*", Kind.NUMBER:
-            x, y = a if len(a) == 2 else ("0L", a[0])
-            value = f"{_CHECKED[functor]}({x}, {y})"
-            listed = ", ', ', ".join(a)
-            shown = f"concat('{functor} overflows 64 bits: ', {listed})"
-            return Expression(value, (f"CASE WHEN {value} IS NULL AND {x} IS NOT NULL AND {y} IS NOT NULL THEN {shown} END",))
+            return _arithmetic(functor, a)
         case "/", Kind.NUMBER:
-            value = f"CASE WHEN {a[1]} = 0 OR ({a[0]} = {_LEAST} AND {a[1]} = -1) THEN NULL ELSE {a[0]} div {a[1]} END"
-            zero = f"WHEN {a[1]} = 0 THEN concat('division by zero: ', {a[0]}, ' / 0')"
-            over = f"WHEN {a[0]} = {_LEAST} AND {a[1]} = -1 THEN '/ overflows 64 bits: -9223372036854775808, -1'"
-            return Expression(f"({value})", (f"CASE {zero} {over} END",))
+            return _division(*a)
         case "%", Kind.NUMBER:
-            error = f"CASE WHEN {a[1]} = 0 THEN concat('division by zero: ', {a[0]}, ' % 0') END"
-            return Expression(f"(CASE WHEN {a[1]} = 0 THEN NULL ELSE {a[0]} % {a[1]} END)", (error,))
+            is_zero = infix("=", a[1], number(0))
+            error = CaseWhen(((is_zero, _text("division by zero: ", a[0], " % 0")),))
+            return Checked(CaseWhen(((is_zero, TypedValue(None, NUMBER)),), infix("%", *a)), (error,))
         case "min" | "max", kind if kind is not Kind.FLOAT:
-            least = f"{'least' if functor == 'min' else 'greatest'}({', '.join(a)})"
-            return Expression(f"(CASE WHEN {' AND '.join(f'{one} IS NOT NULL' for one in a)} THEN {least} END)")
+            # Spark's `least` skips NULL; ours is NULL where an argument is.
+            return Checked(CaseWhen(((_are_known(a), FunctionCall("least" if functor == "min" else "greatest", a)),)))
         case "cat", _:
-            return Expression(f"concat({', '.join(a)})")
+            return Checked(FunctionCall("concat", a))
         case "strlen", _:
-            return Expression(f"CAST(char_length({a[0]}) AS BIGINT)")
+            return Checked(Cast(call("char_length", a[0]), NUMBER))
         case "substr", _:
-            inside = f"{a[1]} >= 0 AND {a[1]} < {_MOST}"
-            length = f"CAST(CASE WHEN {a[2]} < 0 THEN {_MOST}L ELSE least({a[2]}, {_MOST}L) END AS INT)"
-            part = f"substring({a[0]}, CAST({a[1]} AS INT) + 1, {length})"
-            given = " AND ".join(f"{one} IS NOT NULL" for one in a)
-            return Expression(f"(CASE WHEN {given} AND {inside} THEN {part} WHEN {given} THEN '' END)")
+            return Checked(_substring(*a))
     return None
+
+
+def _are_known(values: Sequence[Expression]) -> Expression:
+    return conjunction([NullTest(value, is_null=False) for value in values])
+
+
+def _text(before: str, *parts: Expression | str) -> FunctionCall:
+    """The text of an error."""
+    shown = (TypedValue(part, SYMBOL) if isinstance(part, str) else part for part in parts)
+    return FunctionCall("concat", (TypedValue(before, SYMBOL), *shown))
+
+
+def _arithmetic(functor: str, a: tuple[Expression, ...]) -> Checked:
+    x, y = a if len(a) == 2 else (number(0), a[0])
+    value = call(_CHECKED[functor], x, y)
+    listed = [part for one in a for part in (TypedValue(", ", SYMBOL), one)][1:]
+    overflows = Infix("AND", (NullTest(value), NullTest(x, is_null=False), NullTest(y, is_null=False)))
+    return Checked(value, (CaseWhen(((overflows, _text(f"{functor} overflows 64 bits: ", *listed)),)),))
+
+
+def _division(one: Expression, other: Expression) -> Checked:
+    is_zero = infix("=", other, number(0))
+    overflows = infix("AND", infix("=", one, _LEAST), infix("=", other, number(-1)))
+    value = CaseWhen(((infix("OR", is_zero, overflows), TypedValue(None, NUMBER)),), infix("div", one, other))
+    over = TypedValue("/ overflows 64 bits: -9223372036854775808, -1", SYMBOL)
+    return Checked(value, (CaseWhen(((is_zero, _text("division by zero: ", one, " / 0")), (overflows, over))),))
+
+
+def _substring(text: Expression, start: Expression, length: Expression) -> Expression:
+    """A start outside of the text gives an empty text, a negative length all of the rest."""
+    is_inside = infix("AND", infix(">=", start, number(0)), infix("<", start, _MOST))
+    whole = CaseWhen(((infix("<", length, number(0)), _MOST),), call("least", length, _MOST))
+    first = infix("+", Cast(start, CODE), TypedValue(1, CODE))  # Spark counts from 1, in 32 bits
+    known = _are_known((text, start, length))
+    part = call("substring", text, first, Cast(whole, CODE))
+    return CaseWhen(((infix("AND", known, is_inside), part), (known, _EMPTY)))

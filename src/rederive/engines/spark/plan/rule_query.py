@@ -1,4 +1,4 @@
-"""A rule as a SELECT: its literals joined one after the other."""
+"""A rule as a plan: its literals joined one after the other, each with the columns that are bound so far."""
 
 from __future__ import annotations
 
@@ -6,195 +6,198 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from rederive.engines.spark.plan.functors import Expression, Functions
-from rederive.engines.spark.plan.sources import BROADCAST_ROWS, NULL_SAFE, PUSHED, Distributed, Local, Source, pushed
-from rederive.engines.spark.session.types import column, literal
+from rederive.engines.spark.plan.expressions import (
+    TRUE,
+    ColumnRef,
+    Expression,
+    FunctionCall,
+    Named,
+    NullTest,
+    Output,
+    TypedValue,
+    disjunction,
+    equal,
+    ref,
+)
+from rederive.engines.spark.plan.functors import Checked, Functors
+from rederive.engines.spark.plan.nodes import Aliased, Hint, Join, JoinKind, OneRow, Plan, Projection, filtered
+from rederive.engines.spark.plan.sources import Distributed, Local, Source, broadcast_hint, pushed_filter, scan
+from rederive.engines.spark.session.types import column
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Atom, Comparison, Operator, Relation
-from rederive.ir.terms import Constant, Row, Simple, Type, Value, Variable
+from rederive.ir.terms import SYMBOL, Constant, Row, Simple, Type, Value, Variable
+
+ERROR = "e"  # the column of a row's first error, NULL where there is none
+_NO_ERROR = TypedValue(None, SYMBOL)
 
 
 @dataclass(slots=True)
-class Select:
+class RuleQuery:
     """The literals of a body so far.
 
-    `columns`: where each variable's value is; `computed`: those that are expressions; `among`: the few values that a variable can
-    have, where rows in the driver tell them; `rows`: how many rows there are so far, at most.
+    `types`: of the rule's variables. `columns`: where each variable's value is; `computed`: variables whose value is an
+    expression; `among`: the few values that a variable can have, where rows in the driver tell them; `most_rows`: how many rows
+    there are so far, at most; `only`: the one atom so far, where its rows are in the driver.
     """
 
-    functions: Functions
+    functors: Functors
     types: Mapping[str, Type]
-    items: list[str] = field(default_factory=list)
-    where: list[str] = field(default_factory=list)
-    columns: dict[str, str] = field(default_factory=dict)
+    tuning: Tuning
+    joined: Plan | None = None
+    where: list[Expression] = field(default_factory=list)
+    columns: dict[str, Expression] = field(default_factory=dict)
     computed: set[str] = field(default_factory=set)
     among: dict[str, frozenset[Value]] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    small: list[str] = field(default_factory=list)
+    errors: list[Expression] = field(default_factory=list)
     aliases: int = 0
-    alone: tuple[Atom, Local] | None = None
-    rows: float = inf
+    only: tuple[Atom, Local] | None = None
+    most_rows: float = inf
 
     def join(self, atom: Atom, source: Source, relation: Relation) -> None:
         """`r(x, y)`: a join on the columns that are bound. By the key of `r`, no row finds more than one."""
-        self._settle()
+        self._name_computed_values()
         size = len(source) if isinstance(source, Local | Distributed) else inf
-        sent = bool(self.items) and self.rows <= BROADCAST_ROWS and 2 * self.rows < size
-        if sent:
-            self._wrap()
-        found = self.rows if relation.key and self._bound(atom).issuperset(relation.key) else inf
-        self.rows = found if self.items else size
-        self.alone = (atom, source) if isinstance(source, Local) and not self.items else None
-        alias, conditions = self._matching(atom, source, relation)
-        if source.small and self.items and not sent:
-            self.small.append(alias)
-        if not self.items:
-            self.items.append(f"{source.text()} {alias}")
+        # The smaller side is the build side.
+        sends_left = self.joined is not None and self.most_rows <= self.tuning.broadcast_rows and 2 * self.most_rows < size
+        if sends_left:
+            self._nest(Hint.BROADCAST)
+        by_key = bool(relation.key) and self._bound(atom).issuperset(relation.key)
+        self.most_rows = size if self.joined is None else self.most_rows if by_key else inf
+        self.only = (atom, source) if isinstance(source, Local) and self.joined is None else None
+        alias, conditions = self._match(atom, source, relation)
+        read = scan(source, self.tuning)
+        if self.joined is None:
+            self.joined = Aliased(read, alias)
             self.where += conditions
-        elif conditions:
-            self.items.append(f"JOIN {source.text()} {alias} ON {' AND '.join(conditions)}")
         else:
-            self.items.append(f"CROSS JOIN {source.text()} {alias}")
+            right = Aliased(read, alias, None if sends_left else broadcast_hint(source, self.tuning))
+            self.joined = Join(self.joined, right, JoinKind.INNER if conditions else JoinKind.CROSS, tuple(conditions))
         for i, term in enumerate(atom.terms):
             if isinstance(term, Variable):
-                self.columns.setdefault(term.name, f"{alias}.{column(i)}")
-                if isinstance(source, Local) and len(source) <= PUSHED:
+                self.columns.setdefault(term.name, ref(i, alias))
+                if isinstance(source, Local) and len(source) <= self.tuning.pushed_values:
                     self.among.setdefault(term.name, frozenset(row[i] for row in source.rows))
 
     def exclude(self, atom: Atom, source: Source, relation: Relation) -> None:
         """`!r(x, y)`: an anti-join; all its variables are bound."""
         if source.empty:
             return
-        self._settle()
-        self._start()
-        self.alone = None
-        alias, conditions = self._matching(atom, source, relation)
-        if source.small:
-            self.small.append(alias)
-        self.items.append(f"LEFT ANTI JOIN {source.text()} {alias} ON {' AND '.join(conditions) or 'TRUE'}")
+        self._name_computed_values()
+        if self.joined is None:  # an anti-join needs a left side
+            self.joined = Aliased(Projection(OneRow(), (Named(TRUE, column(0)),)), self._alias("a"))
+        self.only = None
+        alias, conditions = self._match(atom, source, relation)
+        right = Aliased(scan(source, self.tuning), alias, broadcast_hint(source, self.tuning))
+        self.joined = Join(self.joined, right, JoinKind.ANTI, tuple(conditions) or (TRUE,))
 
     def compare(self, comparison: Comparison) -> None:
         """A test, or the assignment of the one variable that is not bound yet."""
-        self.alone = None
+        self.only = None
         for one, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
             if comparison.operator is Operator.EQ and isinstance(one, Variable) and one.name not in self.columns:
-                value = self.functions.term(other, self.columns, self.types)
-                self.columns[one.name] = value.text
+                value = self.functors.term(other, self.columns, self.types)
+                self.columns[one.name] = value.value
                 self.computed.add(one.name)
-                self._fails(value)
+                self.errors += value.errors
                 return
-        test = self.functions.test(comparison, self.columns, self.types)
-        self.where.append(_or_fails(test))
-        self._fails(test)
+        test = self.functors.test(comparison, self.columns, self.types)
+        self.where.append(_passes_or_fails(test))
+        self.errors += test.errors
 
-    def leave_out_failures(self) -> None:
+    def drop_failures(self) -> None:
+        """Leave out the rows for which a functor fails."""
         if self.errors:
-            self.where.append(f"{self._error} IS NULL")
+            self.where.append(NullTest(self._error))
             self.errors = []
 
-    def bindings(self, terms: Sequence[Simple]) -> str:
+    def bindings(self, terms: Sequence[Simple]) -> Plan:
         """The values that terms have so far."""
-        return self._text(self._values(terms))
+        return self._project(self._outputs(terms))
 
-    def projected(self, terms: Sequence[Simple]) -> frozenset[Row] | None:
-        """The same without a query, while all that was joined is one atom whose rows are in the driver."""
-        if self.alone is None:
+    def local_bindings(self, terms: Sequence[Simple]) -> frozenset[Row] | None:
+        """The same rows without a query, while all that is joined is one atom whose rows are in the driver; else None."""
+        if self.only is None:
             return None
-        atom, source = self.alone
+        atom, source = self.only
         found = set()
         for row in source.rows:
             values: dict[str, Value] = {}
-            if all(_fits(term, value, values) for term, value in zip(atom.terms, row, strict=True)):
+            if all(_matches(term, value, values) for term, value in zip(atom.terms, row, strict=True)):
                 found.add(tuple(term.value if isinstance(term, Constant) else values[term.name] for term in terms))
         return frozenset(found)
 
-    def head(self, atom: Atom) -> str:
-        """What the rule derives, and the error of each row where there may be one."""
-        return self._text(self._values(atom.terms) + ([f"{self._error} AS e"] if self.errors else []))
+    def head(self, atom: Atom) -> Plan:
+        """What the rule derives, and the error of each row in column `e` where there may be one."""
+        return self._project(self._outputs(atom.terms) + ([Named(self._error, ERROR)] if self.errors else []))
 
     @property
-    def _error(self) -> str:
+    def _error(self) -> Expression:
         """The first error of a row, or NULL."""
-        return f"coalesce({', '.join(self.errors)}, NULL)" if self.errors else "CAST(NULL AS STRING)"
+        return FunctionCall("coalesce", (*self.errors, TypedValue(None, SYMBOL))) if self.errors else _NO_ERROR
 
-    def _values(self, terms: Sequence[Simple]) -> list[str]:
-        return [f"{self._value(term)} AS {column(i)}" for i, term in enumerate(terms)] or ["TRUE AS c0"]
+    def _outputs(self, terms: Sequence[Simple]) -> list[Output]:
+        return [Named(self._value(term), column(i)) for i, term in enumerate(terms)] or [Named(TRUE, column(0))]
 
-    def _value(self, term: Simple) -> str:
-        return literal(term.value, term.type) if isinstance(term, Constant) else self.columns[term.name]
+    def _value(self, term: Simple) -> Expression:
+        return TypedValue(term.value, term.type) if isinstance(term, Constant) else self.columns[term.name]
 
-    def _text(self, values: Sequence[str]) -> str:
-        where = f" WHERE {' AND '.join(self.where)}" if self.where else ""
-        hint = f" /*+ BROADCAST({', '.join(self.small)}) */" if self.small else ""
-        start = f" FROM {' '.join(self.items)}" if self.items else ""
-        return f"SELECT{hint} {', '.join(values)}{start}{where}"
+    def _project(self, outputs: Sequence[Output]) -> Plan:
+        return Projection(filtered(self.joined or OneRow(), self.where), tuple(outputs))
 
-    def _matching(self, atom: Atom, source: Source, relation: Relation) -> tuple[str, list[str]]:
-        """A new alias for an atom, and the conditions under which its rows fit what is bound.
+    def _match(self, atom: Atom, source: Source, relation: Relation) -> tuple[str, list[Expression]]:
+        """A new alias for an atom, and the conditions under which its rows match what is bound.
 
-        NULL is identical to NULL; where one side cannot be NULL, `=` says the same, and Spark joins faster. Where only few values
-        can fit, a scan of many rows is told them: of files it reads only what can have one.
+        NULL is identical to NULL; where one side cannot be NULL, `=` means the same, and Spark joins faster. Where only few
+        values can match, a scan of many rows gets them as a filter.
         """
-        alias = f"a{self.aliases}"
-        self.aliases += 1
-        here: dict[str, str] = {}
-        conditions = []
+        alias = self._alias("a")
+        first: dict[str, Expression] = {}
+        conditions: list[Expression] = []
         for i, term in enumerate(atom.terms):
-            value = f"{alias}.{column(i)}"
-            equal = NULL_SAFE if relation.columns[i].nullable else "="
+            value, null_safe = ref(i, alias), relation.columns[i].nullable
             if isinstance(term, Constant) or term.name in self.columns:
-                conditions.append(f"{value} {equal} {self._value(term)}")
+                conditions.append(equal(value, self._value(term), null_safe=null_safe))
                 if isinstance(term, Variable) and not isinstance(source, Local):
-                    conditions += pushed(value, self.among.get(term.name, frozenset()), source.types[i])
-            elif term.name in here:
-                conditions.append(f"{value} {equal} {here[term.name]}")
+                    among = self.among.get(term.name, frozenset())
+                    conditions += pushed_filter(value, among, source.types[i], self.tuning)
+            elif term.name in first:
+                conditions.append(equal(value, first[term.name], null_safe=null_safe))
             else:
-                here[term.name] = value
+                first[term.name] = value
         return alias, conditions
 
-    def _start(self) -> None:
-        """An anti-join needs something to its left: where nothing is joined yet, one row."""
-        if not self.items:
-            self.items.append(f"(SELECT TRUE AS c0) a{self.aliases}")
-            self.aliases += 1
+    def _alias(self, letter: str) -> str:
+        self.aliases += 1
+        return f"{letter}{self.aliases - 1}"
 
     def _bound(self, atom: Atom) -> set[int]:
         """The columns of an atom whose values are known."""
         return {i for i, term in enumerate(atom.terms) if isinstance(term, Constant) or term.name in self.columns}
 
-    def _settle(self) -> None:
-        """Make computed values columns of a subquery, so that joins compare columns alone."""
+    def _name_computed_values(self) -> None:
+        """Make computed values columns of a subquery: Spark joins by columns, not by expressions."""
         if self.computed:
-            self._subquery()
+            self._nest(None)
 
-    def _wrap(self) -> None:
-        """Make what is joined so far a subquery, which is sent to where the rows of the next relation are."""
-        alias = self._subquery()
-        self.small.append(alias)
-
-    def _subquery(self) -> str:
-        """Everything so far as one item, under an alias."""
+    def _nest(self, hint: Hint | None) -> None:
+        """Make everything so far one aliased subquery."""
         names = list(self.columns)
-        alias = f"s{self.aliases}"
-        self.aliases += 1
-        values = [f"{self.columns[name]} AS {column(i)}" for i, name in enumerate(names)]
-        inner = self._text([*values, f"{self._error} AS e"])
-        failing = bool(self.errors)
-        self.items, self.where, self.small = [f"({inner}) {alias}"], [], []
-        self.columns = {name: f"{alias}.{column(i)}" for i, name in enumerate(names)}
-        self.computed, self.errors = set(), [f"{alias}.e"] if failing else []
-        return alias
-
-    def _fails(self, expression: Expression) -> None:
-        self.errors += expression.errors
+        alias = self._alias("s")
+        values = [Named(self.columns[name], column(i)) for i, name in enumerate(names)]
+        has_errors = bool(self.errors)
+        self.joined = Aliased(self._project([*values, Named(self._error, ERROR)]), alias, hint)
+        self.where = []
+        self.columns = {name: ref(i, alias) for i, name in enumerate(names)}
+        self.computed, self.errors = set(), [ColumnRef(ERROR, alias)] if has_errors else []
 
 
-def _fits(term: Simple, value: Value, values: dict[str, Value]) -> bool:
-    """Whether a value can stand in a term's place, given those of the variables before it."""
+def _matches(term: Simple, value: Value, values: dict[str, Value]) -> bool:
+    """Whether a value can be a term's, given the values of the variables before it."""
     return (term.value if isinstance(term, Constant) else values.setdefault(term.name, value)) == value
 
 
-def _or_fails(test: Expression) -> str:
+def _passes_or_fails(test: Checked) -> Expression:
+    """A test lets rows through for which it fails: whether their error counts is known when the whole body holds."""
     if not test.errors:
-        return f"({test.text})"
-    failed = " OR ".join(f"{error} IS NOT NULL" for error in test.errors)
-    return f"({failed} OR {test.text})"
+        return test.value
+    return disjunction([*(NullTest(error, is_null=False) for error in test.errors), test.value])

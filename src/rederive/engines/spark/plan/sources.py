@@ -1,7 +1,6 @@
-"""Where the rows of a relation are: few in the driver, many in Spark, or a combination of both.
+"""Sources: where the rows of a relation are. Few are in the driver, many in Spark; a source may combine several of both.
 
-Every source knows its column types; whether it is `empty` for certain, so that nothing needs to be asked; whether it is `small`
-enough to be sent to every worker; and its `text`, an item of a FROM clause without an alias.
+Every source knows its column types, and whether it is certainly `empty`, so that no query is needed.
 """
 
 from __future__ import annotations
@@ -9,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from rederive.engines.spark.session.types import CODE, columns, literal, sql_type
+from rederive.engines.spark.plan.expressions import AllColumns, Expression, InList, TypedValue, refs, same_row
+from rederive.engines.spark.plan.nodes import Aliased, Hint, Join, JoinKind, Plan, Projection, Scan, UnionAll, Values
+from rederive.engines.spark.session.types import CODE
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.terms import BOOLEAN, Row, Type, Value
 
 Types = tuple[Type, ...]
 Ends = tuple[Value, Value]
-BROADCAST_ROWS = 200_000
-BROADCAST_CODES = 1_000_000  # rows that have nothing but codes
-PUSHED = 200  # values, at most, that a scan is told to look for
-NULL_SAFE = "<=>"  # where no column holds NULL, `=` means the same, and lets Spark join rows where they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +32,20 @@ class Local:
 
     @property
     def empty(self) -> bool:
+        """Whether there are no rows."""
         return not self.rows
-
-    @property
-    def small(self) -> bool:
-        return True
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def text(self) -> str:
-        if not self.rows:
-            typed = zip(shown(self.types), columns(self.types), strict=True)
-            nothing = ", ".join(f"CAST(NULL AS {sql_type(t)}) AS {c}" for t, c in typed)
-            return f"(SELECT {nothing} WHERE FALSE)"
-        types = shown(self.types)
-        rows = (", ".join(literal(v, t) for v, t in zip(row or (True,), types, strict=True)) for row in self.rows)
-        return f"(SELECT * FROM VALUES {', '.join(f'({row})' for row in rows)} AS v({', '.join(columns(self.types))}))"
-
 
 @dataclass(eq=False)
 class Distributed:
-    """Many rows: in Spark, under the name of a temporary view, or in the driver as a table until a query reads them.
+    """Many rows: in Spark, under the name of a temporary view, or in the driver as an Arrow table until a query reads them.
 
-    `make` gives them to Spark under that name. `ends`: values between which the first column of their identity is, where that is
-    known. `table`: the rows in the driver, where they are there. `files`: the folder that keeps them, ordered, where this process
-    can read it.
+    `make` registers them with Spark under that name. `ends`: values between which the first column of their identity is, where
+    that is known. `table`: the rows in the driver, where they are there. `files`: the folder that stores them, ordered, where
+    this process can read it.
     """
 
     types: Types
@@ -72,126 +58,142 @@ class Distributed:
 
     @cached_property
     def data(self) -> DataFrame:
+        """The rows as a data frame, which registers them."""
         return self.make()
 
     @property
     def empty(self) -> bool:
+        """Whether there are no rows."""
         return not self.count
-
-    @property
-    def small(self) -> bool:
-        return self.count <= (BROADCAST_CODES if set(self.types) == {CODE} else BROADCAST_ROWS)
 
     def __len__(self) -> int:
         return self.count
 
-    def text(self) -> str:
-        _ = self.data  # from here on Spark knows the name
-        return self.name
 
-
-Frame: TypeAlias = Local | Distributed  # rows that are at hand
+Frame: TypeAlias = Local | Distributed  # rows that were evaluated
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """The rows of parts that have none in common."""
+class Combined:
+    """The rows of parts that are disjoint."""
 
     types: Types
     parts: tuple[Source, ...]
 
     @property
     def empty(self) -> bool:
+        """Whether no part has rows."""
         return all(part.empty for part in self.parts)
-
-    @property
-    def small(self) -> bool:
-        counted = [len(part) for part in self.parts if isinstance(part, Local | Distributed)]
-        return all(part.small for part in self.parts) and sum(counted) <= BROADCAST_ROWS
-
-    def text(self) -> str:
-        parts = [part for part in self.parts if not part.empty] or list(self.parts[:1])
-        if len(parts) == 1:
-            return parts[0].text()
-        return f"({' UNION ALL '.join(f'SELECT {listed(self.types)} FROM {part.text()}' for part in parts)})"
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
-    """The rows of one source that another one has not."""
+class Difference:
+    """The rows of one source that another does not have."""
 
     one: Source
     other: Source
-    equal: str = NULL_SAFE
+    null_safe: bool = True
 
     @property
     def types(self) -> Types:
+        """The types of the columns."""
         return self.one.types
 
     @property
     def empty(self) -> bool:
+        """Whether there are certainly no rows."""
         return self.one.empty
 
-    @property
-    def small(self) -> bool:
-        return self.one.small
 
-    def text(self) -> str:
-        if self.other.empty:
-            return self.one.text()
-        hint, on = " /*+ BROADCAST(g) */" if self.other.small else "", same(self.types, "o", "g", self.equal)
-        return f"(SELECT{hint} o.* FROM {self.one.text()} o LEFT ANTI JOIN {self.other.text()} g ON {on})"
-
-
-Source: TypeAlias = Local | Distributed | Union | Without
+Source: TypeAlias = Local | Distributed | Combined | Difference
 
 
 def frames(source: Source) -> Iterator[Frame]:
-    """What a source is made of."""
+    """The frames that a source consists of."""
     match source:
         case Local() | Distributed():
             yield source
-        case Union(_, parts):
+        case Combined(_, parts):
             for part in parts:
                 yield from frames(part)
-        case Without(one, other):
+        case Difference(one, other):
             yield from frames(one)
             yield from frames(other)
+        case _:
+            assert_never(source)
 
 
-def union(types: Types, parts: Iterable[Source]) -> Source:
+def is_small(source: Source, tuning: Tuning) -> bool:
+    """Whether a source can be sent to every executor."""
+    match source:
+        case Local():
+            return True
+        case Distributed():
+            has_codes_only = set(source.types) == {CODE}
+            return source.count <= (tuning.broadcast_code_rows if has_codes_only else tuning.broadcast_rows)
+        case Combined(_, parts):
+            counted = sum(len(part) for part in parts if isinstance(part, Local | Distributed))
+            return all(is_small(part, tuning) for part in parts) and counted <= tuning.broadcast_rows
+        case Difference(one):
+            return is_small(one, tuning)
+        case _:
+            assert_never(source)
+
+
+def broadcast_hint(source: Source, tuning: Tuning) -> Hint | None:
+    """The hint that sends a source to every executor, where it is small."""
+    return Hint.BROADCAST if is_small(source, tuning) else None
+
+
+def scan(source: Source, tuning: Tuning) -> Plan:
+    """The plan that reads a source. From here on Spark knows the names of its frames."""
+    match source:
+        case Local(types, rows):
+            return Values(types, tuple(rows))
+        case Distributed():
+            _ = source.data
+            return Scan(source.name)
+        case Combined(types, parts):
+            filled = [part for part in parts if not part.empty] or list(parts[:1])
+            if len(filled) == 1:
+                return scan(filled[0], tuning)
+            return UnionAll(tuple(Projection(scan(part, tuning), refs(types)) for part in filled))
+        case Difference(one, other, null_safe):
+            if other.empty:
+                return scan(one, tuning)
+            right = Aliased(scan(other, tuning), "g", broadcast_hint(other, tuning))
+            on = same_row(source.types, "o", "g", null_safe=null_safe)
+            return Projection(Join(Aliased(scan(one, tuning), "o"), right, JoinKind.ANTI, on), (AllColumns("o"),))
+        case _:
+            assert_never(source)
+
+
+def combine(types: Types, parts: Iterable[Source]) -> Source:
+    """The rows of all parts; those in the driver become one part."""
     found = tuple(part for part in parts if not part.empty)
-    here = [part for part in found if isinstance(part, Local)]
-    if len(here) > 1:
-        together = Local(types, frozenset[Row]().union(*(part.rows for part in here)))
+    local = [part for part in found if isinstance(part, Local)]
+    if len(local) > 1:
+        together = Local(types, frozenset[Row]().union(*(part.rows for part in local)))
         found = (together, *(part for part in found if not isinstance(part, Local)))
-    return found[0] if len(found) == 1 else Union(types, found) if found else Local(types, frozenset())
+    return found[0] if len(found) == 1 else Combined(types, found) if found else Local(types, frozenset())
 
 
-def overlay(old: Source, gone: Source, came: Sequence[Source], equal: str = NULL_SAFE) -> Source:
-    """`new = (old - gone) + came`, as an access path."""
-    if isinstance(old, Local) and isinstance(gone, Local):
-        kept: Source = Local(old.types, old.rows - gone.rows)
+def overlay(old: Source, minus: Source, plus: Sequence[Source], *, null_safe: bool = True) -> Source:
+    """The new state as an access path: new = (old - minus) + plus (decision 1)."""
+    if isinstance(old, Local) and isinstance(minus, Local):
+        rest: Source = Local(old.types, old.rows - minus.rows)
     else:
-        kept = old if gone.empty else Without(old, gone, equal)
-    return union(old.types, (kept, *came))
+        rest = old if minus.empty else Difference(old, minus, null_safe)
+    return combine(old.types, (rest, *plus))
 
 
 def shown(types: Types) -> Types:
+    """The types of the columns that Spark sees: a relation without columns has a stand-in, which is TRUE."""
     return types or (BOOLEAN,)
 
 
-def listed(types: Types) -> str:
-    return ", ".join(columns(types))
-
-
-def same(types: Types, one: str, other: str, equal: str = NULL_SAFE) -> str:
-    """The condition under which two aliases stand for the same row; NULL is identical to NULL."""
-    return " AND ".join(f"{one}.{c} {equal} {other}.{c}" for c in columns(types))
-
-
-def pushed(value: str, among: Collection[Value], type: Type) -> list[str]:
-    """The condition that a column has one of a few values. Files are read only where they can have one."""
-    if not among or len(among) > PUSHED or None in among:
-        return []
-    return [f"{value} IN ({', '.join(literal(one, type) for one in among)})"]
+def pushed_filter(value: Expression, among: Collection[Value], type: Type, tuning: Tuning) -> tuple[Expression, ...]:
+    """The condition that a column has one of a few values; of files, a scan reads only row groups that can have one."""
+    if not among or len(among) > tuning.pushed_values or None in among:
+        return ()
+    return (InList(value, tuple(TypedValue(one, type) for one in among)),)

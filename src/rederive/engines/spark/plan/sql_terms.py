@@ -1,64 +1,75 @@
-"""Terms of SQL as Spark SQL: tests and choices in Spark's own words, everything else by the resident engine's functions.
+"""Terms of SQL as expressions of Spark: conditions and choices natively, every other term as one Python function.
 
 Spark may evaluate an expression for rows that another literal rules out, and its own functions end the query where they fail.
-So what may fail is one Python function for the whole term: it evaluates only the arguments that decide, and says how it failed.
+So a term that may fail is one Python function: it evaluates only the arguments that decide, and returns its error (decision 31).
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rederive.engines.resident.compile.expressions import row_function
-from rederive.engines.spark.session.types import literal, sql_type
+from rederive.engines.spark.plan.expressions import (
+    CaseWhen,
+    Cast,
+    Expression,
+    FunctionCall,
+    Infix,
+    InList,
+    Not,
+    NullTest,
+    TypedValue,
+)
+from rederive.engines.term_functions import row_function
 from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable, variables
 from rederive.scalar.failures import ScalarError
 
-_COMPARED = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>", "and": "AND", "or": "OR"}
+_INFIX = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>", "and": "AND", "or": "OR"}
 
 
-def in_sql(term: Term, columns: Mapping[str, str]) -> str | None:
-    """The term in Spark's own words, where it can neither fail nor mean something else there.
+def native_term(term: Term, columns: Mapping[str, Expression]) -> Expression | None:
+    """The term in Spark's own operators, where it can neither fail nor mean something else there; else None.
 
+    >>> from rederive.engines.spark.plan.expressions import ColumnRef
     >>> from rederive.ir.terms import BOOLEAN
-    >>> in_sql(Call("is null", (Variable("x"),), gives=BOOLEAN), {"x": "a0.c1"})
-    '(a0.c1 IS NULL)'
+    >>> native_term(Call("is null", (Variable("x"),), gives=BOOLEAN), {"x": ColumnRef("c1", "a0")})
+    NullTest(value=ColumnRef(name='c1', alias='a0'), is_null=True)
     """
     match term:
         case Variable(name):
             return columns[name]
         case Constant(value, type):
-            return literal(value, type)
+            return TypedValue(value, type)
         case Call(functor, arguments, _, gives):
-            given = [in_sql(argument, columns) for argument in arguments]
-            printed = [text for text in given if text is not None]
-            return _printed(functor, printed, gives) if gives is not None and len(printed) == len(given) else None
+            given = [native_term(argument, columns) for argument in arguments]
+            native = [one for one in given if one is not None]
+            return _native_call(functor, native, gives) if gives is not None and len(native) == len(given) else None
 
 
-def _printed(functor: str, a: list[str], gives: Type) -> str | None:
+def _native_call(functor: str, a: Sequence[Expression], gives: Type) -> Expression | None:
     match functor:
         case "is null" | "is not null":
-            return f"({a[0]} {functor.upper()})"
+            return NullTest(a[0], functor == "is null")
         case "not":
-            return f"(NOT {a[0]})"
+            return Not(a[0])
         case "in":
-            return f"({a[0]} IN ({', '.join(a[1:])}))"
+            return InList(a[0], tuple(a[1:]))
         case "case":
-            cases = (f"WHEN {a[i]} THEN {a[i + 1]}" for i in range(0, len(a) - 1, 2))
-            return f"CAST(CASE {' '.join(cases)} ELSE {a[-1]} END AS {sql_type(gives)})" if len(a) > 1 else a[0]
+            branches = tuple((a[i], a[i + 1]) for i in range(0, len(a) - 1, 2))
+            return Cast(CaseWhen(branches, a[-1]), gives) if branches else a[0]
         case "coalesce":
-            return f"CAST(coalesce({', '.join(a)}) AS {sql_type(gives)})"
-        case _ if functor in _COMPARED:
-            return f"({f' {_COMPARED[functor]} '.join(a)})"
+            return Cast(FunctionCall("coalesce", tuple(a)), gives)
+        case _ if functor in _INFIX:
+            return Infix(_INFIX[functor], tuple(a))
     return None
 
 
 @dataclass(slots=True)
-class Evaluated:
-    """A term as a function of its variables' values: its value, or how it failed. Compiled where it is called."""
+class TermFunction:
+    """A term as a Python function of its variables' values, which an executor compiles when it first calls it."""
 
     term: Term
     names: tuple[str, ...]
@@ -66,11 +77,13 @@ class Evaluated:
     _function: Callable[[Row], Value] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, term: Term, types: Mapping[str, Type]) -> Evaluated:
+    def of(cls, term: Term, types: Mapping[str, Type]) -> TermFunction:
+        """The function of a term whose variables have these types."""
         names = tuple(dict.fromkeys(variable.name for variable in variables(term)))
-        return cls(_bare(term), names, {name: types[name] for name in names})
+        return cls(_without_spans(term), names, {name: types[name] for name in names})
 
-    def total(self, *values: Any) -> tuple[Any, str | None]:
+    def evaluate(self, *values: Any) -> tuple[Any, str | None]:
+        """The value, or NULL and the text of the error."""
         if self._function is None:
             self._function = row_function(self.term, self.names, self.types)
         try:
@@ -79,20 +92,20 @@ class Evaluated:
             return None, str(error)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Evaluated, (self.term, self.names, self.types)
+        return TermFunction, (self.term, self.names, self.types)
 
     @property
     def name(self) -> str:
-        """The same for the same function."""
+        """A name for the function; equal functions have the same one."""
         return f"rederive_{hashlib.sha256(pickle.dumps((self.term, self.names, self.types))).hexdigest()[:32]}"
 
 
-def _bare(term: Term) -> Term:
-    """A term without the text that it came from."""
+def _without_spans(term: Term) -> Term:
+    """The term without its place in a program, so that equal terms are one function."""
     match term:
         case Variable(name):
             return Variable(name)
         case Constant(value, type):
             return Constant(value, type)
         case Call():
-            return Call(term.functor, tuple(map(_bare, term.arguments)), None, term.gives)
+            return Call(term.functor, tuple(map(_without_spans, term.arguments)), None, term.gives)

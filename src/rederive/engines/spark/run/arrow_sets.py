@@ -14,32 +14,30 @@ import pyarrow.compute as pc
 from rederive.engines.spark.session.types import arrow_type, columns, from_arrow
 from rederive.ir.terms import BOOLEAN, Kind, Type, Value
 
-SMALL = 2_000  # rows that are kept as such
-MOST = 400_000  # rows of a table; tests set it to nothing
 _SIGN = "sign"
 Signed: TypeAlias = tuple[pa.Table, int]  # rows, and how often each counts
-Values: TypeAlias = "pa.ChunkedArray[Any]"
+ArrowColumn: TypeAlias = "pa.ChunkedArray[Any]"
 
 
-def comparable(types: Iterable[Type]) -> bool:
+def can_compare(types: Iterable[Type]) -> bool:
     """Whether Arrow tells values apart as we do; of floats it does not."""
     return all(type.kind is not Kind.FLOAT for type in types)
 
 
-def typed(table: pa.Table, types: Sequence[Type]) -> pa.Table:
+def cast_columns(table: pa.Table, types: Sequence[Type]) -> pa.Table:
     """The same rows in our columns, whatever these were called."""
     fields = zip(columns(types), types or (BOOLEAN,), strict=True)
     return table.rename_columns(columns(types)).cast(pa.schema([(name, arrow_type(type)) for name, type in fields]))
 
 
-def whole(number: int) -> pa.Int64Scalar:
+def int64(number: int) -> pa.Int64Scalar:
     return pa.scalar(number, pa.int64())
 
 
-def with_values(table: pa.Table, more: Mapping[str, int]) -> pa.Table:
+def add_columns(table: pa.Table, more: Mapping[str, int]) -> pa.Table:
     """The rows with columns more, each of which has one value in all of them."""
     for name, value in more.items():
-        table = table.append_column(name, pa.repeat(whole(value), table.num_rows))
+        table = table.append_column(name, pa.repeat(int64(value), table.num_rows))
     return table
 
 
@@ -47,26 +45,26 @@ def distinct(table: pa.Table) -> pa.Table:
     return table.group_by(table.column_names).aggregate([])
 
 
-def minus(table: pa.Table, other: pa.Table) -> pa.Table:
+def subtract(table: pa.Table, other: pa.Table) -> pa.Table:
     """The rows of a table that another has not."""
     names = table.column_names
-    each = _together([(table, 0), (other, 1)]).group_by(names).aggregate([(_SIGN, "max")])
+    each = _concat_signed([(table, 0), (other, 1)]).group_by(names).aggregate([(_SIGN, "max")])
     return each.filter(pc.field(f"{_SIGN}_max") == 0).select(names)
 
 
-def net(parts: Sequence[Signed]) -> tuple[pa.Table, pa.Table]:
+def net_tables(parts: Sequence[Signed]) -> tuple[pa.Table, pa.Table]:
     """The rows that count less than nothing in sum, and those that count more."""
     names = parts[0][0].column_names
-    each = _together(parts).group_by(names).aggregate([(_SIGN, "sum")])
+    each = _concat_signed(parts).group_by(names).aggregate([(_SIGN, "sum")])
     total = pc.field(f"{_SIGN}_sum")
     return each.filter(total < 0).select(names), each.filter(total > 0).select(names)
 
 
-def _together(parts: Sequence[Signed]) -> pa.Table:
-    return pa.concat_tables([with_values(table, {_SIGN: sign}) for table, sign in parts])
+def _concat_signed(parts: Sequence[Signed]) -> pa.Table:
+    return pa.concat_tables([add_columns(table, {_SIGN: sign}) for table, sign in parts])
 
 
-def ends(values: Values, type: Type) -> tuple[Value, Value]:
+def range_of(values: ArrowColumn, type: Type) -> tuple[Value, Value]:
     """The least and the greatest value."""
     both = pc.min_max(values)
     table = pa.table({name: pa.array([both[name].as_py()], arrow_type(type)) for name in ("min", "max")})

@@ -1,4 +1,4 @@
-"""Rows in data frames, where the other engines expect rows."""
+"""The rows of a Spark data frame, where an operation or a delta has rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 
 
-def lacking(relation: Relation, position: int) -> NullInKey:
-    """The error where a row has NULL in a column that must have a value."""
+def missing_value(relation: Relation, position: int) -> NullInKey:
+    """The error of a row that has NULL in a column that must have a value."""
     what = "which belongs to its key" if position in relation.key else "which must not be NULL"
     return NullInKey(f"relation '{relation.name}': a row has no value in column '{relation.columns[position].name}', {what}")
 
@@ -27,32 +27,33 @@ def lacking(relation: Relation, position: int) -> NullInKey:
 class DataFrameRows(Bulk):
     """The rows of a data frame, whose columns are in the relation's order.
 
-    `check` refuses rows with NULL where the relation must have a value. It is a query: whoever looks for such rows in one of its
-    own takes the data as `unchecked`.
+    `check` raises an error for rows with NULL where the relation must have a value. It is a query of its own; a query that finds
+    such rows by itself reads the data as `unchecked`.
     """
 
     def __init__(self, data: DataFrame | Distributed, types: Types, check: Callable[[], None] | None = None) -> None:
         self._given = data
         self.types = types
         self._check = check
-        self.settled_by: object = None
+        self.owner: object = None
         self._number: int | None = None
 
     @classmethod
-    def of(cls, frame: Distributed, settled_by: object) -> Self:
-        """What a query of somebody's found: distinct rows that stay as they are."""
+    def of(cls, frame: Distributed, owner: object) -> Self:
+        """What a query of the owner's session found: distinct rows that stay as they are."""
         found = cls(frame, frame.types)
-        found.settled_by, found._number = settled_by, len(frame)
+        found.owner, found._number = owner, len(frame)
         return found
 
     @property
-    def settled(self) -> Distributed | None:
+    def evaluated(self) -> Distributed | None:
+        """The frame that a query found, where these are its rows."""
         return self._given if isinstance(self._given, Distributed) else None
 
     @property
     def table(self) -> pa.Table | None:
         """The rows in the driver, where they are there."""
-        return self.settled.table if self.settled is not None else None
+        return self.evaluated.table if self.evaluated is not None else None
 
     @property
     def as_given(self) -> DataFrame:
@@ -61,12 +62,13 @@ class DataFrameRows(Bulk):
 
     @cached_property
     def unchecked(self) -> DataFrame:
+        """The rows, not checked yet, in columns named by position."""
         data = self.as_given
         return data.toDF(*columns(self.types)) if self.types else data.select(lit(True).alias("c0"))
 
     @property
     def data(self) -> DataFrame:
-        """The rows, which were looked through for NULL, once."""
+        """The rows, checked for NULL once."""
         if self._check is not None:
             self._check()
             self._check = None
@@ -85,6 +87,7 @@ class DataFrameRows(Bulk):
         return from_arrow(self.table if self.table is not None else self.data.toArrow(), self.types)
 
     def digest(self) -> str:
+        """A text that is the same for the same rows, and almost surely for no others."""
         hashes = self.data.select(xxhash64(*map(col, columns(self.types))).cast("decimal(38,0)").alias("h"))
         (found,) = hashes.agg(count("h"), sum_distinct("h")).collect()
         return f"{found[0]}:{found[1]}"

@@ -1,5 +1,8 @@
-"""A recursion that decomposes, in one job: its rows parted by the column that it carries along, each part brought to its fixpoint
-by the resident engine inside a worker. The other relations are sent to every worker.
+"""A recursion that decomposes by a column, as one job (SPARK.md, "Recursion on Spark").
+
+Every recursive rule carries the column unchanged from body to head, so the fixpoint of rows with one value of it needs no other
+rows of the recursion. The seeds are partitioned by the column; inside each executor the resident engine runs the whole fixpoint
+of its partition. The other relations are broadcast.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pyspark.sql.functions import col
 from rederive.analysis.decompose import carried_column
 from rederive.analysis.graph import Component
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.spark.plan.sources import Frame, Source, listed
+from rederive.engines.spark.plan.sources import Frame, Source
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.session.types import column, columns, from_arrow, schema, to_arrow
 from rederive.ir.rules import Atom, Negation, Program, Relation, Rule
@@ -27,17 +30,17 @@ from rederive.maintain.maintenance_rule import canonical
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 
-SENT_ROWS = 5_000_000  # to every worker, at most
 Batches = Iterator[pa.RecordBatch]
 
 
 def recursive_rules(component: Component) -> list[Rule]:
+    """The rules whose body reads a relation of their own component."""
     rules = (definition for definition in component.definitions if isinstance(definition, Rule))
     return [rule for rule in rules if any(atom.relation in component.relations for atom in _atoms(rule))]
 
 
-def read_beside(component: Component) -> list[str]:
-    """The relations that the recursive rules read beside their own."""
+def other_relations(component: Component) -> list[str]:
+    """The relations of other components that the recursive rules read."""
     names = (atom.relation for rule in recursive_rules(component) for atom in _atoms(rule))
     return [name for name in dict.fromkeys(names) if name not in component.relations]
 
@@ -47,53 +50,53 @@ def _atoms(rule: Rule) -> list[Atom]:
     return [atom for atom in atoms if isinstance(atom, Atom)]
 
 
-def closed(
-    component: Component, seeds: Frame, beside: Mapping[str, Source], program: Program, jobs: Jobs, limits: Limits
+def run_decomposed(
+    component: Component, seeds: Frame, others: Mapping[str, Source], program: Program, jobs: Jobs, limits: Limits
 ) -> Frame:
     """The seeds, and everything that the recursive rules derive from them."""
     (name,) = component.relations
     position, relation = carried_column(component), program.relations[name]
     assert position is not None
-    sent = jobs.session.sparkContext.broadcast({other: jobs.table(source) for other, source in beside.items()})
-    data = jobs.session.sql(f"SELECT {listed(seeds.types)} FROM {seeds.text()}")
-    parted = data.repartition(jobs.session.sparkContext.defaultParallelism, col(column(position)))
-    found = parted.mapInArrow(_to_fixpoint(_alone(component, program), relation, sent, limits), schema(relation.types))
-    return jobs.settled(found, relation.types)
+    sent = jobs.session.sparkContext.broadcast({other: jobs.queries.table(source) for other, source in others.items()})
+    data = jobs.queries.data(jobs.queries.select(seeds))
+    partitioned = data.repartition(jobs.session.sparkContext.defaultParallelism, col(column(position)))
+    run = _run_partition(_program_over_seeds(component, program), relation, sent, limits, jobs.tuning.batch_rows)
+    return jobs.queries.materialize_data(partitioned.mapInArrow(run, schema(relation.types)), relation.types)
 
 
-def _seeds(name: str) -> str:
+def _seeds_name(name: str) -> str:
     return f"{name}.seed"
 
 
-def _alone(component: Component, program: Program) -> Program:
+def _program_over_seeds(component: Component, program: Program) -> Program:
     """The recursive rules over their seeds: a program whose base relations are everything else that they read."""
     (name,) = component.relations
     relation = program.relations[name]
-    seed = replace(relation, name=_seeds(name))
+    seed = replace(relation, name=_seeds_name(name))
     start = Rule(canonical(relation), (canonical(seed),))
-    relations = {one.name: one for one in (relation, seed, *(program.relations[other] for other in read_beside(component)))}
+    relations = {one.name: one for one in (relation, seed, *(program.relations[other] for other in other_relations(component)))}
     return Program(relations, (start, *recursive_rules(component)))
 
 
-def _to_fixpoint(
-    program: Program, relation: Relation, sent: Broadcast[dict[str, pa.Table]], limits: Limits
+def _run_partition(
+    program: Program, relation: Relation, sent: Broadcast[dict[str, pa.Table]], limits: Limits, batch_rows: int
 ) -> Callable[[Batches], Batches]:
-    """What a worker does with its part of the seeds."""
+    """What an executor does with its partition of the seeds."""
 
     def run(batches: Batches) -> Batches:
         seeds = list(batches)
         if any(batch.num_rows for batch in seeds):
             engine = ResidentEngine(limits)
-            tables = {_seeds(relation.name): pa.Table.from_batches(seeds), **sent.value}
+            tables = {_seeds_name(relation.name): pa.Table.from_batches(seeds), **sent.value}
             initial = {name: from_arrow(table, program.relations[name].types) for name, table in tables.items()}
             engine.install(plan(program, [relation.name], Strategy.MATERIALIZED.value), [relation.name], initial)
             engine.commit()
-            yield from _answer(engine, relation).to_batches(max_chunksize=100_000)
+            yield from _extent(engine, relation).to_batches(max_chunksize=batch_rows)
 
     return run
 
 
-def _answer(engine: ResidentEngine, relation: Relation) -> pa.Table:
+def _extent(engine: ResidentEngine, relation: Relation) -> pa.Table:
     """The rows of a view by columns: codes first, then a value for each code."""
     primary = engine.installed.tables.table(relation.name).primary
     if relation.arity != 2:

@@ -1,21 +1,25 @@
-"""Rules run as queries: literal by literal in join order, asking for the rows that are derived on demand."""
+"""A rule evaluated: by Arrow or by the resident engine where all that it reads is in the driver, else as a plan for Spark.
+
+Literals are joined in join order. Where a literal reads a view that is derived on demand, its rows are requested with the
+bindings that the literals before it give.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from rederive.analysis.bindings import join_order
 from rederive.analysis.types import variable_types
-from rederive.engines.spark.plan.rule_query import Select
+from rederive.engines.spark.plan.rule_query import RuleQuery
 from rederive.engines.spark.plan.sources import Frame, Source
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run.driver_arrow import joined
-from rederive.engines.spark.run.driver_resident import all_here, derived_here
+from rederive.engines.spark.run.driver_arrow import derive_table
+from rederive.engines.spark.run.driver_resident import derive_rows, local_sources
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.relations import Bound, Find, Lazy
-from rederive.engines.spark.run.round import Derivation, gather
+from rederive.engines.spark.run.relations import Bound, FindRows, OnDemand
+from rederive.engines.spark.run.round import Derivation, evaluate
 from rederive.engines.spark.session.types import from_arrow
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Relation, Rule
 
@@ -24,17 +28,17 @@ def derivation(
     rule: Rule,
     driver: int | None,
     delta: Frame | None,
-    find: Find,
+    find: FindRows,
     jobs: Jobs,
     relations: Mapping[str, Relation],
     *,
-    here: bool = True,
-    asks: bool = False,
+    in_driver: bool = True,
+    requests: bool = False,
 ) -> Derivation | None:
     """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing.
 
-    `here`: where all that it reads is in the driver, its rows come with it. They do not tell how often each is derived.
-    `asks`: it raises questions, and what a functor fails for is not asked.
+    `in_driver`: it may be evaluated in the driver; rows found there do not tell how often each is derived. `requests`: it derives
+    requests of bindings; a binding for which a functor fails is not requested.
     """
     start: Source | None = delta
     if driver is not None and start is None:
@@ -42,26 +46,23 @@ def derivation(
         start = found if isinstance(found, Source) else None
     if driver is not None and (start is None or start.empty):
         return None
-    if here and (table := joined(rule, driver, start, find, jobs, relations)) is not None:
-        return _from_table(table, rule, relations)
-    select = Select(jobs.functions, variable_types(rule, relations))
+    if in_driver and (table := derive_table(rule, driver, start, find, jobs, relations)) is not None:
+        return _of_table(table, rule, relations, jobs)
+    body = _Body(rule, find, jobs, relations)
     rest = list(rule.body)
-    read: list[tuple[Atom, Source]] = []
     if driver is not None and start is not None:
-        atom = _atom(rule, driver)
         del rest[driver]
-        select.join(atom, start, relations[atom.relation])
-        read.append((atom, start))
-    for step in join_order(rest, frozenset(select.columns)):
-        if not _joined(step.literal, step.bound, select, find, jobs, rule, relations, read):
+        body.join(_atom(rule, driver), start)
+    for step in join_order(rest, frozenset(body.query.columns)):
+        if not body.add(step.literal, step.bound):
             return None
-    rows = select.projected(rule.head.terms)
-    local = all_here(rule, read) if here and rows is None and not select.errors else None
-    if local is not None:
-        rows = derived_here(rule, local, relations)
-    if asks:
-        select.leave_out_failures()
-    return Derivation(select.head(rule.head), rule, bool(select.errors), rows)
+    rows = body.query.local_bindings(rule.head.terms)
+    may_derive = in_driver and rows is None and not body.query.errors
+    if may_derive and (local := local_sources(rule, body.read, jobs.tuning)) is not None:
+        rows = derive_rows(rule, local, relations)
+    if requests:
+        body.query.drop_failures()
+    return Derivation(rule, body.query.head(rule.head), bool(body.query.errors), rows)
 
 
 def _atom(rule: Rule, place: int) -> Atom:
@@ -70,46 +71,52 @@ def _atom(rule: Rule, place: int) -> Atom:
     return atom
 
 
-def _from_table(table: pa.Table, rule: Rule, relations: Mapping[str, Relation]) -> Derivation:
-    if table.num_rows > tables.SMALL:
-        return Derivation("", rule, table=table)
-    return Derivation("", rule, rows=frozenset(from_arrow(table, relations[rule.head.relation].types)))
+def _of_table(table: pa.Table, rule: Rule, relations: Mapping[str, Relation], jobs: Jobs) -> Derivation:
+    if table.num_rows > jobs.tuning.driver_rows:
+        return Derivation(rule, table=table)
+    return Derivation(rule, rows=frozenset(from_arrow(table, relations[rule.head.relation].types)))
 
 
-def _joined(
-    literal: Literal,
-    bound: Bound,
-    select: Select,
-    find: Find,
-    jobs: Jobs,
-    rule: Rule,
-    relations: Mapping[str, Relation],
-    read: list[tuple[Atom, Source]],
-) -> bool:
-    """Add a literal to the query, and what it reads to `read`; False where nothing can be left of it."""
-    match literal:
-        case Comparison():
-            select.compare(literal)
-        case Negation(atom):
-            source = _rows(find(atom), atom, tuple(range(len(atom.terms))), select, jobs, rule, relations)
-            select.exclude(atom, source, relations[atom.relation])
-            read += [(atom, source)] if not source.empty else []
-        case Atom():
-            source = _rows(find(literal), literal, bound, select, jobs, rule, relations)
-            if source.empty:
-                return False
-            select.join(literal, source, relations[literal.relation])
-            read.append((literal, source))
-    return True
+@dataclass
+class _Body:
+    """The body of a rule on its way into a plan; `read` has the atoms so far that have rows, with their sources."""
 
+    rule: Rule
+    find: FindRows
+    jobs: Jobs
+    relations: Mapping[str, Relation]
+    read: list[tuple[Atom, Source]] = field(default_factory=list)
 
-def _rows(
-    found: Source | Lazy, atom: Atom, bound: Bound, select: Select, jobs: Jobs, rule: Rule, relations: Mapping[str, Relation]
-) -> Source:
-    """The rows of an atom. Where they are derived on demand, they are asked for with the bindings at hand."""
-    if isinstance(found, Source):
-        return found
-    terms = tuple(atom.terms[i] for i in bound)
-    types = tuple(relations[atom.relation].columns[i].type for i in bound)
-    found.ask(bound, gather([Derivation(select.bindings(terms), rule, rows=select.projected(terms))], types, jobs))
-    return found.source()
+    def __post_init__(self) -> None:
+        self.query = RuleQuery(self.jobs.functors, variable_types(self.rule, self.relations), self.jobs.tuning)
+
+    def join(self, atom: Atom, source: Source) -> None:
+        self.query.join(atom, source, self.relations[atom.relation])
+        self.read.append((atom, source))
+
+    def add(self, literal: Literal, bound: Bound) -> bool:
+        """Add a literal to the plan; False where no rows can be left."""
+        match literal:
+            case Comparison():
+                self.query.compare(literal)
+            case Negation(atom):
+                source = self._rows(atom, tuple(range(len(atom.terms))))
+                self.query.exclude(atom, source, self.relations[atom.relation])
+                self.read += [(atom, source)] if not source.empty else []
+            case Atom():
+                source = self._rows(literal, bound)
+                if source.empty:
+                    return False
+                self.join(literal, source)
+        return True
+
+    def _rows(self, atom: Atom, bound: Bound) -> Source:
+        """The rows of an atom. Those that are derived on demand are requested with the bindings so far."""
+        found: Source | OnDemand = self.find(atom)
+        if isinstance(found, Source):
+            return found
+        terms = tuple(atom.terms[i] for i in bound)
+        types = tuple(self.relations[atom.relation].columns[i].type for i in bound)
+        bindings = Derivation(self.rule, self.query.bindings(terms), rows=self.query.local_bindings(terms))
+        found.request(bound, evaluate([bindings], types, self.jobs))
+        return found.source()

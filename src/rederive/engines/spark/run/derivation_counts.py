@@ -1,97 +1,135 @@
-"""Derivation counts: a row enters when its count leaves zero, and leaves when it comes back to it."""
+"""Derivation counts, the auxiliary state of counting: a row enters when its count leaves zero, leaves when it is zero again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from rederive.analysis.graph import Component
-from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, listed, same, shown
+from rederive.engines.spark.plan.expressions import (
+    AllColumns,
+    ColumnRef,
+    Named,
+    NullTest,
+    call,
+    infix,
+    number,
+    ref,
+    refs,
+    same_row,
+)
+from rederive.engines.spark.plan.nodes import Aliased, GroupBy, Join, JoinKind, Plan, Projection, filtered, union_all
+from rederive.engines.spark.plan.rule_query import ERROR
+from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, broadcast_hint, shown
 from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import Relations
-from rederive.engines.spark.run.round import Derivation, gather
-from rederive.engines.spark.run.storage import Kept
+from rederive.engines.spark.run.round import Derivation, evaluate
+from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Variant
 from rederive.ir.terms import NUMBER
 from rederive.maintain.maintenance_rule import MaintenanceRule
 from rederive.maintain.program import Phase
 
-Strict = Callable[[Component, tuple[MaintenanceRule, ...]], None]
+CheckInsertions = Callable[[Component, tuple[MaintenanceRule, ...]], None]
 
 
-def beside(name: str) -> str:
-    """The counts of a view's rows."""
-    return f"{name}.counts"
+def counts_name(view: str) -> str:
+    """The name under which the counts of a view are stored."""
+    return f"{view}.counts"
 
 
-def fill(component: Component, rules: tuple[MaintenanceRule, ...], relations: Relations, kept: Kept, jobs: Jobs) -> None:
-    """Every derivation once."""
+def fill(component: Component, rules: tuple[MaintenanceRule, ...], relations: Relations, storage: Storage, jobs: Jobs) -> None:
+    """The first evaluation: every derivation counts once."""
     (name,) = component.relations
     types = relations.types(name)
-    found = [derivation(m.rule, None, None, relations.of, jobs, relations.program.relations, here=False) for m in rules]
-    there = [(one, 1) for one in found if one is not None]
-    gather([one for one, _ in there if one.fails], types, jobs)  # raises their errors
-    counted = _counted(there, types, jobs)
-    kept.write(beside(name), counted)
-    kept.write(name, _rows(counted, types, jobs))
+    declared = relations.program.relations
+    derived = [derivation(m.rule, None, None, relations.of, jobs, declared, in_driver=False) for m in rules]
+    found = [(one, 1) for one in derived if one is not None]
+    evaluate([one for one, _ in found if one.can_fail], types, jobs)  # raises their errors
+    counted = _count(found, types, jobs)
+    storage.write(counts_name(name), counted)
+    storage.write(name, _rows(counted, types, jobs))
 
 
 def change(
-    component: Component, phase: Phase, relations: Relations, kept: Kept, jobs: Jobs, strict: Strict
+    component: Component,
+    phase: Phase,
+    relations: Relations,
+    storage: Storage,
+    jobs: Jobs,
+    check_insertions: CheckInsertions,
 ) -> dict[str, tuple[Source, Source]]:
-    """The view's exact change, and that of the counts."""
+    """The exact delta of the view goes to its relations; the delta of the counts is returned."""
     (name,) = component.relations
     types = relations.types(name)
     found = []
     for m in phase.rules:
         (driver,) = m.drivers
-        one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations, here=False)
+        one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations, in_driver=False)
         if one is not None:
             found.append((one, 1 if m.rule.head.variant is Variant.ADD else -1))
-    if any(one.fails for one, _ in found):
+    if any(one.can_fail for one, _ in found):
         # A failure counts if its binding holds in the new state: then a strict rule fails too, and raises the error.
-        strict(component, phase.strict)
-    moved = _counted(found, types, jobs)
-    if moved.empty:
+        check_insertions(component, phase.strict)
+    delta = _count(found, types, jobs)
+    if delta.empty:
         return {}
-    before, after = _before_and_after(kept.source(beside(name)), moved, types, jobs)
+    before, after = _before_and_after(storage.source(counts_name(name)), delta, types, jobs)
     rows = [_rows(frame, types, jobs) for frame in (before, after)]
-    relations.found(name, Variant.DEL).put([jobs.minus(rows[0], [rows[1]])])
-    relations.found(name, Variant.INS).put([jobs.minus(rows[1], [rows[0]])])
-    return {beside(name): (before, after)}
+    relations.found(name, Variant.DEL).replace([jobs.sets.minus(rows[0], [rows[1]])])
+    relations.found(name, Variant.INS).replace([jobs.sets.minus(rows[1], [rows[0]])])
+    return {counts_name(name): (before, after)}
 
 
-def _counted(found: list[tuple[Derivation, int]], types: Types, jobs: Jobs) -> Frame:
-    """How often each row is derived, in sum; rows whose derivations cancel are left out."""
+def _count(found: list[tuple[Derivation, int]], types: Types, jobs: Jobs) -> Frame:
+    """The sum of the signed derivations of each row; rows whose derivations cancel are left out."""
     if not found:
-        return Local(_with_number(types), frozenset())
-    columns, number = listed(types), column(max(len(types), 1))
-    parts = (
-        f"SELECT {columns}, {times}L AS times FROM ({one.text})" + (" WHERE e IS NULL" if one.fails else "")
-        for one, times in found
-    )
-    text = f"SELECT {columns}, sum(times) AS {number} FROM ({' UNION ALL '.join(parts)}) GROUP BY {columns}"
-    return jobs.materialise(f"SELECT * FROM ({text}) WHERE {number} != 0", _with_number(types))
+        return Local(_with_count(types), frozenset())
+    derived = [(one.query(types, jobs), one.can_fail, sign) for one, sign in found]
+    return jobs.queries.materialize(counted_plan(derived, types), _with_count(types))
 
 
-def _with_number(types: Types) -> Types:
+def counted_plan(derived: list[tuple[Plan, bool, int]], types: Types) -> Plan:
+    """The plan of `_count` over (rows, whether they have errors, sign)."""
+    own, has_no_error = refs(types), NullTest(ColumnRef(ERROR))
+    parts = [
+        Projection(filtered(rows, [has_no_error] if can_fail else []), (*own, Named(number(sign), "times")))
+        for rows, can_fail, sign in derived
+    ]
+    total = Named(call("sum", ColumnRef("times")), _count_name(types))
+    return _nonzero(GroupBy(union_all(parts), own, (*own, total)), types)
+
+
+def _nonzero(plan: Plan, types: Types) -> Plan:
+    return filtered(plan, [infix("<>", ColumnRef(_count_name(types)), number(0))])
+
+
+def _count_name(types: Types) -> str:
+    return column(len(shown(types)))
+
+
+def _with_count(types: Types) -> Types:
     return (*shown(types), NUMBER)
 
 
-def _before_and_after(counts: Source, moved: Frame, types: Types, jobs: Jobs) -> tuple[Frame, Frame]:
-    """The counts of the rows that moved; those without any are not there."""
-    columns, number, all_types = listed(types), column(max(len(types), 1)), _with_number(types)
-    hint = "/*+ BROADCAST(m) */ " if moved.small else ""
-    known = f"SELECT {hint}k.* FROM {counts.text()} k LEFT SEMI JOIN {moved.text()} m ON {same(types, 'k', 'm')}"
-    before = Local(all_types, frozenset()) if counts.empty else jobs.materialise(known, all_types)
-    both = " UNION ALL ".join(f"SELECT {columns}, {number} FROM {frame.text()}" for frame in (before, moved))
-    summed = f"SELECT {columns}, sum({number}) AS {number} FROM ({both}) GROUP BY {columns}"
-    return before, jobs.materialise(f"SELECT * FROM ({summed}) WHERE {number} != 0", all_types)
+def _before_and_after(counts: Source, delta: Frame, types: Types, jobs: Jobs) -> tuple[Frame, Frame]:
+    """The counts of the rows in the delta; rows without derivations have none."""
+    all_types, count = _with_count(types), ref(len(shown(types)))
+    right = Aliased(jobs.queries.scan(delta), "m", broadcast_hint(delta, jobs.tuning))
+    known = Join(Aliased(jobs.queries.scan(counts), "k"), right, JoinKind.SEMI, same_row(types, "k", "m"))
+    before = (
+        Local(all_types, frozenset())
+        if counts.empty
+        else jobs.queries.materialize(Projection(known, (AllColumns("k"),)), all_types)
+    )
+    both = union_all(jobs.queries.select(frame) for frame in (before, delta))
+    summed = GroupBy(both, refs(types), (*refs(types), Named(call("sum", count), _count_name(types))))
+    return before, jobs.queries.materialize(_nonzero(summed, types), all_types)
 
 
 def _rows(counted: Frame, types: Types, jobs: Jobs) -> Frame:
     """The rows without their counts."""
     if isinstance(counted, Local):
         return Local(types, frozenset(row[: len(types)] for row in counted.rows))
-    return jobs.materialise(f"SELECT {listed(types)} FROM {counted.text()}", types)
+    return jobs.queries.materialize(Projection(jobs.queries.scan(counted), refs(types)), types)

@@ -1,4 +1,4 @@
-"""Rules whose relations are all in the driver: the resident engine derives their rows without a job."""
+"""A rule whose relations are all in the driver, and small: the resident engine derives its rows without a job."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from dataclasses import replace
 
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.plan.sources import Local, Source
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Program, Relation, Rule
 from rederive.ir.terms import Row
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 
 _HEAD = "head"
-MOST = 5_000  # rows of the relations that a rule reads, for it to be run here; tests set it to nothing
 
 
-def all_here(rule: Rule, read: Sequence[tuple[Atom, Source]]) -> Sequence[tuple[Atom, Local]] | None:
-    """What a rule reads, where that is all in the driver and little."""
+def local_sources(rule: Rule, read: Sequence[tuple[Atom, Source]], tuning: Tuning) -> Sequence[tuple[Atom, Local]] | None:
+    """What a rule reads, where all of it is in the driver, and little; else None."""
     if len(set(map(id, rule.body))) < len(rule.body):
-        return None  # what a literal reads could not be told by which it is
-    here = [(atom, source) for atom, source in read if isinstance(source, Local)]
-    return here if len(here) == len(read) and sum(len(source) for _, source in here) <= MOST else None
+        return None  # sources are found by the identity of their literal
+    local = [(atom, source) for atom, source in read if isinstance(source, Local)]
+    rows = sum(len(source) for _, source in local)
+    return local if len(local) == len(read) and rows <= tuning.resident_rows else None
 
 
-def derived_here(rule: Rule, atoms: Sequence[tuple[Atom, Local]], relations: Mapping[str, Relation]) -> frozenset[Row]:
-    """What a rule derives from these rows; `atoms` are those of its body that have any, each with what it reads."""
+def derive_rows(rule: Rule, atoms: Sequence[tuple[Atom, Local]], relations: Mapping[str, Relation]) -> frozenset[Row]:
+    """What a rule derives; `atoms` are those of its body that have rows, each with its source."""
     names = {id(atom): f"a{i}" for i, (atom, _) in enumerate(atoms)}
     declared = {names[id(atom)]: _named(relations[atom.relation], names[id(atom)]) for atom, _ in atoms}
     head = replace(rule.head, relation=_HEAD)
@@ -43,7 +44,7 @@ def _named(relation: Relation, name: str) -> Relation:
 
 
 def _renamed(literal: Literal, names: Mapping[int, str]) -> Literal | None:
-    """The literal over its own relation. A negation of what has no rows holds."""
+    """The literal over a relation of its own; None for the negation of an atom without rows, which holds."""
     match literal:
         case Comparison():
             return literal

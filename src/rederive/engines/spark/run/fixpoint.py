@@ -1,4 +1,4 @@
-"""Semi-naive evaluation in rounds: all rules of a round are one query."""
+"""Semi-naive evaluation in rounds. All rules of a round are one query."""
 
 from __future__ import annotations
 
@@ -6,48 +6,51 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from rederive.engines.resident.run.fixpoint import endless
+from rederive.engines.spark.plan.expressions import ref
+from rederive.engines.spark.plan.nodes import Repartition
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source
 from rederive.engines.spark.run.derivation import derivation
-from rederive.engines.spark.run.jobs import Jobs, sparse
-from rederive.engines.spark.run.relations import Find, Growing
-from rederive.engines.spark.run.round import Derivation, Wanted, gather_all
-from rederive.engines.spark.session.types import column
+from rederive.engines.spark.run.jobs import Jobs
+from rederive.engines.spark.run.relations import FindRows, FoundRows
+from rederive.engines.spark.run.round import Derivation, RelationRound, evaluate_all
 from rederive.ir.rules import Atom, Relation, Rule
 from rederive.ir.terms import Variable
-from rederive.limits import Limits
+from rederive.limits import Limits, endless_recursion
 
-Filter = Callable[[Frame], Frame]
+AcceptRows = Callable[[Frame], Frame]
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """A rule that starts from what one of its literals gains; `grows` names that relation. `asks`: it raises questions."""
+class DeltaRule:
+    """A rule that starts from what one of its literals gained in the last round; `grows` names that relation.
+
+    `requests`: it derives requests of bindings.
+    """
 
     rule: Rule
     driver: int
     grows: str
-    asks: bool = False
+    requests: bool = False
 
 
 @dataclass(slots=True)
 class Target:
     """A relation that a fixpoint fills. Where its rows are many, they are partitioned by one column from the first round on.
 
-    `known`: what else must not be taken in; `accept` leaves out what does not hold.
+    `known`: what else must not be taken in; `accept` leaves out rows that do not hold.
     """
 
     name: str
-    table: Growing
+    table: FoundRows
     by: int = 0
     known: Callable[[], Sequence[Source]] = tuple
-    accept: Filter | None = None
-    variants: list[Variant] = field(default_factory=list)
+    accept: AcceptRows | None = None
+    rules: list[DeltaRule] = field(default_factory=list)
 
-    def carries(self, variant: Variant) -> bool:
-        """Whether a rule leaves the column that rows are partitioned by as it was in the row it starts from."""
-        atom, head = variant.rule.body[variant.driver], variant.rule.head
-        if variant.grows != self.name or not isinstance(atom, Atom) or not head.terms:
+    def keeps_partitioning(self, rule: DeltaRule) -> bool:
+        """Whether a rule carries the partitioning column unchanged from the row it starts from: then no exchange is needed."""
+        atom, head = rule.rule.body[rule.driver], rule.rule.head
+        if rule.grows != self.name or not isinstance(atom, Atom) or not head.terms:
             return False
         return isinstance(head.terms[self.by], Variable) and atom.terms[self.by] == head.terms[self.by]
 
@@ -58,15 +61,15 @@ class Fixpoint:
 
     what: str
     targets: dict[str, Target]
-    find: Find
+    find: FindRows
     jobs: Jobs
     relations: Mapping[str, Relation]
     limits: Limits
     inventing: Rule | None = None
 
     def run(self, seeds: Mapping[str, Frame]) -> None:
-        """From the first candidates of each target to where nothing is new."""
-        fresh = self._taken({name: self._new(self.targets[name], frame) for name, frame in seeds.items()})
+        """Run rounds, from the first rows of each target, until nothing is new."""
+        fresh = self._take({name: self._new_seeds(self.targets[name], frame) for name, frame in seeds.items()})
         rounds, made = 0, 0
         most = self.limits.rounds if self.inventing is not None else inf
         while fresh:
@@ -74,38 +77,39 @@ class Fixpoint:
             made += sum(map(len, fresh.values()))
             if self.inventing is not None and (rounds > most or made > self.limits.tuples):
                 after = f"{self.limits.rounds:,} rounds" if rounds > most else f"{self.limits.tuples:,} new values"
-                raise endless(self.inventing, after)
-            with self.jobs.described(f"{self.what}, round {rounds}"):
-                wanted = {name: self._wanted(target, fresh) for name, target in self.targets.items()}
-                fresh = self._taken(gather_all({name: one for name, one in wanted.items() if one.derivations}, self.jobs))
+                raise endless_recursion(self.inventing, after)
+            with self.jobs.queries.describe(f"{self.what}, round {rounds}"):
+                derived = {name: self._derive(target, fresh) for name, target in self.targets.items()}
+                fresh = self._take(evaluate_all({name: one for name, one in derived.items() if one.derivations}, self.jobs))
 
-    def _new(self, target: Target, frame: Frame) -> Frame:
-        """The first candidates that are not known; many are partitioned as the rounds want them."""
+    def _new_seeds(self, target: Target, frame: Frame) -> Frame:
+        """The seeds that are not known; many are partitioned as the rounds need them."""
         known = [source for source in (*target.table.known, *target.known()) if not source.empty]
-        if isinstance(frame, Local) or not target.variants:
-            return self.jobs.minus(frame, known)
-        rows = f"(SELECT /*+ REPARTITION({self.jobs.parts}, {column(target.by)}) */ * FROM {frame.text()})"
-        return self.jobs.materialise(self.jobs.without(rows, frame.types, known), frame.types)
+        if isinstance(frame, Local) or not target.rules:
+            return self.jobs.sets.minus(frame, known)
+        rows = Repartition(self.jobs.queries.scan(frame), self.jobs.parts, (ref(target.by),))
+        return self.jobs.queries.materialize(self.jobs.sets.minus_plan(rows, frame.types, known), frame.types)
 
-    def _wanted(self, target: Target, fresh: Mapping[str, Frame]) -> Wanted:
-        """What the rules derive from what is fresh."""
+    def _derive(self, target: Target, fresh: Mapping[str, Frame]) -> RelationRound:
+        """What the rules of a target derive from the rows of the last round."""
         found: list[Derivation] = []
-        large, stays, starts = False, True, 0
-        for variant in target.variants:
-            delta = fresh.get(variant.grows)
+        is_large, is_partitioned, starts = False, True, 0
+        for rule in target.rules:
+            delta = fresh.get(rule.grows)
             if delta is not None:
-                one = derivation(variant.rule, variant.driver, delta, self.find, self.jobs, self.relations, asks=variant.asks)
+                one = derivation(rule.rule, rule.driver, delta, self.find, self.jobs, self.relations, requests=rule.requests)
                 found += [one] if one is not None else []
-                large = large or isinstance(delta, Distributed)
+                is_large = is_large or isinstance(delta, Distributed)
                 starts += len(delta)
-                stays = stays and isinstance(delta, Distributed) and target.carries(variant)
+                is_partitioned = is_partitioned and isinstance(delta, Distributed) and target.keeps_partitioning(rule)
         known = (*target.table.known, *target.known())
-        return Wanted(target.table.types, found, large, known, None if stays else target.by, sparse(starts, known))
+        by = None if is_partitioned else target.by
+        return RelationRound(target.table.types, found, is_large, known, by, self.jobs.sets.are_sparse(starts, known))
 
-    def _taken(self, candidates: Mapping[str, Frame]) -> dict[str, Frame]:
-        """Take in what is new: the candidates that are accepted."""
+    def _take(self, derived: Mapping[str, Frame]) -> dict[str, Frame]:
+        """Add what is new and accepted to the targets."""
         taken = {}
-        for name, new in candidates.items():
+        for name, new in derived.items():
             target = self.targets[name]
             if target.accept is not None and not new.empty:
                 new = target.accept(new)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rederive.analysis.graph import Component
 from rederive.analysis.relevance import Pattern, Patterns, base_patterns
 from rederive.engines.protocol import Query
-from rederive.engines.spark.plan.sources import Frame, Local, Source, listed
-from rederive.engines.spark.run import derivation_counts as counts
-from rederive.engines.spark.run.aggregates import by_group as groups
-from rederive.engines.spark.run.demand import answers
+from rederive.engines.spark.plan.expressions import TypedValue, equal, ref, refs
+from rederive.engines.spark.plan.nodes import Filter, Projection
+from rederive.engines.spark.plan.sources import Frame, Local, Source
+from rederive.engines.spark.run.aggregates.by_group import totals_name
+from rederive.engines.spark.run.demand import derive_on_demand
+from rederive.engines.spark.run.derivation_counts import counts_name
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.keys import check_keys, identity
-from rederive.engines.spark.run.relations import Lazy, Relations
+from rederive.engines.spark.run.relations import OnDemand, Relations
 from rederive.engines.spark.run.sections import Sections
-from rederive.engines.spark.run.storage import Kept
-from rederive.engines.spark.session.types import column, literal
+from rederive.engines.spark.run.storage import Storage
 from rederive.ir.rules import Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
@@ -27,21 +29,21 @@ from rederive.maintain.program import MaintenanceProgram
 
 @dataclass(frozen=True, slots=True)
 class BoundView:
-    """A part of a view that somebody follows, and what of the base relations can matter to it."""
+    """A monitored query, and the rows of base relations that can matter to it."""
 
-    question: Query
+    query: Query
     patterns: Patterns
 
 
 class Installed:
-    """One program over what is kept. Built beside its predecessor."""
+    """One program over stored relations. Its successor is built while it stays as it is."""
 
     def __init__(
         self,
         maintenance: MaintenanceProgram,
         monitored: Sequence[str],
         bound: Sequence[Query],
-        kept: Kept,
+        storage: Storage,
         jobs: Jobs,
         limits: Limits,
     ) -> None:
@@ -49,7 +51,7 @@ class Installed:
         self.program = maintenance.program
         self.monitored = tuple(monitored)
         self.bound = tuple(BoundView(q, base_patterns(self.program, q.view, q.bindings)) for q in bound)
-        self.kept = kept
+        self.storage = storage
         self.jobs = jobs
         self.limits = limits
         self.stored = maintenance.stored_views
@@ -57,13 +59,14 @@ class Installed:
         self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
         self.relations = self._relations(maintenance.derived_views, maintenance.states)
         self.queries = self._relations(set(self.program.views).difference(self.stored), {})
-        self.sections = Sections(self.relations, kept, jobs, limits)
+        self.sections = Sections(self.relations, storage, jobs, limits)
 
     def _relations(self, on_demand: Collection[str], states: Mapping[str, State]) -> Relations:
-        def derive(component: Component, state: Variant) -> Mapping[str, Lazy]:
-            return answers(component, self.maintenance, lambda name: relations.state(name, state), self.jobs, self.limits)
+        def derive(component: Component, state: Variant) -> Mapping[str, OnDemand]:
+            lower = partial(relations.state, variant=state)
+            return derive_on_demand(component, self.maintenance, lower, self.jobs, self.limits)
 
-        relations = Relations(self.program, states, on_demand, self.kept.source, derive)
+        relations = Relations(self.program, states, on_demand, self.storage.source, derive)
         return relations
 
     # Building
@@ -76,97 +79,98 @@ class Installed:
         sections = maintenance.sections
         same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.strategy.is_stored}
         reused = same.difference(affected)
-        names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts.beside(name), groups.beside(name)))]
-        return Installed(maintenance, monitored, bound, self.kept.fork(names), self.jobs, self.limits)
+        names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts_name(name), totals_name(name)))]
+        return Installed(maintenance, monitored, bound, self.storage.fork(names), self.jobs, self.limits)
 
     def build(self, initial: Mapping[str, Frame]) -> dict[str, Frame]:
-        """Take in the initial rows, then fill the views bottom up; the initial rows that were not there."""
+        """Add the initial rows, then evaluate the views bottom up; returns the initial rows that were not there."""
         entered = {}
         for name in self.program.bases:
             relation = self.program.relations[name]
-            if name not in self.kept:
-                self.kept.write(name, Local(relation.types, frozenset()), _by(relation))
+            if name not in self.storage:
+                self.storage.write(name, Local(relation.types, frozenset()), _order_column(relation))
             if name in initial:
                 entered[name] = self._load(relation, initial[name])
         for section in self.maintenance.sections:
-            if any(name not in self.kept for name in section.component.relations):
+            if any(name not in self.storage for name in section.component.relations):
                 self.sections.fill(section)
-        self.sections.forget()
+        self.sections.clear()
         return entered
 
     def _load(self, relation: Relation, rows: Frame) -> Frame:
-        there = self.kept.source(relation.name)
-        came = self.jobs.minus(rows, [there])
-        if there.empty:
-            self.kept.write(relation.name, came, _by(relation))
+        stored = self.storage.source(relation.name)
+        plus = self.jobs.sets.minus(rows, [stored])
+        if stored.empty:
+            self.storage.write(relation.name, plus, _order_column(relation))
         else:
-            self.kept.apply({relation.name: (Local(relation.types, frozenset()), came)})
-        check_keys(relation, self.kept.source(relation.name), came, self.jobs)
-        return came
+            self.storage.apply({relation.name: (Local(relation.types, frozenset()), plus)})
+        check_keys(relation, self.storage.source(relation.name), plus, self.jobs)
+        return plus
 
     # A transaction
 
     def run(self) -> None:
         """Propagate what the base relations' changes do to the views, lowest first."""
         for section in self.maintenance.sections:
-            if self.sections.affected(section):
+            if self.sections.is_affected(section):
                 self.sections.run(section)
 
-    def settle(self) -> None:
-        """The new state becomes the old one."""
-        moved = {}
+    def apply(self) -> None:
+        """Make the new state the old one."""
+        deltas = {}
         for name in (*self.program.bases, *self.stored):
-            gone, came = self.relations.found(name, Variant.DEL), self.relations.found(name, Variant.INS)
-            if gone or came:
-                moved[name] = (gone.source, came.source)
-        self.kept.apply({**moved, **self.sections.beside})
+            minus, plus = self.relations.found(name, Variant.DEL), self.relations.found(name, Variant.INS)
+            if minus or plus:
+                deltas[name] = (minus.source, plus.source)
+        self.storage.apply({**deltas, **self.sections.auxiliary})
 
-    def forget(self) -> None:
-        self.sections.forget()
-        self.queries.forget()
+    def clear(self) -> None:
+        """Drop all that a transaction or a query found."""
+        self.sections.clear()
+        self.queries.clear()
 
-    # Questions
+    # Queries
 
     def extent(self, name: str) -> Source | None:
-        """All rows of a relation, derived for this question alone where they are not kept; None where there is no such one."""
+        """All rows of a relation, derived for this call alone where they are not stored; None where there is no such relation."""
         if name not in self.program.relations:
             return None
         return self._complete(self.queries, name, Variant.OLD, (), Local((), frozenset({()})))
 
-    def matching(self, question: Query) -> Source:
-        """The rows that a question asks for."""
-        if question.view not in self.program.relations:
+    def answer(self, query: Query) -> Source:
+        """The rows that a query selects."""
+        if query.view not in self.program.relations:
             return Local((), frozenset())
-        return self._matching(self.queries, question, Variant.OLD)
+        return self._answer(self.queries, query, Variant.OLD)
 
-    def both_states(self, question: Query) -> tuple[Source, Source]:
-        """The answer to a question before and after the transaction at hand."""
-        return self._matching(self.relations, question, Variant.OLD), self._matching(self.relations, question, Variant.NEW)
+    def answers_in_both_states(self, query: Query) -> tuple[Source, Source]:
+        """The rows that a query selects before and after the transaction."""
+        return self._answer(self.relations, query, Variant.OLD), self._answer(self.relations, query, Variant.NEW)
 
-    def questions(self, changed: Iterable[str]) -> list[Query]:
-        """The parts that the change of these base relations can matter to."""
+    def affected_queries(self, changed: Iterable[str]) -> list[Query]:
+        """The monitored queries that a change of these base relations can matter to."""
         names = set(changed)
-        return [view.question for view in self.bound if names.intersection(view.patterns)]
+        return [view.query for view in self.bound if names.intersection(view.patterns)]
 
-    def _matching(self, relations: Relations, question: Query, state: Variant) -> Source:
-        types = self.program.relations[question.view].types
-        bound = tuple(i for i, _ in question.bindings)
-        row: Row = tuple(value for _, value in question.bindings)
+    def _answer(self, relations: Relations, query: Query, state: Variant) -> Source:
+        types = self.program.relations[query.view].types
+        bound = tuple(i for i, _ in query.bindings)
+        row: Row = tuple(value for _, value in query.bindings)
         keys = Local(tuple(types[i] for i in bound), frozenset({row}))
-        source = self._complete(relations, question.view, state, bound, keys)
+        source = self._complete(relations, query.view, state, bound, keys)
         if isinstance(source, Local):
-            return Local(types, frozenset(r for r in source.rows if all(r[i] == v for i, v in question.bindings)))
+            return Local(types, frozenset(r for r in source.rows if all(r[i] == v for i, v in query.bindings)))
         if not bound or source.empty:
             return source
-        tests = (f"{column(i)} <=> {literal(value, types[i])}" for i, value in question.bindings)
-        return self.jobs.materialise(f"SELECT {listed(types)} FROM {source.text()} WHERE {' AND '.join(tests)}", types)
+        tests = tuple(equal(ref(i), TypedValue(value, types[i])) for i, value in query.bindings)
+        return self.jobs.queries.materialize(Projection(Filter(self.jobs.queries.scan(source), tests), refs(types)), types)
 
     @staticmethod
     def _complete(relations: Relations, name: str, state: Variant, bound: tuple[int, ...], keys: Frame) -> Source:
         found = relations.state(name, state)
         if isinstance(found, Source):
             return found
-        found.ask(bound, keys)
+        found.request(bound, keys)
         return found.source()
 
     def derived_sizes(self) -> dict[str, int]:
@@ -174,6 +178,6 @@ class Installed:
         return self.relations.derived_sizes()
 
 
-def _by(relation: Relation) -> int | None:
-    """The column that rows of a base relation are ordered by: the first of those that identify one."""
+def _order_column(relation: Relation) -> int | None:
+    """The column that the files of a base relation are ordered by: the first of those that identify a row."""
     return identity(relation)[0] if relation.arity else None

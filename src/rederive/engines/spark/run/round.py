@@ -1,4 +1,4 @@
-"""What rules derive, gathered: all rules of a round in one query, the errors of functors among the answers."""
+"""One round: what all rules derive, in one query, with the errors of functors among the answers."""
 
 from __future__ import annotations
 
@@ -8,165 +8,177 @@ from typing import Any
 
 import pyarrow as pa
 
-from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, listed, shown
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run.arrow_sets import comparable, distinct
+from rederive.engines.spark.plan.expressions import ColumnRef, Expression, Named, NullTest, TypedValue, number, ref, refs
+from rederive.engines.spark.plan.nodes import Distinct, Filter, Limit, Plan, Projection, Repartition, union_all
+from rederive.engines.spark.plan.rule_query import ERROR
+from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, shown
+from rederive.engines.spark.run.arrow_sets import can_compare, distinct
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.session.types import column, columns, from_spark, sql_type, to_arrow
+from rederive.engines.spark.session.types import columns, from_spark, to_arrow
 from rederive.errors import EvaluationError
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Rule
-from rederive.ir.terms import Row
+from rederive.ir.terms import SYMBOL, Row
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A rule's SELECT. Where a functor may fail, its last column `e` says how.
+    """What a rule derives: by a plan, or as rows or a table that were derived in the driver already.
 
-    `rows` or `table`: its answer, where no query is needed; then there may be none. A table may have a row twice.
+    Where `can_fail`, the last column `e` of the plan has the error of each row. A table may have a row twice.
     """
 
-    text: str
     rule: Rule
-    fails: bool = False
+    plan: Plan | None = None
+    can_fail: bool = False
     rows: frozenset[Row] | None = None
     table: pa.Table | None = None
 
-    def query(self, types: Types, jobs: Jobs) -> str:
-        """The SELECT, over the answer where that is known."""
+    def query(self, types: Types, jobs: Jobs) -> Plan:
+        """The plan; over the derived rows where there is none."""
         if self.table is not None:
-            return f"SELECT {listed(types)} FROM {jobs.tabled(self.table, types).text()}"
-        return self.text or f"SELECT {listed(types)} FROM {Local(types, self.rows or frozenset()).text()}"
+            return jobs.queries.select(jobs.frames.of_table(self.table, types))
+        return self.plan if self.plan is not None else jobs.queries.select(Local(types, self.rows or frozenset()))
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The derivations of one relation, of which those in `known` are not wanted.
+class RelationRound:
+    """The derivations of one relation in a round; rows in `known` are left out.
 
-    `large`: many rows are expected, which stay in Spark; `sparse`: few beside those known. `by`: the column to partition them by,
-    where they are not yet.
+    `is_large`: many rows are expected, which stay in Spark; `is_sparse`: few next to the known ones. `by`: the column to
+    partition them by, where they are not partitioned by it yet.
     """
 
     types: Types
     derivations: Sequence[Derivation]
-    large: bool = False
+    is_large: bool = False
     known: Sequence[Source] = ()
     by: int | None = None
-    sparse: bool = False
+    is_sparse: bool = False
 
     @property
-    def asked(self) -> list[Derivation]:
+    def queries(self) -> list[Derivation]:
+        """The derivations whose rows are not Python rows in the driver."""
         return [derivation for derivation in self.derivations if derivation.rows is None]
 
     @property
-    def here(self) -> frozenset[Row]:
+    def driver_rows(self) -> frozenset[Row]:
+        """The rows that were derived in the driver."""
         return frozenset[Row]().union(*(d.rows for d in self.derivations if d.rows is not None))
 
     @property
     def tables(self) -> list[pa.Table]:
+        """The tables that were derived in the driver."""
         return [derivation.table for derivation in self.derivations if derivation.table is not None]
 
-    def table(self) -> pa.Table | None:
-        """The distinct rows of all of them, where no query is needed."""
-        if len(self.tables) < len(self.asked) or not self.tables or not comparable(self.types):
+    def driver_table(self) -> pa.Table | None:
+        """The distinct rows of all derivations, where no query is needed; else None."""
+        if len(self.tables) < len(self.queries) or not self.tables or not can_compare(self.types):
             return None
-        return distinct(pa.concat_tables([*self.tables, to_arrow(self.here, self.types)]))
+        return distinct(pa.concat_tables([*self.tables, to_arrow(self.driver_rows, self.types)]))
 
 
-def gather(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
-    """The distinct rows of several derivations; where one of them fails, its error is raised."""
-    return gather_all({"": Wanted(types, derivations)}, jobs)[""]
+def evaluate(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
+    """The distinct rows of several derivations. Where one fails, its error is raised."""
+    return evaluate_all({"": RelationRound(types, derivations)}, jobs)[""]
 
 
-def gather_all(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame]:
-    """The same for several relations: one query for all that may be small, one more for each that is not."""
-    here = {name: _tabled(one, table, jobs) for name, one in wanted.items() if (table := one.table()) is not None}
-    rest = {name: one for name, one in wanted.items() if name not in here}
-    small = {name: one for name, one in rest.items() if not one.large and not one.tables}
-    found = _collected(small, jobs)
-    if found is None:
-        return here | {name: _kept(one, jobs) for name, one in rest.items()}
-    return here | found | {name: _kept(one, jobs) for name, one in rest.items() if name not in small}
+def evaluate_all(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, Frame]:
+    """The same for several relations: one query for all that may be small, one more for each of the others."""
+    found = {name: _in_driver(one, table, jobs) for name, one in rounds.items() if (table := one.driver_table()) is not None}
+    rest = {name: one for name, one in rounds.items() if name not in found}
+    small = {name: one for name, one in rest.items() if not one.is_large and not one.tables}
+    collected = _collect(small, jobs)
+    if collected is None:
+        return found | {name: _on_executors(one, jobs) for name, one in rest.items()}
+    return found | collected | {name: _on_executors(one, jobs) for name, one in rest.items() if name not in small}
 
 
-def _tabled(wanted: Wanted, table: pa.Table, jobs: Jobs) -> Frame:
-    jobs.touched += table.num_rows
-    return jobs.minus(jobs.tabled(table, wanted.types), wanted.known)
+def as_view(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
+    """The distinct rows of derivations that the next query reads as a part of its own plan, where that is possible."""
+    (one, *others) = derivations
+    if others or one.can_fail or one.rows is not None:
+        return evaluate(derivations, types, jobs)
+    if one.table is not None:
+        jobs.queries.touched += one.table.num_rows
+        return jobs.frames.of_table(one.table, types)
+    return jobs.frames.of_query(one.query(types, jobs), types)
 
 
-def _collected(wanted: Mapping[str, Wanted], jobs: Jobs) -> dict[str, Frame] | None:
-    """The rows of all of them in the driver, or None where these are too many."""
-    found = {name: set(one.here) for name, one in wanted.items()}
-    if any(one.asked for one in wanted.values()):
-        rows = jobs.session.sql(_tagged(wanted, jobs)).limit(tables.SMALL + 1).collect()
-        if len(rows) > tables.SMALL:
+def functor_error(message: str, rule: Rule) -> EvaluationError:
+    """A functor's error, with the rule and its place in the program."""
+    place = f"the rule {rule.span}: {rule.span.text}" if rule.span else show_rule(rule)
+    return EvaluationError(f"{message}, in {place}")
+
+
+def _in_driver(one: RelationRound, table: pa.Table, jobs: Jobs) -> Frame:
+    jobs.queries.touched += table.num_rows
+    return jobs.sets.minus(jobs.frames.of_table(table, one.types), one.known)
+
+
+# Few rows: all relations in one query, collected
+
+
+def _collect(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, Frame] | None:
+    """The rows of all relations in the driver, or None where these are too many."""
+    most = jobs.tuning.driver_rows
+    found = {name: set(one.driver_rows) for name, one in rounds.items()}
+    if any(one.queries for one in rounds.values()):
+        rows = jobs.queries.data(_tagged(rounds, jobs)).limit(most + 1).collect()
+        if len(rows) > most:
             return None
-        _sort_out(rows, wanted, found)
-    if any(len(rows) > tables.SMALL for rows in found.values()):
+        _assign(rows, rounds, found)
+    if any(len(rows) > most for rows in found.values()):
         return None
-    jobs.touched += sum(map(len, found.values()))
-    frames = {name: Local(wanted[name].types, frozenset(rows)) for name, rows in found.items()}
-    return {name: jobs.minus(frame, wanted[name].known) for name, frame in frames.items()}
+    jobs.queries.touched += sum(map(len, found.values()))
+    frames = {name: Local(rounds[name].types, frozenset(rows)) for name, rows in found.items()}
+    return {name: jobs.sets.minus(frame, rounds[name].known) for name, frame in frames.items()}
 
 
-def _tagged(wanted: Mapping[str, Wanted], jobs: Jobs) -> str:
-    """All rows with the number of their relation and of their rule, an error, and columns of their relation's own."""
-    slots = [(name, type) for name, one in wanted.items() for type in shown(one.types)]
-    selects = []
-    for tag, (name, one) in enumerate(wanted.items()):
-        for number, derivation in enumerate(one.asked):
+def _tagged(rounds: Mapping[str, RelationRound], jobs: Jobs) -> Plan:
+    """All rows with the number of their relation (`t`) and rule (`n`), their error, and columns of their relation's own."""
+    slots = [(name, type) for name, one in rounds.items() for type in shown(one.types)]
+    parts = []
+    for tag, (name, one) in enumerate(rounds.items()):
+        for position, derivation in enumerate(one.queries):
             own = iter(columns(one.types))
-            values = [next(own) if owner == name else f"CAST(NULL AS {sql_type(type)})" for owner, type in slots]
-            aliased = (f"{value} AS k{i}" for i, value in enumerate(values))
-            error = "e" if derivation.fails else "CAST(NULL AS STRING)"
-            query = derivation.query(one.types, jobs)
-            selects.append(f"SELECT {tag} AS t, {number} AS n, {error} AS e, {', '.join(aliased)} FROM ({query})")
-    return " UNION ALL ".join(selects)
+            values = [ColumnRef(next(own)) if owner == name else TypedValue(None, type) for owner, type in slots]
+            slot_columns = (Named(value, f"k{i}") for i, value in enumerate(values))
+            error: Expression = ColumnRef(ERROR) if derivation.can_fail else TypedValue(None, SYMBOL)
+            outputs = (Named(number(tag), "t"), Named(number(position), "n"), Named(error, ERROR), *slot_columns)
+            parts.append(Projection(derivation.query(one.types, jobs), outputs))
+    return union_all(parts)
 
 
-def _sort_out(rows: Sequence[Any], wanted: Mapping[str, Wanted], found: dict[str, set[Row]]) -> None:
+def _assign(rows: Sequence[Any], rounds: Mapping[str, RelationRound], found: dict[str, set[Row]]) -> None:
     """Give each relation its rows; raise the first error."""
     start = 3
-    for tag, (name, one) in enumerate(wanted.items()):
+    for tag, (name, one) in enumerate(rounds.items()):
         end = start + len(shown(one.types))
-        mine = [row for row in rows if row[0] == tag]
-        for row in mine:
+        own = [row for row in rows if row[0] == tag]
+        for row in own:
             if row[2] is not None:
-                raise failed(row[2], one.asked[row[1]].rule)
-        found[name].update(from_spark((row[start:end] for row in mine), one.types))
+                raise functor_error(row[2], one.queries[row[1]].rule)
+        found[name].update(from_spark((row[start:end] for row in own), one.types))
         start = end
 
 
-def _kept(wanted: Wanted, jobs: Jobs) -> Frame:
-    """Many rows, kept by Spark."""
-    if not wanted.derivations:
-        return Local(wanted.types, frozenset())
-    for derivation in wanted.derivations:
-        if derivation.fails:
-            for (error,) in jobs.few(f"SELECT e FROM ({derivation.text}) WHERE e IS NOT NULL LIMIT 1"):
-                raise failed(error, derivation.rule)
-    chosen = listed(wanted.types)
-    text = " UNION ALL ".join(f"SELECT {chosen} FROM ({one.query(wanted.types, jobs)})" for one in wanted.derivations)
-    if wanted.by is not None and wanted.types:
-        text = f"SELECT /*+ REPARTITION({jobs.parts}, {column(wanted.by)}) */ {chosen} FROM ({text})"
-    distinct = f"SELECT DISTINCT {chosen} FROM ({text})"
-    if wanted.sparse:
-        return jobs.minus(jobs.materialise(distinct, wanted.types), wanted.known)
-    return jobs.materialise(jobs.without(f"({distinct})", wanted.types, wanted.known), wanted.types)
+# Many rows: they stay in Spark
 
 
-def viewed(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
-    """The distinct rows of derivations, where they need not be kept: a part of the query that reads them."""
-    (one, *others) = derivations
-    if others or one.fails or one.rows is not None:
-        return gather(derivations, types, jobs)
-    if one.table is not None:
-        jobs.touched += one.table.num_rows
-        return jobs.tabled(one.table, types)
-    return jobs.viewed(one.text, types)
-
-
-def failed(message: str, rule: Rule) -> EvaluationError:
-    """A functor's error in the words of the program: its rule and where that stands."""
-    place = f"the rule {rule.span}: {rule.span.text}" if rule.span else show_rule(rule)
-    return EvaluationError(f"{message}, in {place}")
+def _on_executors(one: RelationRound, jobs: Jobs) -> Frame:
+    if not one.derivations:
+        return Local(one.types, frozenset())
+    for derivation in one.derivations:
+        if derivation.can_fail:
+            failures = Filter(derivation.query(one.types, jobs), (NullTest(ColumnRef(ERROR), is_null=False),))
+            for (error,) in jobs.queries.collect(Limit(Projection(failures, (ColumnRef(ERROR),)), 1)):
+                raise functor_error(error, derivation.rule)
+    chosen = refs(one.types)
+    plan = union_all(Projection(derived.query(one.types, jobs), chosen) for derived in one.derivations)
+    if one.by is not None and one.types:
+        plan = Repartition(Projection(plan, chosen), jobs.parts, (ref(one.by),))
+    plan = Distinct(Projection(plan, chosen))
+    if one.is_sparse:
+        return jobs.sets.minus(jobs.queries.materialize(plan, one.types), one.known)
+    return jobs.queries.materialize(jobs.sets.minus_plan(plan, one.types, one.known), one.types)

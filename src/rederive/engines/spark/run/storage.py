@@ -1,152 +1,179 @@
-"""What stays between transactions: base relations, views, and what strategies keep beside them."""
+"""What the engine stores between transactions: base relations, views, and the auxiliary state of strategies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source, listed, overlay, shown, union
-from rederive.engines.spark.run import arrow_sets as tables
-from rederive.engines.spark.run.arrow_sets import comparable, net
+from rederive.engines.spark.plan.expressions import Named, call, count_rows, infix, number, ref, refs
+from rederive.engines.spark.plan.nodes import GroupBy, Projection, union_all
+from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source, Types, combine, overlay, shown
+from rederive.engines.spark.run.arrow_sets import can_compare, net_tables
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.session.types import column
 from rederive.ir.terms import NUMBER
 
-MOST_PENDING = 16  # changes that are not summed up; whoever needs them summed does it sooner
-MOST_IN_TABLES = 2_000_000  # rows of changes of one relation in the driver; beyond it Spark sums them up, and keeps them
-COMPACTED_FROM = 0.3  # of a relation's rows: from so many changes on they are worked in
-
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Rows as they were once, and what changed since: a change does not touch the rows.
+class StoredRelation:
+    """Rows as they were once, and their deltas since: a transaction does not rewrite the rows.
 
-    `pending`: changes after those, the oldest first, as rows that left and rows that entered. `by`: the column that files of the
-    rows are ordered by, where they are kept so.
+    `minus` and `plus`: the sum of the older deltas. `pending`: the later ones, the oldest first, each as (minus, plus). `by`: the
+    column that the files of the rows are ordered by, where they are in files.
+
+    Invariant: for each row, its multiplicity in `rows` plus the sum of its signs in `signed` is 1 if it is there, else 0.
     """
 
     rows: Frame
-    gone: tuple[Frame, ...] = ()
-    came: tuple[Frame, ...] = ()
+    minus: tuple[Frame, ...] = ()
+    plus: tuple[Frame, ...] = ()
     pending: tuple[tuple[Frame, Frame], ...] = ()
     by: int | None = None
 
     @property
     def signed(self) -> list[tuple[Frame, int]]:
-        """All changes: how often each row of a frame counts. The sum for a row and the rows themselves is 1 if it is there."""
-        gone = (*self.gone, *(gone for gone, _ in self.pending))
-        came = (*self.came, *(came for _, came in self.pending))
-        return [(f, -1) for f in gone if not f.empty] + [(f, 1) for f in came if not f.empty]
+        """All frames of deltas, with the sign of their rows."""
+        minus = (*self.minus, *(minus for minus, _ in self.pending))
+        plus = (*self.plus, *(plus for _, plus in self.pending))
+        return [(f, -1) for f in minus if not f.empty] + [(f, 1) for f in plus if not f.empty]
 
     @property
-    def changes(self) -> int:
+    def changed_rows(self) -> int:
+        """The number of rows in deltas."""
         return sum(len(frame) for frame, _ in self.signed)
 
     @property
-    def in_tables(self) -> int:
-        """How many rows of changes the driver keeps in tables."""
+    def arrow_rows(self) -> int:
+        """The number of rows in deltas that are Arrow tables in the driver."""
         frames = (frame for frame, _ in self.signed if isinstance(frame, Distributed) and frame.table is not None)
         return sum(map(len, frames))
 
     @property
     def size(self) -> int:
-        """How many rows there are, without a look at them."""
+        """The number of rows, by the invariant without a query."""
         return len(self.rows) + sum(sign * len(frame) for frame, sign in self.signed)
 
     @property
     def frames(self) -> tuple[Frame, ...]:
+        """All frames of rows and deltas."""
         return (self.rows, *(frame for frame, _ in self.signed))
 
 
-class Kept:
-    """Relations by name: in the driver where they are small, else in Spark, with the changes since beside them."""
+class Storage:
+    """Stored relations by name."""
 
-    def __init__(self, jobs: Jobs, held: Mapping[str, Held] | None = None) -> None:
+    def __init__(self, jobs: Jobs, relations: Mapping[str, StoredRelation] | None = None) -> None:
         self.jobs = jobs
-        self.held = dict(held or {})
+        self.relations = dict(relations or {})
 
     def source(self, name: str) -> Source:
-        held = self.held[name] = self._summed(self.held[name])
-        return overlay(held.rows, union(held.rows.types, held.gone), held.came, self.jobs.equal)
+        """The rows of a relation; pending deltas are summed for it."""
+        stored = self.relations[name] = self._sum_pending(self.relations[name])
+        return self._overlay(stored)
 
     def size(self, name: str) -> int:
-        return self.held[name].size
+        """The number of rows of a relation."""
+        return self.relations[name].size
 
     def __contains__(self, name: str) -> bool:
-        return name in self.held
+        return name in self.relations
 
     def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
-        self.held[name] = Held(self.jobs.stored(rows, by) if by is not None else rows, by=by)
+        if by is not None and isinstance(rows, Distributed) and self.jobs.scratch.can_store(rows.types, len(rows)):
+            data, folder = self.jobs.scratch.write_ordered(rows.data, rows.types, by)
+            rows = self.jobs.frames.of_data(data, rows.types, len(rows))
+            rows.files = folder
+        self.relations[name] = StoredRelation(rows, by=by)
 
-    def apply(self, changes: Mapping[str, tuple[Source, Source]]) -> None:
-        """Take out and put in rows of several relations, all or none: what goes is there, what comes is not."""
-        self.held.update({name: self._moved(self.held[name], gone, came) for name, (gone, came) in changes.items()})
+    def apply(self, deltas: Mapping[str, tuple[Source, Source]]) -> None:
+        """Apply the (minus, plus) of several relations, all or none. Rows that leave are there, rows that enter are not."""
+        self.relations.update({name: self._add(self.relations[name], minus, plus) for name, (minus, plus) in deltas.items()})
 
-    def _moved(self, held: Held, gone: Source, came: Source) -> Held:
-        match held, gone, came:
-            case Held(Local(types, rows), (), (), ()), Local(), Local():
-                return Held(self.jobs.frame((rows - gone.rows) | came.rows, types), by=held.by)
-            case _:
-                added = replace(held, pending=(*held.pending, (self.jobs.frame_of(gone), self.jobs.frame_of(came))))
-                return self._compacted(added)
-
-    def _summed(self, held: Held) -> Held:
-        """Work the pending changes into those before. A row that came and goes again, or went and comes again, is as it was."""
-        if not held.pending:
-            return held
-        if all(isinstance(frame, Local) for frame, _ in held.signed):
-            left, entered = held.gone, held.came
-            for gone, came in held.pending:
-                before = left
-                left = self._gathered([*(self.jobs.minus(f, [came]) for f in left), self.jobs.minus(gone, entered)])
-                entered = self._gathered([*(self.jobs.minus(f, [gone]) for f in entered), self.jobs.minus(came, before)])
-        elif len(held.pending) == 1 and not held.gone and not held.came:
-            left, entered = map(self._gathered, ([frame] for frame in held.pending[0]))
-        else:
-            left, entered = map(self._gathered, ([frame] for frame in self._by_sum(held.signed)))
-        return Held(held.rows, left, entered, by=held.by)
-
-    def _by_sum(self, signed: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
-        """The rows that are gone in the end, and those that are there."""
-        types = signed[0][0].types
-        few = sum(len(frame) for frame, _ in signed) <= tables.MOST and comparable(types)
-        here = self.jobs.signed_at_hand(signed) if few else None
-        if here is not None:
-            gone, came = net(here)
-            return self.jobs.tabled(gone, types), self.jobs.tabled(came, types)
-        chosen, sign = listed(shown(types)), column(len(shown(types)))
-        rows = " UNION ALL ".join(f"SELECT {chosen}, {way}L AS {sign} FROM {frame.text()}" for frame, way in signed)
-        text = f"SELECT {chosen}, sum({sign}) AS {sign} FROM ({rows}) GROUP BY {chosen} HAVING sum({sign}) <> 0"
-        found = self.jobs.named(self.jobs.cut(self.jobs.session.sql(text), (*shown(types), NUMBER)), types, 0)
-        numbers = self.jobs.few(f"SELECT {sign}, count(*) FROM {found.text()} GROUP BY {sign}")
-        return self.jobs.by_sign(found, {row[0]: row[1] for row in numbers})
-
-    def _gathered(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
-        """The rows in the driver as one frame, and the others as they are."""
-        there = [frame for frame in frames if not frame.empty]
-        rows = [frame for frame in there if isinstance(frame, Local)]
-        rest = tuple(frame for frame in there if isinstance(frame, Distributed))
-        if not rows:
-            return rest
-        return (self.jobs.frame(frozenset().union(*(frame.rows for frame in rows)), rows[0].types), *rest)
-
-    def _compacted(self, held: Held) -> Held:
-        """Work the changes in where they are many."""
-        if len(held.pending) > MOST_PENDING or held.in_tables > MOST_IN_TABLES:
-            held = self._summed(held)
-        if held.changes <= max(tables.SMALL, COMPACTED_FROM * len(held.rows)):
-            return held
-        number, held, types = held.size, self._summed(held), held.rows.types
-        source = overlay(held.rows, union(types, held.gone), held.came, self.jobs.equal)
-        return Held(self.jobs.rewritten(f"SELECT {listed(types)} FROM {source.text()}", types, number, held.by), by=held.by)
-
-    def fork(self, names: Iterable[str]) -> Kept:
-        """A copy to build on, with these relations only; whoever made it takes its place when it stands."""
-        return Kept(self.jobs, {name: self.held[name] for name in names if name in self.held})
+    def fork(self, names: Iterable[str]) -> Storage:
+        """A copy with these relations only, which a new program builds on; the present one stays as it is."""
+        return Storage(self.jobs, {name: self.relations[name] for name in names if name in self.relations})
 
     @property
     def names(self) -> list[str]:
         """The temporary views in use."""
-        frames = (frame for held in self.held.values() for frame in held.frames)
+        frames = (frame for stored in self.relations.values() for frame in stored.frames)
         return [frame.name for frame in frames if isinstance(frame, Distributed)]
+
+    def _overlay(self, stored: StoredRelation) -> Source:
+        minus = combine(stored.rows.types, stored.minus)
+        return overlay(stored.rows, minus, stored.plus, null_safe=self.jobs.sets.null_safe)
+
+    def _add(self, stored: StoredRelation, minus: Source, plus: Source) -> StoredRelation:
+        match stored, minus, plus:
+            case StoredRelation(Local(types, rows), (), (), ()), Local(), Local():
+                return StoredRelation(self.jobs.frames.of_rows((rows - minus.rows) | plus.rows, types), by=stored.by)
+            case _:
+                delta = (self.jobs.queries.frame_of(minus), self.jobs.queries.frame_of(plus))
+                return self._compact(replace(stored, pending=(*stored.pending, delta)))
+
+    def _sum_pending(self, stored: StoredRelation) -> StoredRelation:
+        """Work the pending deltas into the sum. A row that enters and leaves again is as it was."""
+        if not stored.pending:
+            return stored
+        if all(isinstance(frame, Local) for frame, _ in stored.signed):
+            minus, plus = self._sum_local(stored)
+        elif len(stored.pending) == 1 and not stored.minus and not stored.plus:
+            minus, plus = map(self._merge_local, ([frame] for frame in stored.pending[0]))
+        else:
+            minus, plus = map(self._merge_local, ([frame] for frame in self._sum(stored.signed)))
+        return StoredRelation(stored.rows, minus, plus, by=stored.by)
+
+    def _sum_local(self, stored: StoredRelation) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
+        sets, minus, plus = self.jobs.sets, stored.minus, stored.plus
+        for leaving, entering in stored.pending:
+            # minus' = (minus - entering) + (leaving - plus), plus' = (plus - leaving) + (entering - minus)
+            before = minus
+            minus = self._merge_local([*(sets.minus(f, [entering]) for f in minus), sets.minus(leaving, plus)])
+            plus = self._merge_local([*(sets.minus(f, [leaving]) for f in plus), sets.minus(entering, before)])
+        return minus, plus
+
+    def _sum(self, signed: Sequence[tuple[Frame, int]]) -> tuple[Frame, Frame]:
+        """The sum of signed frames: the rows below zero, and those above."""
+        types, jobs = signed[0][0].types, self.jobs
+        fits = sum(len(frame) for frame, _ in signed) <= jobs.tuning.arrow_rows and can_compare(types)
+        tables = jobs.queries.signed_driver_tables(signed) if fits else None
+        if tables is not None:
+            minus, plus = net_tables(tables)
+            return jobs.frames.of_table(minus, types), jobs.frames.of_table(plus, types)
+        own, name = refs(shown(types)), column(len(shown(types)))
+        sign = ref(len(shown(types)))
+        parts = (Projection(jobs.queries.scan(f), (*own, Named(number(way), name))) for f, way in signed)
+        summed = call("sum", sign)
+        plan = GroupBy(union_all(parts), own, (*own, Named(summed, name)), infix("<>", summed, number(0)))
+        data = jobs.queries.cut_lineage(jobs.queries.data(plan), (*shown(types), NUMBER))
+        found = jobs.frames.of_data(data, types, 0)
+        numbers = jobs.queries.collect(GroupBy(jobs.queries.scan(found), (sign,), (sign, count_rows())))
+        return jobs.sets.split_by_sign(found, {row[0]: row[1] for row in numbers})
+
+    def _merge_local(self, frames: Iterable[Frame]) -> tuple[Frame, ...]:
+        """The rows in the driver as one frame, and the other frames as they are."""
+        filled = [frame for frame in frames if not frame.empty]
+        local = [frame for frame in filled if isinstance(frame, Local)]
+        rest = tuple(frame for frame in filled if isinstance(frame, Distributed))
+        if not local:
+            return rest
+        return (self.jobs.frames.of_rows(frozenset().union(*(frame.rows for frame in local)), local[0].types), *rest)
+
+    def _compact(self, stored: StoredRelation) -> StoredRelation:
+        """Work the deltas into the rows where they are many."""
+        tuning = self.jobs.tuning
+        if len(stored.pending) > tuning.pending_deltas or stored.arrow_rows > tuning.pending_rows:
+            stored = self._sum_pending(stored)
+        if stored.changed_rows <= max(tuning.driver_rows, tuning.compacted_fraction * len(stored.rows)):
+            return stored
+        return self._rewrite(self._sum_pending(stored), stored.rows.types, stored.size)
+
+    def _rewrite(self, stored: StoredRelation, types: Types, rows: int) -> StoredRelation:
+        plan = self.jobs.queries.select(self._overlay(stored))
+        if stored.by is None or not self.jobs.scratch.can_store(types, rows):
+            return StoredRelation(self.jobs.queries.materialize(plan, types), by=stored.by)
+        data, folder = self.jobs.scratch.write_ordered(self.jobs.queries.data(plan), types, stored.by)
+        frame = self.jobs.frames.of_data(data, types, rows)
+        frame.files = folder
+        return StoredRelation(frame, by=stored.by)

@@ -1,7 +1,7 @@
-"""A recursion that does nothing with symbols but to compare them, evaluated over their codes.
+"""A recursion that only compares symbols, evaluated over their codes (decision 43).
 
-Rounds join, compare and keep the same rows many times over. A string is copied and hashed each time; a code is a number of 32
-bits, and two of them are one key for Spark's hash tables. So what is read is coded once, and what is found is decoded once.
+Rounds join, compare and store the same rows many times over. A string is copied and hashed each time; a code is a number of 32
+bits, and two of them are one key of Spark's hash tables. So what is read is coded once, and what is found is decoded once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rederive.analysis.graph import Component
-from rederive.engines.spark.plan.sources import Frame, Source, Types
+from rederive.engines.spark.plan.expressions import Cast, ColumnRef, Named, Output, call, equal, infix, number, ref
+from rederive.engines.spark.plan.nodes import Aliased, Distinct, Join, JoinKind, Plan, Projection, union_all
+from rederive.engines.spark.plan.printer import print_expression
+from rederive.engines.spark.plan.sources import Frame, Source, Types, broadcast_hint
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import Relations
 from rederive.engines.spark.session.sessions import executed
@@ -18,8 +21,8 @@ from rederive.engines.spark.session.types import CODE, column
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Program, Relation, Variant
 from rederive.ir.terms import SYMBOL, Constant
 
-CODED_ROWS = 20_000  # that are read: of fewer, the coding takes longer than it spares
 _IN_PARTITION = (1 << 33) - 1  # the bits of a `monotonically_increasing_id` that count within a partition
+_SYMBOL, _CODE = 0, 1  # the columns of a symbol and its code
 
 
 def coded_program(component: Component, program: Program) -> Program | None:
@@ -52,48 +55,60 @@ def _coded(relation: Relation) -> Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
-    """A recursion over codes: `relations` is what it reads and finds; `known` has the symbols with their codes."""
+class CodedRecursion:
+    """A recursion over codes: `relations` is what it reads and finds; `codes` has each symbol with its code."""
 
     relations: Relations
-    known: Frame
+    codes: Frame
     jobs: Jobs
 
-    def decoded(self, source: Source, types: Types) -> Frame:
+    def decode(self, source: Source, types: Types) -> Frame:
         """The same rows over symbols."""
-        return self.jobs.frame_of(_translated(source, types, self.known, "c1", "c0", self.jobs))
+        return self.jobs.queries.frame_of(_translate(source, types, self.codes, _CODE, _SYMBOL, self.jobs))
 
 
-def over_codes(component: Component, relations: Relations, jobs: Jobs) -> Coded | None:
-    """What a recursion reads, coded; None where that is not possible or not worth while."""
+def code_recursion(component: Component, relations: Relations, jobs: Jobs) -> CodedRecursion | None:
+    """The recursion of a component over codes; None where that is not possible or not worthwhile."""
     program = coded_program(component, relations.program)
     if program is None:
         return None
     found = {name: relations.state(name, Variant.OLD) for name in program.bases}
     read = {name: source for name, source in found.items() if isinstance(source, Source)}
-    if len(read) < len(found) or sum(map(jobs.size, read.values())) < CODED_ROWS:
+    if len(read) < len(found) or sum(map(jobs.queries.size, read.values())) < jobs.tuning.coded_rows:
         return None
-    known = _numbered(read.values(), jobs)
-    coded = {name: _translated(source, program.relations[name].types, known, "c0", "c1", jobs) for name, source in read.items()}
-    return Coded(Relations(program, {}, (), coded.__getitem__, lambda *_: {}), known, jobs)
+    codes = number_symbols(read.values(), jobs)
+    coded = {
+        name: _translate(source, program.relations[name].types, codes, _SYMBOL, _CODE, jobs) for name, source in read.items()
+    }
+    return CodedRecursion(Relations(program, {}, (), coded.__getitem__, lambda *_: {}), codes, jobs)
 
 
-def _numbered(sources: Iterable[Source], jobs: Jobs) -> Frame:
-    """A code for each symbol in some relations. Every partition has numbers of its own: nobody has to count them all."""
+def number_symbols(sources: Iterable[Source], jobs: Jobs) -> Frame:
+    """A code for each symbol in some relations. Every partition counts its own symbols: code = partition + parts * position."""
     places = ((source, i) for source in sources for i, type in enumerate(source.types) if type == SYMBOL)
-    values = " UNION ALL ".join(f"SELECT {column(i)} AS c0 FROM {source.text()}" for source, i in places)
-    symbols = jobs.session.sql(f"SELECT DISTINCT c0 FROM ({values})")
-    parts, number = executed(symbols).getNumPartitions(), "monotonically_increasing_id()"
-    code = f"CAST(shiftright({number}, 33) + {parts}L * ({number} & {_IN_PARTITION}L) AS INT) AS c1"
-    return jobs.settled(symbols.selectExpr("c0", code), (SYMBOL, CODE))
+    values = union_all(Projection(jobs.queries.scan(source), (Named(ref(i), "c0"),)) for source, i in places)
+    symbols = jobs.queries.data(Distinct(Projection(values, (ColumnRef("c0"),))))
+    parts = executed(symbols).getNumPartitions()
+    # The code depends on the partition, so it is added to the data frame whose partitions were counted.
+    return jobs.queries.materialize_data(symbols.selectExpr("c0", print_expression(_code(parts))), (SYMBOL, CODE))
 
 
-def _translated(source: Source, types: Types, known: Frame, given: str, wanted: str, jobs: Jobs) -> Source:
-    """Each code or symbol looked up. All have one, and no two the same: the rows stay as many as they were."""
+def _code(parts: int) -> Output:
+    identifier = call("monotonically_increasing_id")
+    partition = call("shiftright", identifier, Cast(number(33), CODE))
+    position = infix("&", identifier, number(_IN_PARTITION))
+    return Named(Cast(infix("+", partition, infix("*", number(parts), position)), CODE), "c1")
+
+
+def _translate(source: Source, types: Types, codes: Frame, given: int, wanted: int, jobs: Jobs) -> Source:
+    """Each code or symbol looked up. All have one, and no two the same: the number of rows stays the same."""
     looked_up = [i for i, (one, other) in enumerate(zip(source.types, types, strict=True)) if one != other]
     if not looked_up:
         return source
-    values = (f"k{i}.{wanted} AS {column(i)}" if i in looked_up else f"r.{column(i)}" for i in range(len(types)))
-    joins = (f"JOIN {known.text()} k{i} ON k{i}.{given} = r.{column(i)}" for i in looked_up)
-    hint = f"/*+ BROADCAST({', '.join(f'k{i}' for i in looked_up)}) */ " if known.small else ""
-    return jobs.materialise(f"SELECT {hint}{', '.join(values)} FROM {source.text()} r {' '.join(joins)}", types)
+    read, hint = jobs.queries.scan(codes), broadcast_hint(codes, jobs.tuning)
+    plan: Plan = Aliased(jobs.queries.scan(source), "r")
+    for i in looked_up:
+        on = equal(ref(given, f"k{i}"), ref(i, "r"), null_safe=False)
+        plan = Join(plan, Aliased(read, f"k{i}", hint), JoinKind.INNER, (on,))
+    outputs = tuple(Named(ref(wanted, f"k{i}"), column(i)) if i in looked_up else ref(i, "r") for i in range(len(types)))
+    return jobs.queries.materialize(Projection(plan, outputs), types)

@@ -1,249 +1,309 @@
-"""Aggregates by affected group.
+"""Aggregates maintained by affected group.
 
-Counts and sums of whole numbers are kept beside the view, for each group, and moved by the changed rows alone. A minimum or
-maximum looks at its group again only when the row that held it leaves. What Spark does not sum exactly is folded anew, for the
-affected groups.
+Counts and sums of whole numbers have totals as auxiliary state, one row for each group, to which the changed rows are added. A
+minimum or maximum, and what Spark does not sum exactly, is evaluated from scratch for the affected groups.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from rederive.analysis.derivations import derived_once
-from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, listed
-from rederive.engines.spark.run.aggregates.arrow_totals import totals
-from rederive.engines.spark.run.aggregates.from_scratch import SUM, check_sums, exactly_native, folded, too_large, value_type
-from rederive.engines.spark.run.arrow_sets import comparable
+from rederive.engines.spark.plan.expressions import (
+    TRUE,
+    AllColumns,
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expression,
+    Named,
+    NullTest,
+    TypedValue,
+    call,
+    equal,
+    infix,
+    number,
+    ref,
+    renumbered,
+)
+from rederive.engines.spark.plan.nodes import (
+    Aliased,
+    Distinct,
+    Filter,
+    GroupBy,
+    Hint,
+    Join,
+    JoinKind,
+    Plan,
+    Projection,
+    union_all,
+)
+from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, broadcast_hint
+from rederive.engines.spark.run.aggregates.arrow_totals import table_totals
+from rederive.engines.spark.run.aggregates.from_scratch import (
+    TOTAL,
+    aggregate_rows,
+    check_sums,
+    group_rows,
+    is_exact_in_spark,
+    overflow_error,
+    value_type,
+)
+from rederive.engines.spark.run.arrow_sets import can_compare
 from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import Relations
-from rederive.engines.spark.run.round import viewed
-from rederive.engines.spark.run.storage import Kept
-from rederive.engines.spark.session.types import column, columns, sql_type
+from rederive.engines.spark.run.round import as_view
+from rederive.engines.spark.run.storage import Storage
+from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Aggregate, Function, Rule, Variant
-from rederive.ir.terms import NUMBER, Kind, Row, Type
+from rederive.ir.terms import NUMBER, Row
 from rederive.maintain.maintenance_rule import in_state
 from rederive.values import INTEGER_RANGES
 
-TOTAL = Type(Kind.DECIMAL, 38, 0)
-Shared = dict[tuple[str, tuple[int, ...]], Frame]  # totals, by the rows and the groups that they are of
+SharedTotals = dict[tuple[str, tuple[int, ...]], Frame]  # by the rows and the groups that they are of
 
 
-def beside(name: str) -> str:
-    """What an aggregate keeps beside its view: for each group the number of rows, of values that are not NULL, and their sum."""
-    return f"{name}.totals"
+def totals_name(view: str) -> str:
+    """The name under which the totals of a view are stored: for each group, the number of rows, of values, and their sum."""
+    return f"{view}.totals"
 
 
-def fill(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, shared: Shared) -> None:
+def fill(aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals) -> None:
     """The first evaluation."""
     source = _source(aggregate, relations, Variant.OLD, jobs)
     types = relations.types(aggregate.relation)
     if source.empty:
-        kept.write(aggregate.relation, Local(types, frozenset()))
-        if _moved_by_rows(aggregate, relations):
-            kept.write(beside(aggregate.relation), Local(_totals_types(types), frozenset()))
-        return
-    rows = f"SELECT {listed(source.types)} FROM {source.text()}"
-    if not _moved_by_rows(aggregate, relations):
-        kept.write(aggregate.relation, folded(aggregate, relations.program, rows, jobs))
-        return
-    found = _totals(aggregate, [(source, 1)], relations, jobs, shared)
-    kept.write(beside(aggregate.relation), found)
-    kept.write(aggregate.relation, jobs.materialise(_results(aggregate, relations, found, jobs), types))
+        storage.write(aggregate.relation, Local(types, frozenset()))
+        if _has_totals(aggregate, relations):
+            storage.write(totals_name(aggregate.relation), Local(_totals_types(types), frozenset()))
+    elif _has_totals(aggregate, relations):
+        found = _totals(aggregate, [(source, 1)], relations, jobs, shared)
+        storage.write(totals_name(aggregate.relation), found)
+        storage.write(aggregate.relation, _results(aggregate, relations, found, jobs))
+    else:
+        storage.write(aggregate.relation, aggregate_rows(aggregate, relations.program, jobs.queries.select(source), jobs))
 
 
 def change(
-    aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, shared: Shared
+    aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals
 ) -> dict[str, tuple[Source, Source]]:
-    """The exact change of the view, and of what is kept beside it."""
-    if _moved_by_rows(aggregate, relations):
-        return _move(aggregate, relations, kept, jobs, shared)
-    touched = _touched(aggregate, relations, jobs)
-    old = _of_groups(kept.source(aggregate.relation), touched, range(len(aggregate.group)))
-    before = jobs.materialise(old, relations.types(aggregate.relation))
-    _replace(aggregate, relations, before, _again(aggregate, relations, touched, jobs), jobs)
+    """The exact delta of the view goes to its relations; the delta of its totals is returned."""
+    if _has_totals(aggregate, relations):
+        return _change_totals(aggregate, relations, storage, jobs, shared)
+    groups = _affected_groups(aggregate, relations, jobs)
+    old = _rows_of_groups(storage.source(aggregate.relation), groups, range(len(aggregate.group)), jobs)
+    before = jobs.queries.materialize(old, relations.types(aggregate.relation))
+    _set_delta(aggregate, relations, before, _recompute(aggregate, relations, groups, jobs), jobs)
     return {}
 
 
 def compare(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> None:
-    """An aggregate that is not kept: the affected groups in both states."""
-    touched = _touched(aggregate, relations, jobs)
+    """The exact delta of an aggregate that is not stored: its affected groups in both states, compared."""
+    groups = _affected_groups(aggregate, relations, jobs)
     bound = tuple(range(len(aggregate.group)))
-    states = []
+    states: list[Frame] = []
     for state in (Variant.OLD, Variant.NEW):
-        lazy = relations.state(aggregate.relation, state)
-        assert not isinstance(lazy, Source)
-        lazy.ask(bound, touched)
-        rows = lazy.source()
-        text = _of_groups(rows, touched, bound)
-        states.append(Local(rows.types, frozenset()) if rows.empty else jobs.materialise(text, rows.types))
-    _replace(aggregate, relations, states[0], states[1], jobs)
+        view = relations.state(aggregate.relation, state)
+        assert not isinstance(view, Source)
+        view.request(bound, groups)
+        rows = view.source()
+        plan = _rows_of_groups(rows, groups, bound, jobs)
+        states.append(Local(rows.types, frozenset()) if rows.empty else jobs.queries.materialize(plan, rows.types))
+    _set_delta(aggregate, relations, states[0], states[1], jobs)
 
 
-def _replace(aggregate: Aggregate, relations: Relations, before: Frame, after: Frame, jobs: Jobs) -> None:
-    """A group whose result stays the same appears in neither change."""
-    relations.found(aggregate.relation, Variant.DEL).put([jobs.minus(before, [after])])
-    relations.found(aggregate.relation, Variant.INS).put([jobs.minus(after, [before])])
+def _set_delta(aggregate: Aggregate, relations: Relations, before: Frame, after: Frame, jobs: Jobs) -> None:
+    """A group whose result stays the same is on neither side."""
+    relations.found(aggregate.relation, Variant.DEL).replace([jobs.sets.minus(before, [after])])
+    relations.found(aggregate.relation, Variant.INS).replace([jobs.sets.minus(after, [before])])
 
 
 def _source(aggregate: Aggregate, relations: Relations, state: Variant, jobs: Jobs) -> Source:
-    """The rows to fold. Where they are not kept, all of them are derived: by one query, if each has one derivation."""
+    """The rows to aggregate. Where they are not stored, all are derived: by one query, if each has one derivation."""
     found = relations.state(aggregate.source, state)
     if isinstance(found, Source):
         return found
     if derived_once(relations.component(aggregate.source), relations.program):
-        return _query(aggregate.source, relations, state, jobs)
-    found.ask((), Local((), frozenset({()})))
+        return _as_view(aggregate.source, relations, state, jobs)
+    found.request((), Local((), frozenset({()})))
     return found.source()
 
 
-def _query(name: str, relations: Relations, state: Variant, jobs: Jobs) -> Source:
+def _as_view(name: str, relations: Relations, state: Variant, jobs: Jobs) -> Source:
     (rule,) = relations.component(name).definitions
     assert isinstance(rule, Rule)
-    there = Rule(rule.head, in_state(rule.body, state), rule.span)
-    one = derivation(there, None, None, relations.of, jobs, relations.program.relations)
+    over_state = Rule(rule.head, in_state(rule.body, state), rule.span)
+    one = derivation(over_state, None, None, relations.of, jobs, relations.program.relations)
     types = relations.types(name)
-    return viewed([one], types, jobs) if one is not None else Local(types, frozenset())
+    return as_view([one], types, jobs) if one is not None else Local(types, frozenset())
 
 
-def _changes(aggregate: Aggregate, relations: Relations) -> list[tuple[Source, int]]:
-    """The source's changed rows, and how often each counts."""
-    found = ((relations.found(aggregate.source, v).source, times) for v, times in ((Variant.DEL, -1), (Variant.INS, 1)))
-    return [(source, times) for source, times in found if not source.empty]
+def _signed_source(aggregate: Aggregate, relations: Relations) -> list[tuple[Source, int]]:
+    """The changed rows of the source, with their signs."""
+    found = ((relations.found(aggregate.source, v).source, sign) for v, sign in ((Variant.DEL, -1), (Variant.INS, 1)))
+    return [(source, sign) for source, sign in found if not source.empty]
 
 
-def _touched(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
-    groups = ", ".join(f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)) or "TRUE AS c0"
-    texts = [f"SELECT {groups} FROM {source.text()}" for source, _ in _changes(aggregate, relations)]
+def _affected_groups(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
+    groups = renumbered(aggregate.group)
+    changed = _signed_source(aggregate, relations)
+    plan = union_all(Projection(jobs.queries.scan(source), groups) for source, _ in changed)
     types = relations.types(aggregate.relation)[: len(aggregate.group)]
-    return jobs.materialise(f"SELECT DISTINCT * FROM ({' UNION ALL '.join(texts)})", types)
+    return jobs.queries.materialize(Distinct(plan), types)
 
 
-def _of_groups(source: Source, groups: Frame, positions: range | tuple[int, ...]) -> str:
-    """The rows of a source that belong to some groups; `positions` are the group's columns in it."""
-    same = " AND ".join(f"s.{column(p)} <=> g.{column(i)}" for i, p in enumerate(positions)) or "TRUE"
-    hint = "/*+ BROADCAST(g) */ " if groups.small else ""
-    return f"SELECT {hint}s.* FROM {source.text()} s LEFT SEMI JOIN {groups.text()} g ON {same}"
+def _rows_of_groups(source: Source, groups: Frame, positions: Iterable[int], jobs: Jobs) -> Plan:
+    hint = broadcast_hint(groups, jobs.tuning)
+    return rows_of_groups(jobs.queries.scan(source), jobs.queries.scan(groups), tuple(positions), hint)
 
 
-def _again(aggregate: Aggregate, relations: Relations, touched: Frame, jobs: Jobs) -> Frame:
-    """Fold the affected groups in the new state."""
+def rows_of_groups(rows: Plan, groups: Plan, positions: tuple[int, ...], hint: Hint | None = None) -> Plan:
+    """The rows that belong to some groups; `positions` are the group's columns in them."""
+    on = tuple(equal(ref(p, "s"), ref(i, "g")) for i, p in enumerate(positions)) or (TRUE,)
+    return Projection(Join(Aliased(rows, "s"), Aliased(groups, "g", hint), JoinKind.SEMI, on), (AllColumns("s"),))
+
+
+def _recompute(aggregate: Aggregate, relations: Relations, groups: Frame, jobs: Jobs) -> Frame:
+    """The affected groups in the new state, from scratch."""
     source = _source(aggregate, relations, Variant.NEW, jobs)
     if source.empty:
         return Local(relations.types(aggregate.relation), frozenset())
-    return folded(aggregate, relations.program, _of_groups(source, touched, aggregate.group), jobs)
+    rows = _rows_of_groups(source, groups, aggregate.group, jobs)
+    return aggregate_rows(aggregate, relations.program, rows, jobs)
 
 
-# Totals that are moved by the changed rows
+# Totals, to which changed rows are added
 
 
-def _moved_by_rows(aggregate: Aggregate, relations: Relations) -> bool:
-    summable = aggregate.function in (Function.COUNT, Function.SUM)
-    return summable and exactly_native(aggregate, value_type(aggregate, relations.program))
+def _has_totals(aggregate: Aggregate, relations: Relations) -> bool:
+    can_add = aggregate.function in (Function.COUNT, Function.SUM)
+    return can_add and is_exact_in_spark(aggregate, value_type(aggregate, relations.program))
 
 
 def _totals_types(types: Types) -> Types:
     return (*types[:-1], NUMBER, NUMBER, TOTAL)
 
 
-def _totals(aggregate: Aggregate, rows: list[tuple[Source, int]], relations: Relations, jobs: Jobs, shared: Shared) -> Frame:
-    """For each group of the rows: how many there are and have a value, and their sum; each row counted so many times.
+def _totals(
+    aggregate: Aggregate, rows: list[tuple[Source, int]], relations: Relations, jobs: Jobs, shared: SharedTotals
+) -> Frame:
+    """For each group of the signed rows: the number of rows and of values, and the sum of the values.
 
-    Aggregates of the same rows and groups are summed in one query, which the first of them runs.
+    Aggregates of the same rows and groups are summed by one query, which the first of them runs.
     """
     alike = [
         other
         for other in relations.program.definitions
         if isinstance(other, Aggregate)
         and (other.source, other.group) == (aggregate.source, aggregate.group)
-        and _moved_by_rows(other, relations)
+        and _has_totals(other, relations)
     ]
     groups = relations.types(aggregate.relation)[:-1]
     place = aggregate.source, aggregate.group
     if place not in shared:
         types = (*groups, NUMBER, *(type for _ in alike for type in (NUMBER, TOTAL)))
-        here = _summed_here(alike, rows, types, relations, jobs)
-        shared[place] = here if here is not None else jobs.materialise(_summed(alike, rows), types)
+        in_driver = _totals_in_driver(alike, rows, types, relations, jobs)
+        if in_driver is None:
+            plan = totals_plan(alike, [(jobs.queries.scan(source), sign) for source, sign in rows])
+            in_driver = jobs.queries.materialize(plan, types)
+        shared[place] = in_driver
     width = len(groups)
     own = width + 1 + 2 * alike.index(aggregate)
-    return jobs.chosen(shared[place], [*range(width + 1), own, own + 1])
+    return jobs.sets.choose_columns(shared[place], [*range(width + 1), own, own + 1])
 
 
-def _summed_here(
+def _totals_in_driver(
     alike: list[Aggregate], rows: list[tuple[Source, int]], types: Types, relations: Relations, jobs: Jobs
 ) -> Frame | None:
-    """The same over tables in the driver, where all rows are there and their sums are of whole numbers."""
+    """The same over Arrow tables, where all rows are in the driver and the summed values are numbers of 64 bits."""
     summed = [a for a in alike if a.function is Function.SUM]
-    plain = comparable(types[: len(alike[0].group)]) and all(value_type(a, relations.program) == NUMBER for a in summed)
-    here = jobs.signed_at_hand(rows) if plain else None
-    return jobs.tabled(totals(alike, here, types), types) if here is not None else None
+    is_plain = can_compare(types[: len(alike[0].group)]) and all(value_type(a, relations.program) == NUMBER for a in summed)
+    tables = jobs.queries.signed_driver_tables(rows) if is_plain else None
+    return jobs.frames.of_table(table_totals(alike, tables, types), types) if tables is not None else None
 
 
-def _summed(alike: list[Aggregate], rows: list[tuple[Source, int]]) -> str:
+def totals_plan(alike: Sequence[Aggregate], rows: Sequence[tuple[Plan, int]]) -> Plan:
     """The groups of some aggregates, their number of rows, and for each aggregate the number of values and their sum."""
-    group = alike[0].group
-    parts = (f"SELECT *, {times}L AS times FROM {source.text()}" for source, times in rows)
-    sums = ["sum(times)"]
+    group, times = alike[0].group, ColumnRef("times")
+    signed = union_all(Projection(plan, (AllColumns(), Named(number(sign), "times"))) for plan, sign in rows)
+    sums: list[Expression] = [call("sum", times)]
     for aggregate in alike:
-        value = column(aggregate.value) if aggregate.value is not None else None
-        sums.append(f"sum(CASE WHEN {value} IS NULL THEN 0L ELSE times END)" if value else "sum(times)")
-        summed = f"coalesce(sum(CAST({value or column(0)} AS {SUM}) * times), 0)"
-        sums.append(f"CAST({summed if aggregate.function is Function.SUM else 0} AS {SUM})")
-    chosen = (f"{term} AS {column(i)}" for i, term in enumerate((*(column(c) for c in group), *sums)))
-    by = f"GROUP BY {', '.join(column(c) for c in group)}" if group else "HAVING count(*) > 0"
-    return f"SELECT {', '.join(chosen)} FROM ({' UNION ALL '.join(parts)}) {by}"
+        value = ref(aggregate.value) if aggregate.value is not None else None
+        known = CaseWhen(((NullTest(value), number(0)),), times) if value is not None else times
+        sums.append(call("sum", known))
+        total = call("coalesce", call("sum", infix("*", Cast(value or ref(0), TOTAL), times)), TypedValue(0, TOTAL))
+        sums.append(Cast(total if aggregate.function is Function.SUM else number(0), TOTAL))
+    keys = tuple(map(ref, group))
+    return group_rows(signed, keys, tuple(Named(value, column(i)) for i, value in enumerate((*keys, *sums))))
 
 
-def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> str:
-    """The view's rows from the totals of groups that have rows; a sum must fit its type."""
-    number, known, total = (column(len(aggregate.group) + i) for i in range(3))
-    groups = columns(totals.types)[:-3]
+def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> Frame:
+    """The view's rows from the totals of its groups. A sum that does not fit its type is an error."""
+    types = relations.types(aggregate.relation)
+    if totals.empty:
+        return Local(types, frozenset())
+    width, value = len(aggregate.group), value_type(aggregate, relations.program)
+    rows = Filter(jobs.queries.scan(totals), (infix(">", ref(width), number(0)),))
+    groups = tuple(ref(i) for i in range(width))
     if aggregate.function is Function.COUNT:
-        return f"SELECT {', '.join([*groups, f'{known} AS {number}'])} FROM {totals.text()} WHERE {number} > 0"
-    value = value_type(aggregate, relations.program)
-    assert value is not None
-    low, high = INTEGER_RANGES[value.kind]
-    text = f"SELECT 1 FROM {totals.text()} WHERE {number} > 0 AND ({total} < {low} OR {total} > {high}) LIMIT 1"
-    check_sums(aggregate, value, text, jobs)
-    result = f"CASE WHEN {known} > 0 THEN CAST({total} AS {sql_type(value)}) END AS {number}"
-    return f"SELECT {', '.join([*groups, result])} FROM {totals.text()} WHERE {number} > 0"
+        result: Expression = ref(width + 1)
+    else:
+        assert value is not None
+        check_sums(aggregate, value, rows, width + 2, jobs)
+        # The sum of no values is NULL.
+        result = CaseWhen(((infix(">", ref(width + 1), number(0)), Cast(ref(width + 2), value)),))
+    return jobs.queries.materialize(Projection(rows, (*groups, Named(result, column(width)))), types)
 
 
-def _move(aggregate: Aggregate, relations: Relations, kept: Kept, jobs: Jobs, shared: Shared) -> dict[str, tuple[Source, Source]]:
-    """Totals of the affected groups before and after, and the view's rows that follow from them."""
-    name, types = aggregate.relation, relations.types(aggregate.relation)
-    all_types = _totals_types(types)
-    moved = _totals(aggregate, _changes(aggregate, relations), relations, jobs, shared)
-    known_totals = kept.source(beside(name))
-    if isinstance(moved, Local) and isinstance(known_totals, Local):
-        return _move_here(aggregate, relations, known_totals, moved)
+def _change_totals(
+    aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals
+) -> dict[str, tuple[Source, Source]]:
+    """The totals of the affected groups before and after, and the view's rows that follow from them."""
+    name = aggregate.relation
+    all_types = _totals_types(relations.types(name))
+    delta = _totals(aggregate, _signed_source(aggregate, relations), relations, jobs, shared)
+    stored = storage.source(totals_name(name))
+    if isinstance(delta, Local) and isinstance(stored, Local):
+        return _change_local_totals(aggregate, relations, stored, delta)
     width = len(aggregate.group)
-    before = jobs.materialise(_of_groups(known_totals, moved, range(width)), all_types)
-    groups = columns(types)[:-1]
-    number, known, total = (column(width + i) for i in range(3))
-    both = union_all(before, moved)
-    by = f"GROUP BY {', '.join(groups)}" if groups else ""
-    sums = [f"sum({number}) AS {number}", f"sum({known}) AS {known}", f"CAST(sum({total}) AS {SUM}) AS {total}"]
-    chosen = ", ".join([*groups, *sums])
-    after = jobs.materialise(f"SELECT * FROM (SELECT {chosen} FROM ({both}) {by}) WHERE {number} > 0", all_types)
-    rows = [_rows(aggregate, relations, totals, jobs) for totals in (before, after)]
-    _replace(aggregate, relations, rows[0], rows[1], jobs)
-    return {beside(name): (before, after)}
+    before = jobs.queries.materialize(_rows_of_groups(stored, delta, range(width), jobs), all_types)
+    plan = summed_totals(union_all(jobs.queries.select(frame) for frame in (before, delta)), width)
+    after = jobs.queries.materialize(plan, all_types)
+    rows = [_results(aggregate, relations, totals, jobs) for totals in (before, after)]
+    _set_delta(aggregate, relations, rows[0], rows[1], jobs)
+    return {totals_name(name): (before, after)}
 
 
-def _move_here(aggregate: Aggregate, relations: Relations, totals: Local, moved: Local) -> dict[str, tuple[Source, Source]]:
-    """The same where all of it is in the driver."""
+def summed_totals(totals: Plan, width: int) -> Plan:
+    """The sum of totals by group, of the groups that have rows; the first columns are the group."""
+    groups = tuple(ref(i) for i in range(width))
+    rows, values, total = (ref(width + i) for i in range(3))
+    sums = (
+        Named(call("sum", rows), rows.name),
+        Named(call("sum", values), values.name),
+        Named(Cast(call("sum", total), TOTAL), total.name),
+    )
+    return Filter(GroupBy(totals, groups, (*groups, *sums)), (infix(">", rows, number(0)),))
+
+
+def _change_local_totals(
+    aggregate: Aggregate, relations: Relations, stored: Local, delta: Local
+) -> dict[str, tuple[Source, Source]]:
+    """The same where all totals are in the driver."""
     name, width = aggregate.relation, len(aggregate.group)
-    known = {row[:width]: row for row in totals.rows}
-    pairs = [(known.get(row[:width]), row) for row in moved.rows]
+    known = {row[:width]: row for row in stored.rows}
+    pairs = [(known.get(row[:width]), row) for row in delta.rows]
     before = frozenset(old for old, _ in pairs if old is not None)
-    after = frozenset(row for old, change in pairs if (row := _added(old, change, width))[width])
+    after = frozenset(row for old, change in pairs if (row := _add_totals(old, change, width))[width])
     rows = [frozenset(_result(aggregate, relations, row) for row in side) for side in (before, after)]
     types = relations.types(name)
-    relations.found(name, Variant.DEL).put([Local(types, rows[0] - rows[1])])
-    relations.found(name, Variant.INS).put([Local(types, rows[1] - rows[0])])
-    return {beside(name): (Local(totals.types, before), Local(totals.types, after))}
+    relations.found(name, Variant.DEL).replace([Local(types, rows[0] - rows[1])])
+    relations.found(name, Variant.INS).replace([Local(types, rows[1] - rows[0])])
+    return {totals_name(name): (Local(stored.types, before), Local(stored.types, after))}
 
 
-def _added(old: Row | None, change: Row, width: int) -> Row:
+def _add_totals(old: Row | None, change: Row, width: int) -> Row:
     if old is None:
         return change
     return (*change[:width], *(a + b for a, b in zip(old[width:], change[width:], strict=True)))  # type: ignore[operator]
@@ -259,14 +319,5 @@ def _result(aggregate: Aggregate, relations: Relations, total: Row) -> Row:
     low, high = INTEGER_RANGES[value.kind]
     units = int(found)  # type: ignore[arg-type]
     if not low <= units <= high:
-        raise too_large(aggregate, value)
+        raise overflow_error(aggregate, value)
     return (*group, units if known else None)
-
-
-def _rows(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jobs) -> Frame:
-    types = relations.types(aggregate.relation)
-    return Local(types, frozenset()) if totals.empty else jobs.materialise(_results(aggregate, relations, totals, jobs), types)
-
-
-def union_all(*frames: Frame) -> str:
-    return " UNION ALL ".join(f"SELECT {listed(frame.types)} FROM {frame.text()}" for frame in frames)

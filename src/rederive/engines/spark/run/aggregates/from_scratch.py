@@ -1,4 +1,4 @@
-"""Aggregates over the rows of a query: natively where Spark's result is exact and the same as ours, else by a fold in Python."""
+"""Aggregates from scratch, over the rows of a plan: by Spark's functions where these are exact, else by a fold in Python."""
 
 from __future__ import annotations
 
@@ -9,34 +9,59 @@ from typing import Any
 
 import pyarrow as pa
 
-from rederive.engines.spark.plan.sources import Frame, Types, listed
+from rederive.engines.spark.plan.expressions import (
+    Cast,
+    ColumnRef,
+    Expression,
+    Named,
+    NullTest,
+    Output,
+    SortKey,
+    TypedValue,
+    Window,
+    call,
+    count_rows,
+    infix,
+    number,
+    ref,
+    refs,
+    renumbered,
+)
+from rederive.engines.spark.plan.nodes import Filter, GroupBy, Plan, Projection, exists
+from rederive.engines.spark.plan.rule_query import ERROR
+from rederive.engines.spark.plan.sources import Frame, Types
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.session.types import arrow_type, column, columns, schema, sql_type
+from rederive.engines.spark.session.types import arrow_type, column, columns, schema
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Order, Program
-from rederive.ir.terms import Kind, Type
+from rederive.ir.terms import NUMBER, Kind, Type
 from rederive.values import INTEGER_RANGES
 
-SUM = "DECIMAL(38,0)"  # of whole numbers: a sum of 10^18 numbers of 64 bits still fits
+TOTAL = Type(Kind.DECIMAL, 38, 0)  # of whole numbers: a sum of 10^18 numbers of 64 bits still fits
 
 
-def folded(aggregate: Aggregate, program: Program, rows: str, jobs: Jobs) -> Frame:
-    """One row for each group of the query's rows: the group's columns and the result."""
+def aggregate_rows(aggregate: Aggregate, program: Program, rows: Plan, jobs: Jobs) -> Frame:
+    """One row for each group of a plan's rows: the group's columns and the result."""
     view, value = program.relations[aggregate.relation], value_type(aggregate, program)
     if aggregate.function is Function.ROW_NUMBER:
-        return jobs.materialise(_numbered(aggregate, program.relations[aggregate.source].arity, rows), view.types)
-    if exactly_native(aggregate, value):
-        return jobs.materialise(_native(aggregate, rows, view.types, value, jobs), view.types)
-    return _by_python(aggregate, rows, view.types, value, jobs)
+        return jobs.queries.materialize(numbered_plan(aggregate, program.relations[aggregate.source].arity, rows), view.types)
+    if not is_exact_in_spark(aggregate, value):
+        return _fold_in_python(aggregate, rows, view.types, value, jobs)
+    plan = native_plan(aggregate, rows)
+    if aggregate.function is Function.SUM:
+        assert value is not None
+        check_sums(aggregate, value, plan, len(view.types) - 1, jobs)
+        plan = _in_type(plan, view.types, value)
+    return jobs.queries.materialize(plan, view.types)
 
 
 def value_type(aggregate: Aggregate, program: Program) -> Type | None:
-    """The type of what is folded; None where rows are counted."""
+    """The type of the aggregated values; None where rows are counted."""
     return program.relations[aggregate.source].columns[aggregate.value].type if aggregate.value is not None else None
 
 
-def exactly_native(aggregate: Aggregate, value: Type | None) -> bool:
-    """Sums of floats depend on their order and decimals of many digits overflow Spark's own sums: these are folded in Python."""
+def is_exact_in_spark(aggregate: Aggregate, value: Type | None) -> bool:
+    """Whether Spark's result is exact: its sums of floats depend on their order, and decimals of many digits overflow them."""
     match aggregate.function:
         case Function.COUNT:
             return True
@@ -48,87 +73,74 @@ def exactly_native(aggregate: Aggregate, value: Type | None) -> bool:
             return False
 
 
-def _numbered(aggregate: Aggregate, arity: int, rows: str) -> str:
-    """The rows themselves, each with its number; rows that are equal in the order are ordered by their values."""
+def numbered_plan(aggregate: Aggregate, arity: int, rows: Plan) -> Plan:
+    """The rows themselves, each with its number; rows that are equal in the order are ordered by all their values."""
     chosen = (*aggregate.group, *(i for i in range(arity) if i not in aggregate.group))
-    order = ", ".join(map(_ordered, (*aggregate.order, *map(Order, range(arity)))))
-    parts = f"PARTITION BY {', '.join(map(column, aggregate.group))} " if aggregate.group else ""
-    columns_ = ", ".join(f"{column(c)} AS {column(i)}" for i, c in enumerate(chosen))
-    last = column(arity)
-    text = f"SELECT {columns_}, CAST(row_number() OVER ({parts}ORDER BY {order}) AS BIGINT) AS {last} FROM ({rows})"
-    return f"SELECT * FROM ({text}) WHERE {last} <= {aggregate.most}" if aggregate.most is not None else text
+    keys = (SortKey(ref(o.column), o.descending, o.nulls_first) for o in (*aggregate.order, *map(Order, range(arity))))
+    window = Window(call("row_number"), tuple(map(ref, aggregate.group)), tuple(keys))
+    plan = Projection(rows, (*renumbered(chosen), Named(Cast(window, NUMBER), column(arity))))
+    return Filter(plan, (infix("<=", ref(arity), number(aggregate.most)),)) if aggregate.most is not None else plan
 
 
-def _ordered(order: Order) -> str:
-    nulls = "FIRST" if order.nulls_first else "LAST"
-    return f"{column(order.column)} {'DESC' if order.descending else 'ASC'} NULLS {nulls}"
-
-
-def _native(aggregate: Aggregate, rows: str, types: Types, value: Type | None, jobs: Jobs) -> str:
-    groups = [f"{column(c)} AS {column(i)}" for i, c in enumerate(aggregate.group)]
-    by = f" GROUP BY {', '.join(column(c) for c in aggregate.group)}" if aggregate.group else " HAVING count(*) > 0"
-    last = column(len(aggregate.group))
+def native_plan(aggregate: Aggregate, rows: Plan) -> Plan:
+    """The groups and their results, by Spark's own functions. A sum has 38 digits."""
+    value = ref(aggregate.value) if aggregate.value is not None else None
     match aggregate.function:
         case Function.COUNT:
-            result = f"count({column(aggregate.value)})" if aggregate.value is not None else "count(*)"
+            result = call("count", value) if value is not None else count_rows()
         case Function.MIN | Function.MAX:
-            result = f"{aggregate.function.value}({column(aggregate.value or 0)})"
+            result = call(aggregate.function.value, value or ref(0))
         case _:
-            return _checked_sum(
-                aggregate,
-                f"SELECT {', '.join([*groups, f'{exact_sum(aggregate)} AS {last}'])} FROM ({rows}){by}",
-                types,
-                value,
-                jobs,
-            )
-    return f"SELECT {', '.join([*groups, f'{result} AS {last}'])} FROM ({rows}){by}"
+            result = call("sum", Cast(value or ref(0), TOTAL))
+    groups = tuple(Named(ref(old), column(new)) for new, old in enumerate(aggregate.group))
+    return group_rows(rows, tuple(map(ref, aggregate.group)), (*groups, Named(result, column(len(aggregate.group)))))
 
 
-def exact_sum(aggregate: Aggregate) -> str:
-    return f"sum(CAST({column(aggregate.value or 0)} AS {SUM}))"
+def group_rows(rows: Plan, keys: tuple[Expression, ...], outputs: tuple[Output, ...]) -> Plan:
+    """The groups that have rows. SQL has one group without rows where there are no keys; we have none."""
+    return GroupBy(rows, keys, outputs, None if keys else infix(">", count_rows(), number(0)))
 
 
-def _checked_sum(aggregate: Aggregate, text: str, types: Types, value: Type | None, jobs: Jobs) -> str:
-    """The sums in the value's own type; one that does not fit it is an error."""
-    assert value is not None
+def check_sums(aggregate: Aggregate, value: Type, sums: Plan, position: int, jobs: Jobs) -> None:
+    """Raise an error where a sum at a position of the rows does not fit its type."""
     low, high = INTEGER_RANGES[value.kind]
-    last = column(len(types) - 1)
-    check_sums(aggregate, value, f"SELECT 1 FROM ({text}) WHERE {last} < {low} OR {last} > {high} LIMIT 1", jobs)
-    kept = [*columns(types)[:-1], f"CAST({last} AS {sql_type(value)}) AS {last}"]
-    return f"SELECT {', '.join(kept)} FROM ({text})"
+    total = ref(position)
+    is_outside = infix("OR", infix("<", total, TypedValue(low, TOTAL)), infix(">", total, TypedValue(high, TOTAL)))
+    if jobs.queries.collect(exists(Filter(sums, (is_outside,)))):
+        raise overflow_error(aggregate, value)
 
 
-def check_sums(aggregate: Aggregate, value: Type, text: str, jobs: Jobs) -> None:
-    """Raise an error where the query finds a sum that does not fit its type."""
-    if jobs.few(text):
-        raise too_large(aggregate, value)
+def _in_type(sums: Plan, types: Types, value: Type) -> Plan:
+    """The sums in the value's own type."""
+    last = len(types) - 1
+    return Projection(sums, (*(ref(i) for i in range(last)), Named(Cast(ref(last), value), column(last))))
 
 
-def too_large(aggregate: Aggregate, value: Type | None) -> EvaluationError:
+def overflow_error(aggregate: Aggregate, value: Type | None) -> EvaluationError:
+    """The error of a result that does not fit its type."""
     return EvaluationError(f"the {aggregate.function.value} over '{aggregate.source}' does not fit {value}")
 
 
-def _by_python(aggregate: Aggregate, rows: str, types: Types, value: Type | None, jobs: Jobs) -> Frame:
+def _fold_in_python(aggregate: Aggregate, rows: Plan, types: Types, value: Type | None, jobs: Jobs) -> Frame:
     """Whole groups at a time, in Spark's Python workers, with exact arithmetic."""
     assert value is not None
     assert aggregate.value is not None
-    data = jobs.session.sql(rows)
-    keys = [column(c) for c in aggregate.group]
-    fold = _folding(aggregate, types, value)
-    grouped = data.groupBy(*keys).applyInArrow(fold, f"{schema(types)}, e STRING")
-    found = jobs.named(grouped, types, 0)
-    if jobs.few(f"SELECT 1 FROM {found.text()} WHERE e IS NOT NULL LIMIT 1"):
-        raise too_large(aggregate, value)
-    return jobs.materialise(f"SELECT {listed(types)} FROM {found.text()}", types)
+    grouped = jobs.queries.data(rows).groupBy(*(column(c) for c in aggregate.group))
+    data = grouped.applyInArrow(_folding(aggregate, types, value), f"{schema(types)}, {ERROR} STRING")
+    found = jobs.queries.scan(jobs.frames.of_data(data, types, 0))
+    if jobs.queries.collect(exists(Filter(found, (NullTest(ColumnRef(ERROR), is_null=False),)))):
+        raise overflow_error(aggregate, value)
+    return jobs.queries.materialize(Projection(found, refs(types)), types)
 
 
 def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Table], pa.Table]:
+    """The function that makes one row of the rows of a group."""
     keys, position = list(aggregate.group), aggregate.value or 0
-    result, arrow = result_of(aggregate.function, value, types[-1]), [arrow_type(t) for t in types]
+    result, arrow = exact_result(aggregate.function, value, types[-1]), [arrow_type(t) for t in types]
 
     def fold(rows: pa.Table) -> pa.Table:
         if not rows.num_rows:
-            return pa.table([pa.array([], t) for t in (*arrow, pa.string())], names=[*columns(types), "e"])
+            return pa.table([pa.array([], t) for t in (*arrow, pa.string())], names=[*columns(types), ERROR])
         given = rows.column(position).to_pylist()
         group = [rows.column(i)[0].as_py() for i in keys]
         try:
@@ -136,12 +148,12 @@ def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Ta
         except OverflowError:
             row, error = [*group, None], "overflow"
         arrays = [pa.array([v], t) for v, t in zip(row, arrow, strict=True)]
-        return pa.table([*arrays, pa.array([error], pa.string())], names=[*columns(types), "e"])
+        return pa.table([*arrays, pa.array([error], pa.string())], names=[*columns(types), ERROR])
 
     return fold
 
 
-def result_of(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
+def exact_result(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
     """The exact result over the values of a group, NULL where it has none; OverflowError where it does not fit its type."""
     known = _of_values(function, value, gives)
 

@@ -1,0 +1,80 @@
+"""Rows become frames: registered with Spark under a name that plans can scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from rederive.engines.spark.plan.nodes import Plan
+from rederive.engines.spark.plan.printer import print_query
+from rederive.engines.spark.plan.sources import Distributed, Ends, Frame, Local, Types
+from rederive.engines.spark.run.scratch import Scratch
+from rederive.engines.spark.session.sessions import from_table
+from rederive.engines.spark.session.types import from_arrow, schema, to_arrow
+from rederive.engines.spark.tuning import Tuning
+from rederive.ir.terms import Row
+
+
+class Frames:
+    """Makes frames, and drops the names of those that are not needed any more."""
+
+    def __init__(self, session: SparkSession, scratch: Scratch, tuning: Tuning) -> None:
+        self.session = session
+        self.scratch = scratch
+        self.tuning = tuning
+        self._numbers = count(1)
+        self._registered: set[str] = set()
+
+    def of_data(self, data: DataFrame, types: Types, rows: int, ends: Ends | None = None) -> Distributed:
+        """A data frame of so many rows."""
+        return self._distributed(lambda: data, types, rows, ends)
+
+    def of_rows(self, rows: Iterable[Row], types: Types) -> Frame:
+        """Rows of the driver."""
+        found = frozenset(rows)
+        if len(found) <= self.tuning.driver_rows:
+            return Local(types, found)
+        table = to_arrow(found, types)
+        if len(found) <= self.tuning.arrow_rows:
+            return self.of_table(table, types)
+        return self.of_data(self._hand_over(table, types), types, len(found))
+
+    def of_table(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Frame:
+        """Distinct rows of an Arrow table in the driver."""
+        if table.num_rows <= self.tuning.driver_rows:
+            return Local(types, frozenset(from_arrow(table, types)))
+        return self.distributed_table(table, types, ends)
+
+    def distributed_table(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Distributed:
+        """The same, however few the rows are, and also where a row is there twice. Spark gets them when a query reads them."""
+        return self._distributed(partial(self._hand_over, table, types), types, table.num_rows, ends, table)
+
+    def of_query(self, plan: Plan, types: Types) -> Distributed:
+        """The rows of a plan, evaluated by each query that reads them. Their number is not known, so they count as many."""
+        rows = max(self.tuning.broadcast_rows, self.tuning.arrow_rows) + 1
+        return self.of_data(self.session.sql(print_query(plan)), types, rows)
+
+    def drop_all_but(self, names: Iterable[str]) -> None:
+        """Drop all names but these. Data frames that were read by a dropped name stay readable."""
+        for name in self._registered.difference(names):
+            self.session.catalog.dropTempView(name)
+        self._registered.intersection_update(names)
+
+    def _distributed(
+        self, make: Callable[[], DataFrame], types: Types, rows: int, ends: Ends | None, table: pa.Table | None = None
+    ) -> Distributed:
+        name = f"rederive_{next(self._numbers)}"
+        return Distributed(types, name, rows, partial(self._register, name, make), ends, table)
+
+    def _register(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        data = make()
+        data.createOrReplaceTempView(name)
+        self._registered.add(name)
+        return data
+
+    def _hand_over(self, table: pa.Table, types: Types) -> DataFrame:
+        return from_table(self.session, table, schema(types), self.scratch.handover_path(table.num_rows))

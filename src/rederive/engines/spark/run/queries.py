@@ -1,0 +1,159 @@
+"""Plans run as Spark jobs. A small answer comes to the driver; a large one stays in Spark, cut off from its lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, assert_never
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from rederive.engines.spark.plan.expressions import count_rows, refs
+from rederive.engines.spark.plan.nodes import GroupBy, Plan, Projection
+from rederive.engines.spark.plan.printer import print_query
+from rederive.engines.spark.plan.sources import Combined, Difference, Distributed, Frame, Local, Source, Types, frames, scan
+from rederive.engines.spark.run.arrow_sets import Signed, can_compare, cast_columns, subtract
+from rederive.engines.spark.run.frames import Frames
+from rederive.engines.spark.run.scratch import Scratch
+from rederive.engines.spark.session.sessions import executed
+from rederive.engines.spark.session.types import from_arrow, from_spark, to_arrow
+from rederive.engines.spark.tuning import Tuning
+from rederive.ir.terms import Row
+
+_DESCRIPTION: Final = "spark.job.description"
+
+
+class Queries:
+    """Runs plans. `touched` counts the rows that the plans of an operation found."""
+
+    def __init__(self, session: SparkSession, registered: Frames, scratch: Scratch, tuning: Tuning) -> None:
+        self.session = session
+        self.frames = registered
+        self.scratch = scratch
+        self.tuning = tuning
+        self.touched = 0
+
+    @contextmanager
+    def describe(self, what: str) -> Iterator[None]:
+        """Jobs that run inside have this description in Spark's user interface."""
+        context = self.session.sparkContext
+        before = context.getLocalProperty(_DESCRIPTION)
+        context.setJobDescription(what)
+        try:
+            yield
+        finally:
+            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+    # Plans
+
+    def data(self, plan: Plan) -> DataFrame:
+        """The rows of a plan as a data frame, which is not evaluated yet."""
+        return self.session.sql(print_query(plan))
+
+    def collect(self, plan: Plan) -> list[Any]:
+        """All rows of an answer that is known to be small."""
+        return self.data(plan).collect()
+
+    def materialize(self, plan: Plan, types: Types) -> Frame:
+        """The rows of a plan that gives each row once."""
+        return self.materialize_data(self.data(plan), types)
+
+    def materialize_data(self, data: DataFrame, types: Types) -> Frame:
+        """Run a query once: its rows come to the driver where they are few, and stay in Spark without their lineage otherwise."""
+        evaluated = self.cut_lineage(data, types)
+        rows = self.count(evaluated)
+        self.touched += rows
+        if rows <= self.tuning.driver_rows:
+            return Local(types, frozenset(from_spark(evaluated.collect() if rows else (), types)))
+        return self.frames.of_data(evaluated, types, rows)
+
+    def cut_lineage(self, data: DataFrame, types: Types) -> DataFrame:
+        """The same rows without their lineage: the query runs once, when they are first read."""
+        if self.scratch.holds_intermediate_rows and types:
+            return self.scratch.write(data, types)
+        return data.localCheckpoint(eager=False)
+
+    @staticmethod
+    def count(data: DataFrame) -> int:
+        """The number of rows, counted where they are: `DataFrame.count` would plan a query and a shuffle."""
+        return int(executed(data).count())
+
+    # Sources
+
+    def scan(self, source: Source) -> Plan:
+        """The plan that reads a source."""
+        return scan(source, self.tuning)
+
+    def select(self, source: Source) -> Plan:
+        """The plan that reads the columns of a source, and no others that its data may have."""
+        return Projection(self.scan(source), refs(source.types))
+
+    def frame_of(self, source: Source) -> Frame:
+        """The rows of a source, evaluated."""
+        if isinstance(source, Local | Distributed):
+            return source
+        if (table := self.driver_table(source)) is not None:
+            return self.frames.of_table(table, source.types)
+        return self.materialize(self.select(source), source.types)
+
+    def rows(self, source: Source) -> list[Row]:
+        """All rows of a source, however many there are."""
+        return list(source.rows) if isinstance(source, Local) else from_arrow(self.table(source), source.types)
+
+    def table(self, source: Source) -> pa.Table:
+        """All rows of a source as an Arrow table, however many there are."""
+        match source:
+            case Local(types, rows):
+                return to_arrow(rows, types)
+            case Distributed():
+                return source.table if source.table is not None else source.data.toArrow()  # the data outlives its name
+            case _:
+                return self.data(self.select(source)).toArrow()
+
+    def size(self, source: Source) -> int:
+        """The number of rows of a source."""
+        if isinstance(source, Local | Distributed):
+            return len(source)
+        ((rows,),) = self.collect(GroupBy(self.scan(source), (), (count_rows(),)))
+        return int(rows)
+
+    # Arrow tables in the driver
+
+    def driver_table(self, source: Source) -> pa.Table | None:
+        """The rows as an Arrow table, where that takes no job: all are in the driver, and not too many."""
+        match source:
+            case Local():
+                return to_arrow(source.rows, source.types) if len(source) <= self.tuning.arrow_rows else None
+            case Distributed():
+                return source.table
+            case Combined(_, parts):
+                found = self.driver_tables(parts)
+                return pa.concat_tables(found) if found is not None else None
+            case Difference(one, other):
+                found = self.driver_tables([one, other]) if can_compare(one.types) else None
+                return subtract(*found) if found is not None else None
+            case _:
+                assert_never(source)
+
+    def driver_tables(self, sources: Sequence[Source]) -> list[pa.Table] | None:
+        """The same of several sources; None where one of them is not in the driver."""
+        found = []
+        for source in sources:
+            table = self.driver_table(source)
+            if table is None:
+                return None
+            found.append(table)
+        return found
+
+    def signed_driver_tables(self, parts: Sequence[tuple[Source, int]]) -> list[Signed] | None:
+        """The same with the multiplicity of each source's rows."""
+        found = self.driver_tables([source for source, _ in parts])
+        return [(table, sign) for table, (_, sign) in zip(found, parts, strict=True)] if found is not None else None
+
+    def fetch(self, source: Source) -> pa.Table | None:
+        """The same, where the frames in Spark are not too large. They are fetched once, and stay in the driver with the frame."""
+        for frame in frames(source):
+            if isinstance(frame, Distributed) and frame.table is None and len(frame) <= self.tuning.arrow_rows:
+                frame.table = cast_columns(frame.data.toArrow(), frame.types)
+        return self.driver_table(source)
