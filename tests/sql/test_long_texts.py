@@ -51,13 +51,13 @@ def test_a_long_condition(condition: str, found: list[int]) -> None:
 
 def test_a_view_over_ten_thousand_constants_is_defined_and_maintained_quickly() -> None:
     db = database()
-    started = time.perf_counter()
+    started = time.process_time()  # seconds of this process: the bound must not depend on what else the machine does
     db.sql(f"CREATE VIEW v AS SELECT b FROM t WHERE a IN ({listed(10_000)})")
     with db.transaction() as tx:
         tx.insert("t", [(i, i) for i in range(20_000)])
     assert len(tx.result.changes["v"].plus) == 10_000
     assert db.sql(f"DELETE FROM t WHERE b IN ({listed(5000)})")[0].changes["v"].minus[:1] == [(0,)]
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""SQL beside Datalog, in a store and in data frames: what is not taken in yet is refused by name, and nothing changes."""
+"""SQL next to Datalog, in a store and in data frames: uses that are not supported are refused by name, and nothing changes."""
 
 from __future__ import annotations
 
