@@ -17,13 +17,13 @@ from rederive.lang.datalog.syntax import (
     Clause,
     Compare,
     Declaration,
-    Fold,
     Formula,
     InputDirective,
     Node,
     Not,
     Or,
     OutputDirective,
+    ParsedAggregate,
     ParsedAtom,
     ParsedConstant,
     Truth,
@@ -123,13 +123,13 @@ def test_functors() -> None:
 
 def test_aggregates() -> None:
     q = atom("q", var("y"))
-    assert value("count : { q(y) }") == Fold(Function.COUNT, None, q, SPAN)
-    assert value("count : q(y)") == Fold(Function.COUNT, None, q, SPAN)
-    assert value("sum y * 2 : { q(y) }") == Fold(Function.SUM, call("*", var("y"), number(2)), q, SPAN)
-    assert value("mean y : q(y)") == Fold(Function.MEAN, var("y"), q, SPAN)
-    assert value("min y : { q(y) }") == Fold(Function.MIN, var("y"), q, SPAN)
-    assert value("max (y) : { q(y) }") == Fold(Function.MAX, var("y"), q, SPAN)
-    assert value("max y + 1 : { q(y) }") == Fold(Function.MAX, call("+", var("y"), number(1)), q, SPAN)
+    assert value("count : { q(y) }") == ParsedAggregate(Function.COUNT, None, q, SPAN)
+    assert value("count : q(y)") == ParsedAggregate(Function.COUNT, None, q, SPAN)
+    assert value("sum y * 2 : { q(y) }") == ParsedAggregate(Function.SUM, call("*", var("y"), number(2)), q, SPAN)
+    assert value("mean y : q(y)") == ParsedAggregate(Function.MEAN, var("y"), q, SPAN)
+    assert value("min y : { q(y) }") == ParsedAggregate(Function.MIN, var("y"), q, SPAN)
+    assert value("max (y) : { q(y) }") == ParsedAggregate(Function.MAX, var("y"), q, SPAN)
+    assert value("max y + 1 : { q(y) }") == ParsedAggregate(Function.MAX, call("+", var("y"), number(1)), q, SPAN)
 
 
 @pytest.mark.parametrize(("sign", "operator"), [(o.value, o) for o in Operator if not o.value.strip("!").isalpha()])
@@ -251,7 +251,7 @@ def test_every_span_covers_its_own_text() -> None:
                 name = node.functor if isinstance(node, Apply) else node.relation
                 assert name in covered
                 assert span.text == text.split("\n")[span.line - 1][span.column - 1 : span.end_column - 1]
-            case Fold():
+            case ParsedAggregate():
                 assert span.text == "sum x * 2 : { q(x, y), !(x < 2 ^ y) }"
             case _:
                 assert covered

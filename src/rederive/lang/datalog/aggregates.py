@@ -38,7 +38,7 @@ class AggregateView:
 
     builder: ProgramBuilder
     owner: str
-    fold: syntax.Fold
+    fold: syntax.ParsedAggregate
     group: tuple[Variable, ...]
     bodies: Sequence[AggregateBody]
     fresh: frozenset[str]

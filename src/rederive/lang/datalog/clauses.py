@@ -82,7 +82,7 @@ class _Conjunction:
     """The literals of items, and the aggregates that they use, each with the variable of its result."""
 
     literals: list[Literal] = field(default_factory=list)
-    folds: list[tuple[Variable, syntax.Fold]] = field(default_factory=list)
+    folds: list[tuple[Variable, syntax.ParsedAggregate]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class _ClauseLowering:
 
     def _test(self, test: syntax.Compare, into: _Conjunction) -> None:
         match (test.left, test.right) if isinstance(test.left, syntax.Var) else (test.right, test.left):
-            case syntax.Var() as var, syntax.Fold() as fold if _takes(test, var, fold):
+            case syntax.Var() as var, syntax.ParsedAggregate() as fold if _takes(test, var, fold):
                 into.folds.append((Variable(var.name, var.span), fold))
             case _:
                 left, right = self._term(test.left, into), self._term(test.right, into)
@@ -176,7 +176,7 @@ class _ClauseLowering:
                 call = Call(value.functor, tuple(self._term(a, into) for a in value.arguments), value.span)
                 functor_of(call)
                 return call
-            case syntax.Fold():
+            case syntax.ParsedAggregate():
                 result = self._new(value.span)
                 into.folds.append((result, value))
                 return result
@@ -210,7 +210,7 @@ class _ClauseLowering:
             joined = [*literals, *(literal for part in choice for literal in part)]
             yield from self._resolved(_Conjunction(joined, waiting), level)
 
-    def _aggregate(self, fold: syntax.Fold, result: Variable, level: _Level) -> list[Literals]:
+    def _aggregate(self, fold: syntax.ParsedAggregate, result: Variable, level: _Level) -> list[Literals]:
         """The literals that bind `result`: the atom of the aggregate; and, for an empty group, its absence and the value 0."""
         group = _group(fold, level.names)
         bodies = list(self._bodies(fold, level))
@@ -226,7 +226,7 @@ class _ClauseLowering:
         zero = Comparison(Operator.EQ, result, Constant(from_python(0, type), type, fold.span), fold.span)
         return [join, (absent, zero)]
 
-    def _bodies(self, fold: syntax.Fold, level: _Level) -> Iterator[AggregateBody]:
+    def _bodies(self, fold: syntax.ParsedAggregate, level: _Level) -> Iterator[AggregateBody]:
         """The alternatives of the aggregate's body, each with the outer literals that make it safe."""
         names = _names(syntax.children(fold))
         for items in alternatives(fold.body):
@@ -236,7 +236,7 @@ class _ClauseLowering:
             for literals in self._resolved(conjunction, level.within(names, ())):
                 yield AggregateBody(literals, self._support(fold, literals, level), value)
 
-    def _support(self, fold: syntax.Fold, literals: Literals, level: _Level) -> Literals:
+    def _support(self, fold: syntax.ParsedAggregate, literals: Literals, level: _Level) -> Literals:
         """The outer literals that bind what the body uses but does not bind, such as x in `count : { p(y), y < x }`."""
         # An atom of the rule's own relation comes last: with it, the aggregate would be part of the recursion.
         outer = sorted(level.literals, key=lambda literal: isinstance(literal, Atom) and literal.relation == self._owner)
@@ -252,7 +252,7 @@ class _ClauseLowering:
         return tuple(chosen)
 
 
-def _takes(test: syntax.Compare, var: syntax.Var, fold: syntax.Fold) -> bool:
+def _takes(test: syntax.Compare, var: syntax.Var, fold: syntax.ParsedAggregate) -> bool:
     """Whether `var = fold` binds the variable. A variable that the aggregate itself uses is compared with the result."""
     return test.operator is Operator.EQ and var not in syntax.variables(fold)
 
@@ -262,13 +262,13 @@ def _names(nodes: Iterable[syntax.Node]) -> frozenset[str]:
     return frozenset(variable.name for node in nodes for variable in syntax.variables(node, into_folds=False))
 
 
-def _group(fold: syntax.Fold, outside: frozenset[str]) -> tuple[Variable, ...]:
+def _group(fold: syntax.ParsedAggregate, outside: frozenset[str]) -> tuple[Variable, ...]:
     """The variables that an aggregate shares with its surroundings: it is grouped by them."""
     shared = (Variable(v.name, v.span) for v in syntax.variables(fold) if v.name in outside)
     return tuple(dict.fromkeys(shared))
 
 
-def _unbound_group(fold: syntax.Fold, outside: frozenset[str], bound: Iterable[str]) -> UnsafeVariable:
+def _unbound_group(fold: syntax.ParsedAggregate, outside: frozenset[str], bound: Iterable[str]) -> UnsafeVariable:
     known = set(bound)
     variable = next(v for v in _group(fold, outside) if v.name not in known)
     return UnsafeVariable(

@@ -24,7 +24,6 @@ from rederive.lang.datalog.syntax import (
     ConstraintDirective,
     Declaration,
     Directive,
-    Fold,
     Formula,
     InputDirective,
     Name,
@@ -32,6 +31,7 @@ from rederive.lang.datalog.syntax import (
     Option,
     Or,
     OutputDirective,
+    ParsedAggregate,
     ParsedAtom,
     ParsedConstant,
     RemoteDirective,
@@ -261,10 +261,10 @@ class _Builder:
     def extreme(self, meta: Meta, children: list[Any]) -> Apply:
         return Apply(str(children[0]), self._listed(children[1]), self._span(meta))
 
-    def aggregate(self, meta: Meta, children: list[Any]) -> Fold:
+    def aggregate(self, meta: Meta, children: list[Any]) -> ParsedAggregate:
         function = Function(str(children[0]))
         value = self._value(children[1]) if len(children) == 3 else None
-        return Fold(function, value, self._formula(children[-1]), self._span(meta))
+        return ParsedAggregate(function, value, self._formula(children[-1]), self._span(meta))
 
     def variable(self, meta: Meta, children: list[Token]) -> Var:
         span = self._span(meta)
@@ -297,7 +297,7 @@ class _Builder:
 
     def _value(self, item: _Item) -> Value:
         match item:
-            case Var() | ParsedConstant() | Apply() | Fold():
+            case Var() | ParsedConstant() | Apply() | ParsedAggregate():
                 return item
             case _Group():
                 return self._value(item.item)
@@ -321,7 +321,7 @@ class _Builder:
                 return self._formula(item.item)
             case _Sequence():
                 return And(tuple(map(self._formula, item.items)), item.span)
-            case Var() | ParsedConstant() | Apply() | Fold():
+            case Var() | ParsedConstant() | Apply() | ParsedAggregate():
                 raise self._no_condition(item)
             case _:
                 return item

@@ -50,7 +50,7 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ParsedAggregate:
     """An aggregate: `sum value : { body }`."""
 
     function: Function
@@ -59,7 +59,7 @@ class Fold:
     span: Span = field(compare=False, repr=False)
 
 
-Value: TypeAlias = Var | ParsedConstant | Apply | Fold
+Value: TypeAlias = Var | ParsedConstant | Apply | ParsedAggregate
 
 
 # conditions
@@ -243,7 +243,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
         case Apply() | ParsedAtom():
             return node.arguments
-        case Fold():
+        case ParsedAggregate():
             return (node.body,) if node.value is None else (node.value, node.body)
         case Compare():
             return (node.left, node.right)
@@ -257,7 +257,7 @@ def variables(node: Node, *, into_folds: bool = True) -> Iterator[Var]:
     """The variables of a node, from left to right, with or without those of its aggregates."""
     if isinstance(node, Var):
         yield node
-    elif into_folds or not isinstance(node, Fold):
+    elif into_folds or not isinstance(node, ParsedAggregate):
         for child in children(node):
             yield from variables(child, into_folds=into_folds)
 
