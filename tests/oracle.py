@@ -118,7 +118,7 @@ def ready(literal: Literal, binding: Binding) -> bool:
         case Atom():
             return True
         case Negation():
-            return all(v.anonymous or v.name in binding for v in literal_variables(literal))
+            return all(v.is_anonymous or v.name in binding for v in literal_variables(literal))
         case Comparison():
             return not unbound(literal, binding) or assigned(literal, binding) is not None
 

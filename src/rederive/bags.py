@@ -1,38 +1,38 @@
-"""Bags over an engine that knows sets: the copies of a table's row are numbered 1 to n, and a view's rows are counted."""
+"""Bags over engines that know sets: what is read of a bag, and how changes of a bag become changes of its numbered copies.
+
+A table that is a bag is held by the base relation of its numbered copies: (row, 1) ... (row, n) for a row of multiplicity n. The
+numbers have no gaps, so that one copy more is the next number, one copy less is the last number, and the multiplicity of a row is
+the number of its copies. A view that is a bag is held by a relation that counts its rows; see `ir.rules.BagRelations`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from rederive.delta import copies, sum_of_counts
 from rederive.engines.protocol import Action, Bulk, Engine, Operation
 from rederive.errors import Unsupported
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 
 
-def copies(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine) -> list[Row]:
-    """The rows of a relation; of a bag, each as often as it is in it."""
-    numbered = program.numbered_copies(name)
-    if numbered is not None:
-        return [row[:-1] for row in engine.rows(numbered, bindings)]
-    counted = program.counting_relation(name)
-    if counted == name:
-        return engine.rows(name, bindings)
-    return [tuple(row) for *row, count in engine.rows(counted, bindings) for _ in range(_number(count))]
+def read_rows(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine) -> list[Row]:
+    """The rows of a relation; of a bag, each as often as its multiplicity."""
+    base = program.numbered_copies(name)
+    if base is not None:
+        return [row[:-1] for row in engine.rows(base, bindings)]
+    counting = program.counting_relation(name)
+    found = engine.rows(counting, bindings)
+    return found if counting == name else list(copies(sum_of_counts(found)))
 
 
-def _number(count: Value) -> int:
-    assert isinstance(count, int)
-    return count
-
-
-def numbered(
+def number_rows(
     program: Program, initial: Mapping[str, Collection[Row]], engine: Engine, known: Collection[str]
 ) -> dict[str, Collection[Row]]:
-    """Initial rows with the copies of bags numbered, behind those that are there; the rows of sets as they are given.
+    """Initial rows by base relation: those of bags as numbered copies after the present ones, those of sets unchanged.
 
-    `known`: the base relations that the engine has.
+    `known`: the base relations that the engine has already.
     """
     found: dict[str, Collection[Row]] = {}
     for name, rows in initial.items():
@@ -40,12 +40,35 @@ def numbered(
         if base is None:
             found[name] = rows
         else:
-            each = _each(rows, name)
-            found[base] = _behind(each, _present(base, each, engine) if base in known else Counter())
+            given = _copies_of(rows, name)
+            found[base] = _next_copies(given, _multiplicities(base, given, engine) if base in known else Counter())
     return found
 
 
-def _behind(rows: Collection[Row], present: Counter[Row]) -> list[Row]:
+def number_operations(program: Program, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
+    """The operations on bags as operations on their numbered copies, after those on sets."""
+    found = [operation for operation in operations if program.numbered_copies(operation.relation) is None]
+    for name in dict.fromkeys(operation.relation for operation in operations):
+        if (base := program.numbered_copies(name)) is not None:
+            found += _operations_on(base, [operation for operation in operations if operation.relation == name], engine)
+    return found
+
+
+def _operations_on(base: str, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
+    """The operations on one bag: the copies that leave it, then those that enter."""
+    rows = {row: None for operation in operations for row in _copies_of(operation.rows, operation.relation)}
+    before = _multiplicities(base, rows, engine)
+    after = Counter(before)
+    for operation in operations:
+        step = -1 if operation.action is Action.DELETE else 1
+        for row in operation.rows:
+            after[row] = max(after[row] + step, 0)  # deleting a row that is not there has no effect
+    left = [(*row, i) for row in rows for i in range(after[row] + 1, before[row] + 1)]
+    entered = [(*row, i) for row in rows for i in range(before[row] + 1, after[row] + 1)]
+    return [Operation(Action.DELETE, base, tuple(left)), Operation(Action.INSERT, base, tuple(entered))]
+
+
+def _next_copies(rows: Collection[Row], present: Counter[Row]) -> list[Row]:
     found: list[Row] = []
     for row in rows:
         present[row] += 1
@@ -53,36 +76,16 @@ def _behind(rows: Collection[Row], present: Counter[Row]) -> list[Row]:
     return found
 
 
-def _each(rows: Collection[Row], name: str) -> Collection[Row]:
-    """A data frame is taken as a set, and would lose the copies that a bag counts."""
+def _copies_of(rows: Collection[Row], name: str) -> Collection[Row]:
+    """The rows of a request with their repetitions; those of a data frame are distinct, and would lose copies."""
     if isinstance(rows, Bulk):
-        raise Unsupported(f"data frames are not taken for '{name}' yet: it has no key", hint="give the table a PRIMARY KEY")
+        raise Unsupported(
+            f"data frames are not supported for '{name}': it has no key, so that it may hold a row several times",
+            hint="give the table a PRIMARY KEY, or insert the rows as tuples",
+        )
     return rows
 
 
-def on_copies(program: Program, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
-    """The operations on bags as operations on numbered copies: one more is the next, and one less is the last."""
-    done = [operation for operation in operations if program.numbered_copies(operation.relation) is None]
-    for name in dict.fromkeys(operation.relation for operation in operations):
-        if (base := program.numbered_copies(name)) is not None:
-            done += _moved(base, [operation for operation in operations if operation.relation == name], engine)
-    return done
-
-
-def _moved(base: str, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
-    """The operations on one bag: the copies that leave it, and those that enter."""
-    rows = {row: None for operation in operations for row in _each(operation.rows, operation.relation)}
-    before = _present(base, rows, engine)
-    now = Counter(before)
-    for operation in operations:
-        step = -1 if operation.action is Action.DELETE else 1
-        for row in operation.rows:
-            now[row] = max(now[row] + step, 0)
-    gone = [(*row, i) for row in rows for i in range(now[row] + 1, before[row] + 1)]
-    came = [(*row, i) for row in rows for i in range(before[row] + 1, now[row] + 1)]
-    return [Operation(Action.DELETE, base, tuple(gone)), Operation(Action.INSERT, base, tuple(came))]
-
-
-def _present(base: str, rows: Collection[Row], engine: Engine) -> Counter[Row]:
-    """How many copies of these rows there are."""
+def _multiplicities(base: str, rows: Collection[Row], engine: Engine) -> Counter[Row]:
+    """How many copies of each of these rows there are."""
     return Counter(row[:-1] for row in engine.beginning(base, dict.fromkeys(rows)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rederive.bags import copies
+from rederive.bags import read_rows
 from rederive.engines.protocol import Engine
 from rederive.errors import IllTypedRow, UnknownColumn
 from rederive.ir.rules import Program, Relation
@@ -43,5 +43,5 @@ def matching(engine: Engine, program: Program, text: str) -> list[Row]:
         if isinstance(term, Variable):
             variables.setdefault(term.name, []).append(i)
     same = [where for where in variables.values() if len(where) > 1]
-    found = copies(program, atom.relation, constants, engine)
+    found = read_rows(program, atom.relation, constants, engine)
     return [row for row in found if all(len({row[i] for i in where}) == 1 for where in same)]

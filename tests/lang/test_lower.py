@@ -353,5 +353,5 @@ def test_queries() -> None:
     atom = compile_query("s(_, 1 + 1)", program)
     assert isinstance(atom, Atom)
     assert isinstance(atom.terms[0], Variable)
-    assert atom.terms[0].anonymous
+    assert atom.terms[0].is_anonymous
     assert atom.terms[1] == Constant(Decimal("2.00"), Type(program.relations["s"].types[1].kind, 10, 2))

@@ -18,7 +18,7 @@ from enum import Enum
 
 from rederive.analysis.graph import Component
 from rederive.ir.rules import Atom, Literal, Rule, literal_variables
-from rederive.ir.substitute import substituted
+from rederive.ir.substitute import substitute_variables
 from rederive.ir.terms import Simple, Variable
 
 Half = tuple[Variable, ...]
@@ -147,7 +147,7 @@ def _shapes(rules: tuple[Rule, ...]) -> frozenset[Rule]:
 
 def _shape(rule: Rule) -> Rule:
     names = dict.fromkeys(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
-    return substituted(rule, {name: Variable(f"v{i}") for i, name in enumerate(names)})
+    return substitute_variables(rule, {name: Variable(f"v{i}") for i, name in enumerate(names)})
 
 
 def _plain_step(exits: tuple[Rule, ...]) -> str | None:

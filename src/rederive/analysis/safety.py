@@ -54,7 +54,7 @@ def check_safety(rule: Rule) -> None:
 
 
 def _unsafe(variable: Variable, *, negated: bool) -> UnsafeVariable:
-    if variable.anonymous:
+    if variable.is_anonymous:
         return UnsafeVariable("'_' has no value here", variable.span, hint="'_' may stand only as an argument in a body's atom")
     name = variable.name
     hint = f"use '{name}' in an atom of the body that is not negated, or equate it with something bound"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rederive.bags import copies
+from rederive.bags import read_rows
 from rederive.delta import Delta, DeltaSum, Rows, multiplicities, sum_of_counts
 from rederive.engines.protocol import Engine, Query
 from rederive.errors import Endless
@@ -34,7 +34,7 @@ class ParkedDefinitions:
         cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Query], engine: Engine
     ) -> ParkedDefinitions:
         """From what an engine that has evaluated a program holds."""
-        whole = {name: Counter(copies(program, name, {}, engine)) for name in views if program.is_view(name)}
+        whole = {name: Counter(read_rows(program, name, {}, engine)) for name in views if program.is_view(name)}
         bound = {part: frozenset(engine.rows(part.view, dict(part.bindings))) for part in parts}
         return cls(error, {name: (program.relations[name].types, rows) for name, rows in whole.items()}, bound)
 

@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rederive import failpoints
-from rederive.bags import on_copies
+from rederive.bags import number_operations
 from rederive.catalog import CatalogChange
 from rederive.commit.execution import RuleExecution, calls_in_statements
 from rederive.commit.group import Group, NeedsOwnSync, discard
@@ -286,7 +286,7 @@ class Pipeline:
         if not pending.is_transaction:
             return
         if state.bags and any(operation.relation in state.bags for operation in operations):
-            operations = on_copies(pending.rules.program, operations, state.engine)
+            operations = number_operations(pending.rules.program, operations, state.engine)
         pending.net = state.engine.net(operations)
 
     def _propagate(self, pending: PendingVersion) -> None:

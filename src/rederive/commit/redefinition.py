@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rederive.bags import numbered
+from rederive.bags import number_rows
 from rederive.commit.monitoring import Monitoring
 from rederive.commit.parked import ParkedDefinitions
 from rederive.commit.pending import Net, PendingVersion
@@ -46,7 +46,7 @@ def install_definitions(state: DatabaseState, pending: PendingVersion) -> None:
     change, engine = pending.change, state.engine
     assert change is not None
     before, after = state.program, pending.rules.program
-    rows = numbered(after, {name: counted(given) for name, given in change.facts.items()}, engine, before.bases)
+    rows = number_rows(after, {name: counted(given) for name, given in change.facts.items()}, engine, before.bases)
     pending.net = dropped_base_rows(engine, before, after)
     # An engine forgets these rows when it switches to the new program.
     became_bags = newly_counted(before, change.after.program) if state.parked is None else []

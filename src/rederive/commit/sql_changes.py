@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rederive.analysis.graph import needed
-from rederive.bags import copies, on_copies
+from rederive.bags import number_operations, read_rows
 from rederive.commit.state import DatabaseState
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
@@ -120,7 +120,7 @@ class ChangeEvaluator:
 
     def _rows(self, table: Relation, bindings: dict[int, Value]) -> list[Row]:
         """The rows of a table, with the pending operations applied."""
-        found = copies(self._state.program, table.name, bindings, self._state.engine)
+        found = read_rows(self._state.program, table.name, bindings, self._state.engine)
         touched = [operation for operation in self.pending or () if operation.relation == table.name]
         if not touched:
             return found
@@ -182,9 +182,9 @@ def answers(
         scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
         scratch.commit()
         if pending:
-            scratch.propagate(scratch.net(on_copies(program, pending, scratch)))
+            scratch.propagate(scratch.net(number_operations(program, pending, scratch)))
             scratch.commit()
-        return copies(program, asked.view, {}, scratch)
+        return read_rows(program, asked.view, {}, scratch)
 
 
 def select_rows(state: DatabaseState, text: str) -> list[Row]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from rederive.analysis.graph import needed
-from rederive.bags import copies
+from rederive.bags import read_rows
 from rederive.boundary import caller_function
 from rederive.catalog import Catalog, check_view
 from rederive.commit.announce import Subscription, Subscriptions
@@ -234,7 +234,7 @@ class DatabaseState:
         with self.budget():
             bound = positions(self.relation(name), bindings or {})
             self.check_evaluated(name)
-            return sorted(copies(self.program, name, bound, self.engine), key=sort_key)
+            return sorted(read_rows(self.program, name, bound, self.engine), key=sort_key)
 
     def rows_as_of(self, view: str, version: int, bindings: Mapping[str, Value]) -> list[Row]:
         """The rows of a view at an earlier version, in order."""

@@ -45,7 +45,7 @@ def show_value(value: Value) -> str:
 def show_term(term: Term) -> str:
     match term:
         case Variable():
-            return "_" if term.anonymous else term.name
+            return "_" if term.is_anonymous else term.name
         case Constant():
             return show_value(term.value)
         case Call(functor, (left, right)) if functor in _INFIX:
@@ -89,7 +89,7 @@ def show_rule(rule: Rule) -> str:
     literals = (rule.head, *rule.body)
     times = Counter(v for literal in literals for v in literal_variables(literal))
     free = (name for i in count(1) if Variable(name := f"_{i}") not in times)
-    names = {v: Variable(next(free)) for v, occurrences in times.items() if v.anonymous and occurrences > 1}
+    names = {v: Variable(next(free)) for v, occurrences in times.items() if v.is_anonymous and occurrences > 1}
     head, *body = (show_literal(_renamed(literal, names) if names else literal) for literal in literals)
     return f"{head} :- {', '.join(body)}." if body else f"{head}."
 

@@ -1,4 +1,8 @@
-"""Atoms, literals, rules and whole programs."""
+"""Atoms, literals, rules and whole programs.
+
+Everything is frozen data. A pass makes a new program; it never changes one. A span says where the text of a node is. Spans do not
+count in comparisons: two rules are equal if they say the same.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,13 @@ from rederive.ir.terms import UTC, Row, Simple, Term, Type, Variable, variables
 
 
 class Variant(Enum):
-    """Which version of a relation an atom speaks of; the superscripts of the papers."""
+    """Which relation of a maintained one an atom reads; the superscripts of the papers.
+
+    `OLD` and `NEW` are the states before and after the transaction. The phases of a strategy fill the others: `DEL` and `INS` are
+    what may leave and enter, `RED` is what of `DEL` another derivation supports, `PLUS` and `MINUS` are the exact delta. `ADD`
+    and `SUB` are derivations that enter and leave, `TOUCHED` are the groups of an aggregate that change, `FOLD` are their
+    results, and `FRESH` is a view evaluated from scratch.
+    """
 
     OLD = ""
     NEW = "new"
@@ -39,9 +49,11 @@ class Atom:
 
     @property
     def name(self) -> str:
+        """The relation with its variant, as `explain` prints it."""
         return f"{self.relation}^{self.variant.value}" if self.variant is not Variant.OLD else self.relation
 
     def as_variant(self, variant: Variant) -> Atom:
+        """The same atom over another variant of the relation."""
         return Atom(self.relation, self.terms, variant, self.span)
 
 
@@ -69,7 +81,7 @@ class Operator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An evaluable literal."""
+    """A comparison of two terms. It reads no relation."""
 
     operator: Operator
     left: Term
@@ -102,7 +114,7 @@ class Function(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A column to order by: `column` of the source, downwards or not, NULLs first or last."""
+    """A column of the source to order by, ascending or descending, with NULL first or last."""
 
     column: int
     descending: bool = False
@@ -113,10 +125,11 @@ class Order:
 class Aggregate:
     """Defines `relation(group..., result)` by folding `function` over the rows of `source` that share the group's columns.
 
-    Only groups that have rows appear. The source's rows are distinct, so every binding counts once. NULLs do not count.
+    Only groups that have rows appear. The rows of the source are distinct, so each is folded once. NULL is not folded.
 
-    ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`;
-    rows that are equal in it are ordered by their values. Only the first `most` are there, if that is given.
+    ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`.
+    Rows that are equal in `order` are ordered by their values, so that the numbers are determined. `most`: only the rows with the
+    first so many numbers appear.
     """
 
     relation: str
@@ -134,7 +147,7 @@ Definition: TypeAlias = Rule | Aggregate
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`nullable`: whether it may hold NULL. `bits`: how wide the integers are that it may hold, 64 or fewer."""
+    """A column of a relation. `nullable`: whether it may hold NULL. `bits`: the width of its integers, at most 64."""
 
     name: str
     type: Type
@@ -200,6 +213,8 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
+    """A row that a program gives a base relation."""
+
     relation: str
     row: Row
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -216,7 +231,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """`.remote relation(options)`: a base relation that lives elsewhere, and how it can be read."""
+    """`.remote relation(options)`: a base relation whose rows are elsewhere, and how a source reads them."""
 
     relation: str
     options: tuple[tuple[str, str], ...] = ()
@@ -224,11 +239,12 @@ class Remote:
 
     @property
     def source(self) -> str:
+        """The kind of source that reads it; `none` where nothing can."""
         return dict(self.options).get("source", "none")
 
 
 class Mode(Enum):
-    """What becomes of a transaction that violates a constraint: it is told of, or refused."""
+    """What becomes of a transaction that violates a constraint: the violation is reported, or the transaction is refused."""
 
     MONITOR = "monitor"
     REJECT = "reject"
@@ -236,7 +252,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A view whose rows are violations; it is monitored, whatever else is."""
+    """A view whose rows are violations. It is always monitored."""
 
     view: str
     mode: Mode
@@ -277,10 +293,12 @@ class Program:
         return tuple(name for name in self.relations if name in self._defined)
 
     def is_view(self, name: str) -> bool:
+        """Whether rules or an aggregate define the relation."""
         return name in self._defined
 
     @property
     def bases(self) -> tuple[str, ...]:
+        """Names of the relations without a definition, in the order of their declaration."""
         return tuple(name for name in self.relations if name not in self._defined)
 
     @property
@@ -310,7 +328,10 @@ class Program:
 
     @property
     def monitored(self) -> tuple[str, ...]:
-        """The `.output` relations, or all the user's views where there is none; and those that say so themselves."""
+        """The views whose changes are reported: the `.output` relations, or all declared views if there are none.
+
+        Views that are declared as monitored, and the views of constraints, are added to them.
+        """
         views = [self.relations[name] for name in self.views if not self.relations[name].is_auxiliary]
         chosen = self.outputs or tuple(view.name for view in views if view.monitored is None)
         constraints = {constraint.view for constraint in self.constraints}
@@ -318,6 +339,7 @@ class Program:
         return tuple(dict.fromkeys((*chosen, *more)))
 
     def definitions_of(self, name: str) -> tuple[Definition, ...]:
+        """The rules and aggregates that define a relation; none for a base relation."""
         return self._defined.get(name, ())
 
 
@@ -342,6 +364,6 @@ def literal_variables(literal: Literal) -> tuple[Variable, ...]:
 
 
 def read_by(rule: Rule) -> tuple[str, ...]:
-    """The relations that a rule names: an error about its evaluation may show rows of each."""
+    """The relations that a rule names; an error about its evaluation may show rows of each."""
     atoms = (literal.atom if isinstance(literal, Negation) else literal for literal in (rule.head, *rule.body))
     return tuple(dict.fromkeys(atom.relation for atom in atoms if isinstance(atom, Atom)))

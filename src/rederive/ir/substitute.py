@@ -11,12 +11,12 @@ from rederive.ir.terms import Call, Simple, Term, Variable
 Substitution = Mapping[str, Simple]
 
 
-def substituted(rule: Rule, values: Substitution) -> Rule:
+def substitute_variables(rule: Rule, values: Substitution) -> Rule:
     """The rule with the given terms for the variables of these names, all at once.
 
     >>> from rederive.ir.printing import show_rule
     >>> rule = Rule(Atom("p", (Variable("x"),)), (Atom("e", (Variable("x"), Variable("y"))),))
-    >>> show_rule(substituted(rule, {"x": Variable("y"), "y": Variable("x")}))
+    >>> show_rule(substitute_variables(rule, {"x": Variable("y"), "y": Variable("x")}))
     'p(y) :- e(y, x).'
     """
     head = _atom(rule.head, values)

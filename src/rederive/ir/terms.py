@@ -12,11 +12,11 @@ from rederive.errors import Span
 
 Value: TypeAlias = str | int | float | bool | Decimal | datetime.date | datetime.datetime | None
 Row: TypeAlias = tuple[Value, ...]
-UTC = "UTC"  # the zone of a database that was not given another one; values of kind timestamp are in it always
+UTC = "UTC"  # the default time zone of a database; values of kind timestamp are always in it
 
 
 class Kind(Enum):
-    """What a column may hold; the names are the language's."""
+    """What a column may hold; the values are the names of the types in Datalog."""
 
     SYMBOL = "symbol"
     NUMBER = "number"
@@ -30,7 +30,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A column's type; precision and scale belong to decimals alone."""
+    """The type of a column. Only decimals have a precision and a scale."""
 
     kind: Kind
     precision: int = 0
@@ -51,19 +51,20 @@ TIMESTAMP = Type(Kind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of one rule. Names that start with a digit stand for `_`: each occurs once."""
+    """A variable of one rule. A name that starts with a digit stands for `_`, and occurs once in the text."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
-    def anonymous(self) -> bool:
+    def is_anonymous(self) -> bool:
+        """Whether it stands for `_`."""
         return self.name[0].isdigit()
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal value, already of the type that its place asks for."""
+    """A constant of the type that its place in the rule needs."""
 
     value: Value
     type: Type
@@ -72,9 +73,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A functor applied to terms: arithmetic and string functions alike. See `scalar.datalog.signatures`.
+    """A functor applied to terms, see `scalar.datalog.signatures`; or a scalar function, see `scalar.sql.signatures`.
 
-    With `gives`, it is one of `scalar.sql.signatures`, which know NULL, and this is its result's type.
+    `gives`: of a scalar function, the type of its result. Scalar functions take and return NULL; functors do not.
     """
 
     functor: str

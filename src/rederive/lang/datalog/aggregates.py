@@ -91,7 +91,7 @@ class AggregateView:
             self._check_alternative(body, columns)
             check_safety(rule)
         types = body_types(rules[0].body, self.builder.relations)
-        names = [f"_{i}" if variable.anonymous else variable.name for i, variable in enumerate(columns)]
+        names = [f"_{i}" if variable.is_anonymous else variable.name for i, variable in enumerate(columns)]
         names += [_unused("value", names)] * (not self._plain_value())
         declared = (Column(n, term_type(t, types)) for n, t in zip(names, rules[0].head.terms, strict=True))
         relation = self.builder.relations[name] = Relation(name, tuple(declared), span=self.fold.span)
@@ -103,7 +103,7 @@ class AggregateView:
         found = {v for literal in body.literals + body.support for v in literal_variables(literal)}
         for variable in columns:
             if variable not in found:
-                shown = "_" if variable.anonymous else variable.name
+                shown = "_" if variable.is_anonymous else variable.name
                 raise UnsafeVariable(
                     f"'{shown}' is used only in some alternatives of an aggregate's body",
                     variable.span,

@@ -141,7 +141,7 @@ class _ClauseLowering:
     def _negation(self, atom: syntax.ParsedAtom, into: _Conjunction) -> Negation:
         """`!edge(x, _)` means that there is no row for any value of `_`, so these columns are projected away first."""
         plain = self._atom(atom, into)
-        kept = [i for i, term in enumerate(plain.terms) if not (isinstance(term, Variable) and term.anonymous)]
+        kept = [i for i, term in enumerate(plain.terms) if not (isinstance(term, Variable) and term.is_anonymous)]
         if len(kept) == len(plain.terms):
             return Negation(plain)
         name = self._builder.projection(self._builder.relations[atom.relation], kept, atom.span)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from rederive.analysis.closure import Closure, Form, closure_of
 from rederive.analysis.graph import components
 from rederive.ir.rules import Atom, Definition, Program, Relation, Rule, defines, literal_variables
-from rederive.ir.substitute import substituted
+from rederive.ir.substitute import substitute_variables
 from rederive.ir.terms import Variable
 
 
@@ -75,7 +75,7 @@ def _recursive(closure: Closure, exit_rule: Rule, form: Form) -> Rule:
     middle = _middle(closure, exit_rule)
     replaced = first if form is Form.LEFT else last
     names = {term.name: z for term, z in zip(replaced, middle, strict=True) if isinstance(term, Variable)}
-    step = substituted(exit_rule, names).body
+    step = substitute_variables(exit_rule, names).body
     before = (Atom(closure.relation, (*first, *middle)),) if form is Form.LEFT else ()
     after = (Atom(closure.relation, (*middle, *last)),) if form is Form.RIGHT else ()
     return replace(exit_rule, body=(*before, *step, *after))
@@ -86,7 +86,7 @@ def _middle(closure: Closure, rule: Rule) -> tuple[Variable, ...]:
     taken = {v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal)}
     names = []
     for variable in closure.middle:
-        name = variable.name if not variable.anonymous else "z"
+        name = variable.name if not variable.is_anonymous else "z"
         while name in taken:
             name += "_"
         taken.add(name)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from rederive.analysis.graph import needed
 from rederive.ir.printing import show_value
 from rederive.ir.rules import Aggregate, Atom, Comparison, Definition, Literal, Negation, Program, Relation, Rule
-from rederive.ir.substitute import substituted
+from rederive.ir.substitute import substitute_variables
 from rederive.ir.terms import Constant, Variable
 from rederive.maintain.passes.linearize import closures, form_for, in_form
 
@@ -89,7 +89,7 @@ class _Pushing:
             for rule in self._rules(relation.name, values):
                 bound = _bound(rule, values)
                 if bound is not None:
-                    special = substituted(rule, bound)
+                    special = substitute_variables(rule, bound)
                     self.definitions.append(self._rule(replace(special, head=replace(special.head, relation=name))))
         return name
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from rederive.analysis.graph import components, edges, needed
 from rederive.ir.rules import Atom, Program, Rule, defines, literal_variables
-from rederive.ir.substitute import substituted
+from rederive.ir.substitute import substitute_variables
 from rederive.ir.terms import Simple, Variable
 
 MOST_RULES = 8  # in the place of one reader
@@ -83,4 +83,4 @@ def _in_place(reader: Rule, place: int, rule: Rule) -> Rule:
                 fresh += "_"
             taken.add(fresh)
             values[name] = Variable(fresh)
-    return replace(reader, body=(*reader.body[:place], *substituted(rule, values).body, *reader.body[place + 1 :]))
+    return replace(reader, body=(*reader.body[:place], *substitute_variables(rule, values).body, *reader.body[place + 1 :]))
