@@ -3,7 +3,7 @@
 | module | HU97 |
 |---|---|
 | `conjunctive` | the classes of views: without projection, with projection (6.1), unions (6.2) |
-| `source_update` | the update U, and what is known besides the views: partial copies (6.3), relations that are read (7) |
+| `source_update` | the update U, and what else is known: partial copies (6.3), relations that are read (7) |
 | `canonical` | the canonical database and the maintenance queries (Definition 3.1, Algorithm 3.1) |
 | `reduction` | self-maintainability as containment of DIFF in INCON (Theorem 5.1, Table 2) |
 | `compiled_maintenance` | the compiled test (Algorithm 5.1, Appendix A) |

@@ -1,4 +1,4 @@
-"""Updates of the sources, and what is known about the sources besides the stored views."""
+"""Updates of the sources, and what is known about the sources apart from the stored views."""
 
 from __future__ import annotations
 
