@@ -136,6 +136,7 @@ def apply(
         for batch in _batches(file):
             name, first, _ = batch[0]
             try:
+                # The key of a line is made of this key and its number: a repeated file is applied once.
                 receipts = db.apply_lines([text for _, _, text in batch], f"{key}:{first}")
             except Refused as error:
                 raise _locate(error, name, [number for _, number, _ in batch]) from None

@@ -76,7 +76,7 @@ def main() -> None:
     """
     try:
         app()
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader of a pipe ended, as in `rederive log ... | head`
         sys.stderr.close()
         sys.exit(0)
     except Exception as raised:

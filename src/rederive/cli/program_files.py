@@ -138,6 +138,7 @@ def run_files(db: Database, paths: Sequence[Path], load: Loading) -> Iterator[Re
 
 def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]:
     """Read the rows of `--base` files and of all other `.input` relations. Several directives of a relation add up."""
+    # A file of --base replaces the .input files of its relation.
     found: dict[str, list[Row]] = {}
     for option in sources.base:
         name, equals, file = option.partition("=")

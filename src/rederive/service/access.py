@@ -50,7 +50,7 @@ class TokenBucket:
         """Take a permit and return 0, or return the seconds until there is one."""
         full = self.burst if self.left < 0 else self.left + (now - self.at) * self.rate
         self.left, self.at = min(float(self.burst), full), now
-        if self.left < 1.0 - 1e-9:
+        if self.left < 1.0 - 1e-9:  # a permit that is missing by rounding only counts as one
             return (1.0 - self.left) / self.rate
         self.left -= 1.0
         return 0.0
@@ -130,6 +130,7 @@ def restrict_bindings(token: Token, relation: Relation, requested: Mapping[int, 
     >>> restrict_bindings(Token("ann", "", rows={"order": {"who": "ann"}}), order, {1: "bolt"})
     {1: 'bolt', 0: 'ann'}
     """
+    # The bindings of the token always hold, whatever the request says.
     own = _own_bindings(token, relation)
     for position, value in own.items():
         if position in requested and requested[position] != value:

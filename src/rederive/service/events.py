@@ -92,6 +92,7 @@ class EventShape:
         '{"version":8,"changes":[{"view":"w","plus":[["a"]],"minus":[]}]}'
         """
         head = f'"version":{version}'
+        # `from` is inclusive: the net change covers the versions from..version.
         if since is not None and since + 1 < version:
             head += f',"from":{since + 1},"coalesced":{json.dumps(why)}'
         parts = [f'"view":{json.dumps(view)},{delta_text(deltas[view])}' for view in self.views if deltas.get(view)]

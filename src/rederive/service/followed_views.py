@@ -54,6 +54,7 @@ class FollowedViews:
     def follow(self, part: Query) -> None:
         """Follow a part for one more subscriber."""
         if self._users[part] == 0:
+            # A view that is not stored has no rows to split: its bound part is computed by itself.
             is_bound = bool(part.bindings) and is_bound_alone(self._state.program, self._state.settings, part.view)
             source = part if is_bound else Query(part.view, ())
             self._follow_source(source)

@@ -147,6 +147,7 @@ class Feed:
         self.late[subscriber] = None
         subscriber.behind = self._first + len(self._segments)
         self._needed[subscriber.behind] += 1
+        # The next change starts a segment of its own: it is the first that this subscriber has not received.
         self._is_open = False
 
     def catch_up(self, subscriber: Subscriber, number: int, why: str) -> None:
@@ -163,6 +164,7 @@ class Feed:
         subscriber.version = number
         self._end_lag(subscriber)
         self.live[subscriber] = None
+        # A subscriber with an interval is always behind.
         if subscriber.request.every:
             self.fall_behind(subscriber)
 
@@ -192,6 +194,7 @@ class Feed:
         return self.shape.change(number, requested, subscriber.version, why) if requested else None
 
     def _drop_segments(self) -> None:
+        # Segments are numbered; a subscriber needs its own and all later ones, so those before the least number are dropped.
         needed = min(self._needed, default=self._first + len(self._segments))
         while self._first < needed and self._segments:
             self._segments.popleft()

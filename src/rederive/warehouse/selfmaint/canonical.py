@@ -40,16 +40,20 @@ def canonical_rules(
     """
     for view in informative_views(views):
         for atom in view.query.body:
+            # r.known(...) :- v(...).
             yield Rule(names.at(atom, names.KNOWN), (view.query.head,))
     for name in sorted({source for view in views for source in view.sources}):
         relation = relations[name]
         known = names.every(relation, names.KNOWN)
         if name in given.local:
+            # r.known(...) :- r(...).
             yield Rule(known, (names.every(relation),))
         if name in given.read:
+            # r.known(...) :- r.before(...).
             yield Rule(known, (names.every(relation, names.BEFORE),))
             yield from before_image(relation, kind, given)
         elif given.net and name in kind.deletes:
+            # r.known(...) :- r.deleted(...): a net update deletes rows that were present.
             yield Rule(known, (names.every(relation, names.DELETED),))
         if name in given.logged:
             yield Rule(known, (names.every(relation, names.PRESENT),))
@@ -77,9 +81,11 @@ def maintenance_rules(view: StoredView, relations: Mapping[str, Relation], kind:
     row = query.head
     for atom in dict.fromkeys(query.body):
         if atom.relation in kind.deletes:
+            # v.minus(...) :- v(...), r.deleted(...).
             yield Rule(names.at(row, names.MINUS), (row, names.at(atom, names.DELETED)))
     for i, atom in enumerate(query.body):
         if atom.relation in kind.inserts:
+            # v.plus(...) :- r.inserted(...), s.next(...), ..., !v(...).
             others = (after_update(other, kind) for j, other in enumerate(query.body) if j != i)
             yield Rule(names.at(row, names.PLUS), (names.at(atom, names.INSERTED), *others, Negation(row)))
     for relation in dict.fromkeys(atom.relation for atom in query.body):

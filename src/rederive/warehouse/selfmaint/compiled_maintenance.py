@@ -80,6 +80,7 @@ def compile_maintenance(
             return None
     depends = [rule for rule in test if rule.head.relation == names.of(view.name, names.DEPENDS)]
     if depends:
+        # v.maintainable() :- !v.depends().
         answer = Atom(names.of(view.name, names.MAINTAINABLE), ())
         test.append(Rule(answer, (Negation(Atom(names.of(view.name, names.DEPENDS), ())),)))
     outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT, names.MAINTAINABLE)]
@@ -100,10 +101,14 @@ def _case_rules(
     body: tuple[Literal, ...] = (*positive, *(Negation(atom) for atom in absent if not fresh.intersection(atom.terms)))
     depends = Atom(names.of(view, names.DEPENDS), ())
     if not applying:
+        # v.depends() :- r.inserted(...), s.next(...), ..., !absent(...).
         return [Rule(depends, body)]
     used = {term for one in applying for term in one.terms()}
     columns = tuple(v for v in case.variables if v in used)
     candidate, refuted = (Atom(f"{view}.{part}{number}", columns) for part in ("candidate", "refuted"))
+    # v.candidateN(...) :- r.inserted(...), s.next(...), ..., !absent(...).
+    # v.refutedN(...)   :- v.candidateN(...), premise.
+    # v.depends()       :- v.candidateN(...), !v.refutedN(...).
     refuting = (Rule(refuted, (candidate, *one.premise())) for one in applying)
     return [Rule(candidate, body), *refuting, Rule(depends, (candidate, Negation(refuted)))]
 

@@ -95,6 +95,7 @@ def refutations(case: DiffCase, views: Sequence[StoredView]) -> tuple[Refutation
     found: dict[Refutation, None] = {}
     for view in informative_views(views):
         query = _rename_apart(view.query, case)
+        # None: the atom is known. At least one atom must be mapped to an unknown fact, or the row is in the view already.
         choices = [(None, *(a for a in case.unknown if a.relation == atom.relation)) for atom in query.body]
         for images in product(*choices):
             if any(image is not None for image in images):

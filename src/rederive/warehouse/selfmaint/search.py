@@ -217,6 +217,7 @@ class _Search:
         if not rows:
             yield
             return
+        # Backtracking: the facts that explain a row are removed before the next explanation is tried.
         (view, row), *rest = rows
         starts = [(query, match_row(query.head, row, {})) for query in view.queries]
         if any(binding is not None and self._is_derived(query, binding) for query, binding in starts):
