@@ -20,12 +20,12 @@ from rederive.lang.datalog.syntax import (
     Formula,
     InputDirective,
     Node,
-    Not,
     Or,
     OutputDirective,
     ParsedAggregate,
     ParsedAtom,
     ParsedConstant,
+    ParsedNegation,
     Truth,
     TypeDefinition,
     Value,
@@ -143,14 +143,16 @@ def test_conditions() -> None:
     assert body("p(x) ; q(x)") == Or((p, q), SPAN)
     assert body("p(x) ; p(x), q(x)") == Or((p, And((p, q), SPAN)), SPAN)
     assert body("(p(x) ; q(x)), q(x)") == And((Or((p, q), SPAN), q), SPAN)
-    assert body("!p(x)") == Not(p, SPAN)
-    assert body("!(p(x), q(x))") == Not(And((p, q), SPAN), SPAN)
+    assert body("!p(x)") == ParsedNegation(p, SPAN)
+    assert body("!(p(x), q(x))") == ParsedNegation(And((p, q), SPAN), SPAN)
     assert body("(p(x))") == p
     assert body("(x) < (1)") == Compare(Operator.LT, var("x"), number(1), SPAN)
     assert body("(true)") == Truth(True, SPAN)
     assert body("x = true") == Compare(Operator.EQ, var("x"), ParsedConstant(True, BOOLEAN, SPAN), SPAN)
     assert body('match("a.*", x)') == Compare(Operator.MATCH, ParsedConstant("a.*", SYMBOL, SPAN), var("x"), SPAN)
-    assert body('!contains("a", x)') == Not(Compare(Operator.CONTAINS, ParsedConstant("a", SYMBOL, SPAN), var("x"), SPAN), SPAN)
+    assert body('!contains("a", x)') == ParsedNegation(
+        Compare(Operator.CONTAINS, ParsedConstant("a", SYMBOL, SPAN), var("x"), SPAN), SPAN
+    )
     assert body("p(x), // one\n /* two\n , */ q(x) /**/") == And((p, q), SPAN)
     assert body("x = 6 / 2 // half\n") == Compare(Operator.EQ, var("x"), call("/", number(6), number(2)), SPAN)
 

@@ -125,7 +125,7 @@ class _ClauseLowering:
             match item:
                 case syntax.ParsedAtom():
                     into.literals.append(self._atom(item, into))
-                case syntax.Not(syntax.ParsedAtom() as atom):
+                case syntax.ParsedNegation(syntax.ParsedAtom() as atom):
                     into.literals.append(self._negation(atom, into))
                 case syntax.Compare():
                     self._test(item, into)

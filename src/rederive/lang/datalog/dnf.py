@@ -7,10 +7,10 @@ from typing import Final, TypeAlias
 
 from rederive.errors import Unsupported
 from rederive.ir.rules import Operator
-from rederive.lang.datalog.syntax import And, Compare, Formula, Not, Or, ParsedAtom, Truth
+from rederive.lang.datalog.syntax import And, Compare, Formula, Or, ParsedAtom, ParsedNegation, Truth
 
-Item: TypeAlias = ParsedAtom | Not | Compare | Truth
-"""A member of a conjunction. In normal form, a `Not` contains an atom."""
+Item: TypeAlias = ParsedAtom | ParsedNegation | Compare | Truth
+"""A member of a conjunction. In normal form, a `ParsedNegation` contains an atom."""
 
 MOST_ALTERNATIVES: Final = 1024
 
@@ -29,9 +29,9 @@ def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
     match formula:
         case Truth(True):
             return [()]
-        case ParsedAtom() | Compare() | Truth() | Not(ParsedAtom()):
+        case ParsedAtom() | Compare() | Truth() | ParsedNegation(ParsedAtom()):
             return [(formula,)]
-        case Not():
+        case ParsedNegation():
             return alternatives(_negated(formula.part))
         case Or():
             return _limited([items for part in formula.parts for items in alternatives(part)], formula)
@@ -68,12 +68,12 @@ def _negated(formula: Formula) -> Formula:
     """The complement, by De Morgan's laws. Conditions of Datalog have two truth values."""
     match formula:
         case ParsedAtom():
-            return Not(formula, formula.span)
+            return ParsedNegation(formula, formula.span)
         case Compare():
             return Compare(INVERSE[formula.operator], formula.left, formula.right, formula.span)
         case Truth():
             return Truth(not formula.value, formula.span)
-        case Not():
+        case ParsedNegation():
             return formula.part
         case And():
             return Or(tuple(map(_negated, formula.parts)), formula.span)

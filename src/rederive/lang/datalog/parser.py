@@ -27,13 +27,13 @@ from rederive.lang.datalog.syntax import (
     Formula,
     InputDirective,
     Name,
-    Not,
     Option,
     Or,
     OutputDirective,
     ParsedAggregate,
     ParsedAtom,
     ParsedConstant,
+    ParsedNegation,
     RemoteDirective,
     RuleDirective,
     Statement,
@@ -218,8 +218,8 @@ class _Builder:
     def conjunction(self, meta: Meta, children: list[_Item]) -> _Sequence:
         return _Sequence(tuple(children), self._span(meta))
 
-    def negation(self, meta: Meta, children: list[_Item]) -> Not:
-        return Not(self._formula(children[0]), self._span(meta))
+    def negation(self, meta: Meta, children: list[_Item]) -> ParsedNegation:
+        return ParsedNegation(self._formula(children[0]), self._span(meta))
 
     def test(self, meta: Meta, children: list[Any]) -> Compare:
         left, operator, right = children

@@ -93,7 +93,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class ParsedNegation:
     """A negation."""
 
     part: Formula
@@ -116,7 +116,7 @@ class Or:
     span: Span = field(compare=False, repr=False)
 
 
-Formula: TypeAlias = ParsedAtom | Compare | Truth | Not | And | Or
+Formula: TypeAlias = ParsedAtom | Compare | Truth | ParsedNegation | And | Or
 
 
 # statements
@@ -247,7 +247,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.body,) if node.value is None else (node.value, node.body)
         case Compare():
             return (node.left, node.right)
-        case Not():
+        case ParsedNegation():
             return (node.part,)
         case And() | Or():
             return node.parts
