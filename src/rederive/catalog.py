@@ -70,9 +70,11 @@ class Catalog:
 
     @property
     def statements(self) -> Statements:
+        """All current statements, in order."""
         return tuple(chain.from_iterable(self.parts))
 
     def define(self, text: str, name: str = "<text>") -> CatalogChange:
+        """Add the declarations, rules and facts of a Datalog text."""
         added = parse_statements(text, name)
         program = extend_program(self.program, added)
         return CatalogChange(
@@ -122,16 +124,20 @@ class Catalog:
         return with_rules((*self.statements, *others), rules)
 
     def add_rule(self, text: str) -> CatalogChange:
+        """Add rules."""
         return self._to(with_rules(self.statements, parse_rules(text)))
 
     def remove_rule(self, text: str) -> CatalogChange:
+        """Remove rules."""
         return self._to(without_rules(self.statements, parse_rules(text)))
 
     def replace_view(self, view: str, text: str) -> CatalogChange:
+        """Give a view other rules."""
         check_view(self.program, view)
         return self._to(with_rules(without_definition(self.statements, view), parse_rules(text)))
 
     def drop_view(self, view: str) -> CatalogChange:
+        """Remove a view."""
         check_view(self.program, view)
         sql = any(isinstance(statement, SqlDefinition) and statement.name == view for statement in self.statements)
         return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
@@ -146,7 +152,7 @@ class Catalog:
         return [active_rule(directive) for directive in rule_directives(self.statements)]
 
     def create(self, added: SqlDefinition) -> CatalogChange | None:
-        """To one more table or view of SQL, or another definition of a view; None where it is there and may be."""
+        """Add a table or view of SQL, or replace a view; None where it exists and the statement says IF NOT EXISTS."""
         there = any(name.lower() == added.name for name in self.program.relations)
         if there and added.if_not_exists:
             return None
@@ -165,17 +171,17 @@ class Catalog:
         new = (f for f in program.facts if f.relation in self.program.views or (f.relation, f.row) not in had)
         return CatalogChange(Catalog((statements,), program), _by_relation(new), always)
 
-    # On paper
+    # In a store
 
     def texts(self) -> tuple[DefinitionText, ...]:
-        """What is to be kept to have these definitions again: the texts as written, and which of their statements stand."""
+        """What a store holds of the definitions: the texts as written, and which of their statements are current."""
         return tuple(
             _text(number, list(run)) for number, part in enumerate(self.parts) for _, run in groupby(part, _written_together)
         )
 
     @classmethod
     def of(cls, texts: Iterable[DefinitionText], zone: str = UTC) -> Catalog:
-        """The definitions that `texts` has written."""
+        """Read the definitions from what `texts` returned."""
         try:
             parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]
             empty = cls.none(zone).program
@@ -200,7 +206,7 @@ def _check_none_missing(missing: Sequence[Statement | SqlDefinition], name: str)
 
 
 def _written_together(statement: Statement | SqlDefinition) -> tuple[int, int]:
-    """Datalog is kept by whole texts; of SQL, whose texts change data too, each definition by itself."""
+    """Datalog is stored by whole texts. Texts of SQL change data too, so each of their definitions is stored by itself."""
     return id(statement.span.source), id(statement) if isinstance(statement, SqlDefinition) else 0
 
 
@@ -212,7 +218,7 @@ def _text(part: int, group: Sequence[Statement | SqlDefinition]) -> DefinitionTe
 
 
 def _mark(statement: Statement | SqlDefinition) -> list[object]:
-    """Tells a statement from the others of its text; a declaration may have lost some of its names."""
+    """The place of a statement in its text; of a declaration also its names, as some may have been removed."""
     names = [name.text for name in statement.names] if isinstance(statement, Declaration) else []
     return [statement.span.line, statement.span.column, *names]
 
@@ -233,7 +239,7 @@ def _narrowed(statement: Statement, names: list[str]) -> Statement:
 
 
 def check_view(program: Program, name: str) -> None:
-    """Refuse a name that is no view; a table that is a bag is none."""
+    """Refuse a name that is not a view. A table that is a bag is not one, although rules define it."""
     if not program.is_view(name) or name not in program.relations or program.numbered_copies(name) is not None:
         views = (
             view for view in program.views if not program.relations[view].is_auxiliary and program.numbered_copies(view) is None

@@ -1,4 +1,4 @@
-"""What a database is put together from. Spark is imported when something needs it: nothing else starts a JVM."""
+"""The parts that `rederive.open` makes a database from. Spark is imported where it is needed: nothing else starts a JVM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STORE: Final = "_store"  # the store's folder in a lake that is a local folder
 def make_engine(
     name: str, limits: Limits | None, spark: SparkSession | None, lake: Lake | None = None, zone: str = UTC
 ) -> Engine:
-    """The engine of that name; `auto` starts Spark when it moves there. On a cluster, rows on their way are kept in the lake."""
+    """Make the engine of that name; `auto` starts Spark when it moves there. On a cluster, intermediate rows go to the lake."""
 
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
@@ -52,7 +52,7 @@ def make_engine(
 
 
 def places(path: str | Path | None, store: str | Path | None, lake: str | Path | None) -> tuple[Path | None, Location | None]:
-    """The folder of the store and the place of the lake. What cannot be used is refused here, before anything is made."""
+    """The folder of the store and the location of the lake; refused where one cannot be used, before anything is created."""
     if path is not None and store is not None:
         raise PlaceError("the folder of the store is given twice", hint="give it as the path, or as store=").at(str(store))
     given = path if path is not None else store
@@ -65,7 +65,7 @@ def places(path: str | Path | None, store: str | Path | None, lake: str | Path |
 
 
 def lake_at(root: Location, spark: SparkSession | None, zone: str) -> Lake:
-    """The lake at a place, which Spark must be able to reach."""
+    """The lake at a location, which Spark must be able to reach."""
     from rederive.lake.file_system import spark_path
     from rederive.lake.session import spark_session, zone_options
     from rederive.lake.tables import Lake

@@ -1,7 +1,8 @@
-"""Definitions whose evaluation over the rows there does not end within the limits.
+"""Definitions whose evaluation over the current rows does not end within the limits.
 
-They are accepted, and the engine keeps the base relations alone. With the next change of rows or of definitions everything is
-evaluated; where that does not end either, the change is refused. Until then a view has no rows that anybody could be told of.
+They are accepted, and the engine stores the base relations alone. The next change of rows or of definitions evaluates everything;
+if that does not end either, the change is refused. Law: the version that ends the parking has the difference between the rows
+that subscribers know and the rows that are found then.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Notified = Mapping[str, tuple[tuple[Type, ...], Counter[Row]]]
 
 @dataclass(frozen=True, slots=True)
 class ParkedDefinitions:
-    """Why the definitions are not evaluated, and the rows of views, and of parts of views, that subscribers were told of."""
+    """Why the definitions are not evaluated, and the rows of views and of parts of views that subscribers know."""
 
     error: Endless
     views: Notified
@@ -33,14 +34,14 @@ class ParkedDefinitions:
     def over(
         cls, error: Endless, program: Program, views: Iterable[str], parts: Iterable[Query], engine: Engine
     ) -> ParkedDefinitions:
-        """From what an engine that has evaluated a program holds."""
+        """Park the definitions after `program`, whose rows the engine still has."""
         whole = {name: Counter(read_rows(program, name, {}, engine)) for name in views if program.is_view(name)}
         bound = {part: frozenset(engine.rows(part.view, dict(part.bindings))) for part in parts}
         return cls(error, {name: (program.relations[name].types, rows) for name, rows in whole.items()}, bound)
 
     @classmethod
     def recorded(cls, error: Endless, program: Program, store: Store) -> ParkedDefinitions:
-        """From the record of a store: the sum of all changes."""
+        """Park the definitions of a store that is opened: subscribers know the sum of all recorded changes."""
         found: dict[str, tuple[tuple[Type, ...], Counter[Row]]] = {}
         for name in (name for name in program.monitored if program.is_view(name)):
             total = DeltaSum()
@@ -50,10 +51,11 @@ class ParkedDefinitions:
         return cls(error, found, {})
 
     def with_error(self, error: Endless) -> ParkedDefinitions:
+        """The same for other definitions, which do not end either."""
         return ParkedDefinitions(error, self.views, self.parts)
 
     def changes(self, found: Mapping[str, Delta], program: Program) -> dict[str, Delta]:
-        """The changes since the last notification, where an engine that had no views found all rows of each as new."""
+        """The deltas since the last notification. The engine had no views, and so reports all their rows as new."""
         views = {name: delta for name, delta in found.items() if not program.is_view(name)}
         reported = (program.bag_of(name) or name for name in found if program.is_view(name))
         for name in dict.fromkeys((*reported, *self.views)):
@@ -65,7 +67,7 @@ class ParkedDefinitions:
         return {name: delta for name, delta in views.items() if delta}
 
     def part_changes(self, found: Mapping[Query, Delta]) -> dict[Query, Delta]:
-        """The same for parts of views that somebody follows."""
+        """The same for the parts of views that are computed for themselves."""
         nothing = Delta()
         parts = {p: Delta.between(self.parts.get(p, ()), found.get(p, nothing).plus) for p in (*found, *self.parts)}
         return {part: delta for part, delta in parts.items() if delta}

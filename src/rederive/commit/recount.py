@@ -1,4 +1,4 @@
-"""Views that a new definition makes bags, or no bags any more, or gives other columns: what of them leaves and enters."""
+"""The deltas of views that a new definition turns from sets into bags, or back, or gives other columns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rederive.ir.terms import Row
 
 
 def newly_counted(before: Program, after: Program) -> list[str]:
-    """The views that are no bags before, and are bags after."""
+    """The views that are sets before, and bags after."""
     return [n for n in before.views if n in after.relations and before.counting_relation(n) == n != after.counting_relation(n)]
 
 
 def recounted(
     views: Mapping[str, Delta], before: Program, after: Program, uncounted: Mapping[str, list[Row]]
 ) -> dict[str, Delta]:
-    """The changes that an engine found for a new program, where the views whose rows it counts are not the same ones.
+    """The deltas that an engine found for a new program, corrected for views that become bags or cease to be bags.
 
     An engine compares relations: where a view becomes a bag, all its counts enter, and where it ceases to be one, all leave.
     `uncounted`: the rows that views had before they became bags.

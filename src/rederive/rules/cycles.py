@@ -1,7 +1,7 @@
-"""Rules that can set each other off: by what their changes of data do, and what their conditions read, sign by sign.
+"""Rules that can trigger each other, by what their changes of data do and what their conditions read, sign by sign.
 
-An edge a -> b says that the change of data of rule a may make the condition of rule b change as b waits for it. A cycle of
-edges need not run for ever, but nobody can tell; it is refused unless one of its rules says RECURSIVE.
+An edge a -> b means that the change of data of rule a may change the condition of rule b with a sign for which b fires. A cycle
+of edges may end, but that cannot be decided; it is refused unless one of its rules says RECURSIVE.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_cycles(program: Program, rules: Pairs) -> None:
 
 
 def triggers(program: Program, rules: Pairs) -> dict[str, list[str]]:
-    """Which rules the change of data of each rule can set off."""
+    """The rules that the change of data of each rule can trigger."""
     reads = {rule.name: needed_signs(program, {condition_name(rule.name): rule.signs}) for rule, _ in rules}
     return {rule.name: [name for name, signs in reads.items() if _reaches(program, write, signs)] for rule, write in rules}
 
@@ -51,7 +51,7 @@ def _effects(write: DataChange) -> frozenset[Sign]:
 
 
 def _cycle(start: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """A way from a rule back to itself, the shortest."""
+    """The shortest path from a rule back to itself."""
     ways = [[start]]
     seen: set[str] = set()
     for way in ways:

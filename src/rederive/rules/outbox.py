@@ -1,9 +1,9 @@
-"""The delivery of webhooks from the journal's outbox: at least once, in the order of versions for each rule.
+"""The sender of the journal's outbox. Law: every webhook is delivered at least once, and those of a rule in version order.
 
-One thread reads the outbox and writes down what became of its messages. Every attempt has a thread of its own, one at a time for
-each rule: a receiver that is slow delays the webhooks of its rule alone. What was posted leaves the outbox afterwards; a process
-that ends in between posts again when the store is opened, under the same key. What is not accepted is tried again after longer
-and longer waits. After `Webhooks.attempts` it is parked: its rule goes on with the next one, and it is sent again on request.
+One thread reads the outbox and records the outcomes. Every attempt has its own thread, one at a time for each rule: a slow
+receiver delays the webhooks of its rule alone. A message leaves the outbox after it is posted; a process that ends in between
+posts it again when the store is opened, under the same key. A message that is not accepted is tried again after waits that grow.
+After `Webhooks.attempts` it is parked: its rule continues with the next one, and it is sent again on request.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class OutboxMessage:
 
     @property
     def key(self) -> str:
+        """The idempotency key, by which a receiver knows a repetition."""
         return key_of(self.rule, Position(self.version, self.epoch))
 
 
@@ -65,13 +66,13 @@ class _AttemptEnd:
 
 
 class OutboxSender:
-    """Delivers what a journal's outbox holds, until it is closed. It writes to the file by a connection of its own."""
+    """Delivers the messages of a journal's outbox until it is closed. It has its own connection to the file."""
 
     def __init__(self, folder: Path, webhooks: Webhooks, state: Deliveries) -> None:
         self._file = folder / FILE
         self._webhooks = webhooks
-        self._ends = False
-        self._news = threading.Event()
+        self._is_ending = False
+        self._wake_up = threading.Event()
         self._under_way: dict[str, OutboxMessage] = {}
         self._attempted: SimpleQueue[_AttemptEnd] = SimpleQueue()
         self._state = state
@@ -80,30 +81,31 @@ class OutboxSender:
 
     @property
     def is_alive(self) -> bool:
+        """Whether the thread of the sender runs."""
         return self._thread.is_alive()
 
     @property
     def state(self) -> Deliveries:
-        """As the thread saw it last; from any thread."""
+        """The state of the outbox as the thread saw it last; may be read from any thread."""
         state = self._state
         if self.is_alive:
             return state
         return replace(state, error=state.error or "the thread that delivers has ended")
 
     def wake(self) -> None:
-        """There is something new in the outbox."""
-        self._news.set()
+        """Make the thread look for new messages."""
+        self._wake_up.set()
 
     def close(self) -> None:
-        """Send no more. Attempts on their way are waited for, but not for long."""
-        self._ends = True
-        self._news.set()
+        """Stop sending. Attempts that run are waited for, at most `GRACE` seconds."""
+        self._is_ending = True
+        self._wake_up.set()
         self._thread.join()
 
     # In the thread
 
     def _run(self) -> None:
-        """Whatever goes wrong with the file now is tried again: the outbox is there later, too."""
+        """Deliver until the end. An error of the file is temporary: the outbox is durable, so it is read again."""
         while True:
             try:
                 with closing(sqlite3.connect(self._file, timeout=GRACE, isolation_level=None)) as connection:
@@ -111,26 +113,26 @@ class OutboxSender:
                 return
             except Exception as error:
                 self._state = replace(self._state, error=f"{type(error).__name__}: {error}")
-            if self._ends:
+            if self._is_ending:
                 return
-            self._news.wait(self._webhooks.first)
+            self._wake_up.wait(self._webhooks.first)
 
     def _deliver(self, connection: sqlite3.Connection) -> None:
-        while not self._ends:
-            self._news.clear()
+        while not self._is_ending:
+            self._wake_up.clear()
             self._note(connection)
             wait = self._start_attempts(connection)
             self._state = deliveries_in(connection)
-            if not self._ends:
-                self._news.wait(wait)
+            if not self._is_ending:
+                self._wake_up.wait(wait)
         until = time.monotonic() + GRACE
         while self._under_way and (left := until - time.monotonic()) > 0:
-            self._news.wait(left)
-            self._news.clear()
+            self._wake_up.wait(left)
+            self._wake_up.clear()
             self._note(connection)
 
     def _start_attempts(self, connection: sqlite3.Connection) -> float | None:
-        """Begin what is due; the seconds until more is, or None where only the end of an attempt can bring more."""
+        """Start the attempts that are due; the seconds until the next is due, or None where none waits for time."""
         now = time.time()
         idle = [one for one in (OutboxMessage(*row) for row in connection.execute(_FIRST)) if one.rule not in self._under_way]
         for one in idle:
@@ -144,10 +146,10 @@ class OutboxSender:
             threading.Thread(target=self._attempt, args=(one,), name=f"rederive-webhook-{one.firing}", daemon=True).start()
         except RuntimeError as error:  # there are too many threads now
             self._attempted.put(_AttemptEnd(one, str(error)))
-            self._news.set()
+            self._wake_up.set()
 
     def _attempt(self, one: OutboxMessage) -> None:
-        """In a thread of its own: whatever is raised here is the end of this attempt and of nothing else."""
+        """One attempt, in its own thread: an error ends this attempt and nothing else."""
         end = _AttemptEnd(one, "the attempt was interrupted")
         try:
             self._webhooks.post(one.address, one.key, one.body, int(time.time()))
@@ -160,9 +162,9 @@ class OutboxSender:
             end = _AttemptEnd(one, f"{type(error).__name__}: {error}", hopeless=True)
         finally:
             self._attempted.put(end)
-            self._news.set()
+            self._wake_up.set()
 
-    # What became of attempts
+    # Outcomes of attempts
 
     def _note(self, connection: sqlite3.Connection) -> None:
         ended: list[_AttemptEnd] = []

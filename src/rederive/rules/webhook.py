@@ -1,7 +1,7 @@
-"""Webhooks: where they may go, how they are signed, and how one is posted. What waits to be sent is `courier`'s business.
+"""Webhooks: where they may go, how they are signed, and how one is posted. `outbox` decides when.
 
-An address is allowed by its host. Its name is resolved once; every address that it has is checked, and the connection is made to
-one of those, so that a name which changes its mind between the check and the connection reaches nothing else.
+A URL is allowed by its host. The name is resolved once, every address that it has is checked, and the connection is made to one
+of those: a name whose address changes between the check and the connection reaches nothing else.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Webhooks:
         return None if known in map(str.lower, self.hosts) else f"the host '{known}' is not allowed"
 
     def check(self, url: str, span: Span) -> None:
+        """Refuse a webhook whose address may not be used."""
         if (refusal := self.refusal(url)) is not None:
             hint = (
                 "write an address that is allowed: hosts of [webhooks] in rederive.toml, or of Webhooks(secret, hosts) in Python"
