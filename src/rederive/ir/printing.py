@@ -1,4 +1,4 @@
-"""Stable printing of the IR: `explain`, error messages and golden files read what this writes."""
+"""The IR as text, for `explain`, error messages and golden files. Equal programs have equal texts."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _INFIX |= {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "div", "like", "
 
 
 def show_value(value: Value) -> str:
+    """A value as a constant of a rule."""
     match value:
         case None:
             return "null"
@@ -43,6 +44,7 @@ def show_value(value: Value) -> str:
 
 
 def show_term(term: Term) -> str:
+    """A term; nested infix operators are in parentheses, so that the text does not depend on precedence."""
     match term:
         case Variable():
             return "_" if term.is_anonymous else term.name
@@ -62,10 +64,12 @@ def _operand(term: Term) -> str:
 
 
 def show_atom(atom: Atom) -> str:
+    """An atom with the variant of its relation, such as `closure^del(x, y)`."""
     return f"{atom.name}({', '.join(map(show_term, atom.terms))})"
 
 
 def show_literal(literal: Literal) -> str:
+    """An atom, a negated atom or a comparison."""
     match literal:
         case Atom():
             return show_atom(literal)
@@ -117,6 +121,7 @@ def _renamed_term(term: Term, names: Mapping[Variable, Variable]) -> Term:
 
 
 def show_aggregate(aggregate: Aggregate, source: Relation) -> str:
+    """An aggregate on one line; its variables have the names of the columns of its source."""
     names = [column.name for column in source.columns]
     if aggregate.function is Function.ROW_NUMBER:
         return _show_ranking(aggregate, names)
@@ -136,6 +141,7 @@ def _show_ranking(ranking: Aggregate, names: Sequence[str]) -> str:
 
 
 def show_definition(definition: Definition, program: Program) -> str:
+    """A rule or an aggregate on one line."""
     match definition:
         case Rule():
             return show_rule(definition)
@@ -144,6 +150,7 @@ def show_definition(definition: Definition, program: Program) -> str:
 
 
 def show_relation(relation: Relation) -> str:
+    """The declaration of a relation."""
     columns = ", ".join(f"{column.name}: {column.type}" for column in relation.columns)
     key = f" key({', '.join(relation.columns[i].name for i in relation.key)})" if relation.key else ""
     return f".decl {relation.name}({columns}){key}"

@@ -1,4 +1,4 @@
-"""Other terms in the place of a rule's variables."""
+"""Substitution: terms in the places of the variables of a rule."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WHOLE: Final = "holds"  # the one column of a relation that has none
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database writes names, texts and null-safe equality."""
+    """How a database writes names, strings and null-safe equality."""
 
     quote: str
     identical: str
@@ -81,7 +81,7 @@ class _Printer:
 
         def visit(name: str, path: tuple[str, ...]) -> None:
             if name in path:
-                raise StrategyError(f"'{name}' is recursive, and not to be written as one SQL query")
+                raise StrategyError(f"'{name}' is recursive, and cannot be printed as one SQL query")
             if name in views and name not in found:
                 for rule in self._rules(name):
                     for atom in _atoms(rule):
@@ -94,7 +94,7 @@ class _Printer:
     def _rules(self, name: str) -> Iterator[Rule]:
         for definition in self._program.definitions_of(name):
             if isinstance(definition, Aggregate):
-                raise StrategyError(f"'{name}' is an aggregate, which this printer does not write")
+                raise StrategyError(f"'{name}' is an aggregate, which cannot be printed as SQL")
             yield definition
 
     def _table(self, name: str) -> str:
