@@ -23,8 +23,8 @@ from benchmarks.closure import DATA
 from benchmarks.report import Check, Figure, Goal, Section
 from benchmarks.rounds import timed
 from rederive.engines.spark.engine import SparkEngine
-from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
+from rederive.sources import ChangeFiles
 
 CLOSURE = """
     .decl edge(x: symbol, y: symbol)  .decl closure(x: symbol, y: symbol)

@@ -21,10 +21,10 @@ from rich.markup import escape
 
 import rederive
 from rederive.ingest.ingestion import MicroBatch
-from rederive.ingest.stream_sources import ChangeFiles
 from rederive.ir.printing import show_rule
 from rederive.ir.terms import Row
 from rederive.lake.session import spark_session
+from rederive.sources import ChangeFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 import rederive
 from rederive.engines.spark.session.sessions import fresh_session, from_table, running_session
 from rederive.ingest.change_data_source import register
-from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
+from rederive.sources import ChangeFiles
 
 ZONE = "spark.sql.session.timeZone"
 PROGRAM = "CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP); CREATE VIEW v AS SELECT k, hour(ts) AS h FROM t WHERE k > 0"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import rederive
 from rederive.ingest.ingestion import ingest
-from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
+from rederive.sources import ChangeFiles
 from tests.ingest.conftest import CLOSURE
 
 

@@ -29,8 +29,8 @@ from rederive.errors import (
     UnknownRelation,
 )
 from rederive.ingest.ingestion import MicroBatch, StreamProgress, ingest
-from rederive.ingest.stream_sources import ChangeFeed, ChangeFiles, CsvFiles, KafkaTopics, ParquetFiles, StreamSource
 from rederive.ir.terms import Row
+from rederive.sources import ChangeFeed, ChangeFiles, CsvFiles, KafkaTopics, ParquetFiles, StreamSource
 from rederive.store.backup import restore
 from tests.ingest.conftest import CLOSURE, STOCK, Folder, closure_of
 from tests.lake import witness

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import rederive
-from rederive.ingest.stream_sources import ChangeFiles
 from rederive.lake.session import spark_session
+from rederive.sources import ChangeFiles
 
 PROGRAM = ".decl log(x: number, y: number)  .decl two(x: number, z: number)  two(x, z) :- log(x, y), log(y, z)."
 ROWS = [(1, 2), (2, 3)]

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 import rederive
 from rederive.errors import NotATable
-from rederive.ingest.stream_sources import ChangeFiles
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER
 from rederive.lake.tables import Area, Lake
+from rederive.sources import ChangeFiles
 from tests.lake import witness
 from tests.store.first_load import PROGRAM, ROWS
 
