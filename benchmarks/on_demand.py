@@ -138,7 +138,7 @@ def answer_rows(answers: Answers | ClosureAnswers) -> int:
         case RuleAnswers():
             return sum(len(target.table) + len(target.pending) for target in answers.targets.values())
         case GroupAnswers():
-            return len(answers.view) + len(answers.asked)
+            return len(answers.view) + len(answers.requested)
         case _:
             raise AssertionError(f"unknown answers: {answers}")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rederive
-from rederive.analysis.relevance import Pattern, base_patterns, relevant
+from rederive.analysis.relevance import base_patterns, is_relevant
 from rederive.lang import compile_program
 
 DECLARATIONS = """
@@ -68,12 +68,12 @@ def test_a_base_relation_is_its_own_pattern() -> None:
 
 def test_rows_fit_patterns() -> None:
     wanted = {"e": frozenset({(A0,), (B1, (2, 3))}), "f": frozenset[Any]({()})}
-    assert relevant(wanted, "e", [("z", "z", 0), ("a", "z", 0)])
-    assert relevant(wanted, "e", [("z", "b", 3)])
-    assert not relevant(wanted, "e", [("z", "b", 2), ("b", "a", 3)])
-    assert not relevant(wanted, "f", [])
-    assert relevant(wanted, "f", [("z",)])
-    assert not relevant(wanted, "g", [("z",)])
+    assert is_relevant(wanted, "e", [("z", "z", 0), ("a", "z", 0)])
+    assert is_relevant(wanted, "e", [("z", "b", 3)])
+    assert not is_relevant(wanted, "e", [("z", "b", 2), ("b", "a", 3)])
+    assert not is_relevant(wanted, "f", [])
+    assert is_relevant(wanted, "f", [("z",)])
+    assert not is_relevant(wanted, "g", [("z",)])
 
 
 # Transactions

@@ -97,7 +97,7 @@ def assert_nothing_is_left(db: rederive.Database) -> None:
     assert all(not table for table in tables.transient)
     for answers in (*tables._answers.values(), *db.pipeline.state.engine.installed.queries._answers.values()):  # type: ignore[attr-defined]
         assert all(not target.table and not target.pending for target in getattr(answers, "targets", {}).values())
-        assert not getattr(answers, "asked", None)
+        assert not getattr(answers, "requested", None)
         assert not getattr(answers, "view", None)
 
 

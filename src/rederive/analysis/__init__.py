@@ -1,1 +1,1 @@
-"""Facts about programs; nothing here rewrites one."""
+"""Facts about programs; no analysis rewrites one."""

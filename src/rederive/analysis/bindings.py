@@ -4,9 +4,9 @@ A functor may fail for some values: a division, a conversion, a sum that overflo
 other literal lets through, so what can fail waits. Sums and the like bind columns by which others are looked up, and seldom fail:
 they are computed as soon as they can be, and where one fails, the body is joined once more in an order that is `safe`.
 
-Values that come from a question alone, such as those of a magic relation, are *known* but not *firm*: no row may have them. A
-functor is applied to firm values only. What is asked for is then finite where the relations are: for s(i) :- s(i - 1), e(i) the
-questions are about i - 1 for each i of e, not about all numbers below the first.
+Values that come from a request alone, such as those of a magic relation, are *known* but not *firm*: no row need have them. A
+functor is applied to firm values only. The requests are then finite where the relations are: for s(i) :- s(i - 1), e(i) they are
+about i - 1 for each i of e, not about all numbers below the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Fanout = Callable[[Atom, tuple[int, ...]], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """A literal in join order. `bound`: an atom's columns whose values are known when it is reached."""
 
     literal: Literal
@@ -46,22 +46,22 @@ def join_order(
     *,
     firm: frozenset[str] | None = None,
     safe: bool = False,
-) -> tuple[Step, ...]:
+) -> tuple[JoinStep, ...]:
     """Order a conjunction, starting from the known variables (those of the changed literal); all of them are firm unless said.
 
     Next is always: a test or assignment that cannot fail and is bound; then the atom that matches the fewest rows, or, where
-    `fanout` does not tell, has the fewest free columns; what can fail on some values waits until nothing else is left to rule a
+    `fanout` is not given, has the fewest free columns; what can fail on some values waits until nothing else is left to rule a
     binding out. In a `safe` order that is true of every functor.
     """
     bound, held = set(known), set(known if firm is None else firm)
     waiting = list(literals)
-    steps: list[Step] = []
+    steps: list[JoinStep] = []
     while waiting:
         position = next((i for i, literal in enumerate(waiting) if _is_free(literal, bound, held, safe)), None)
         if position is None:
             position = int(min((*_rank(literal, bound, held, fanout, safe), i) for i, literal in enumerate(waiting))[-1])
         literal = waiting.pop(position)
-        steps.append(Step(literal, binding_pattern(literal, bound) if isinstance(literal, Atom) else ()))
+        steps.append(JoinStep(literal, binding_pattern(literal, bound) if isinstance(literal, Atom) else ()))
         bound.update(v.name for v in literal_variables(literal))
         held.update(_made_firm(literal, held))
     return tuple(steps)

@@ -83,7 +83,7 @@ def _reads(rule: Rule, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Recursion:
-    """A recursive rule of a closure; a linear one holds a step, here as a rule of its own."""
+    """A recursive rule of a closure; the step of a linear one is a rule of its own."""
 
     form: Form
     middle: Half

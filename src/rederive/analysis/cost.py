@@ -2,7 +2,7 @@
 
 A rule that starts from one changed row touches about the product of the fan-outs of its other literals, in join order. In a
 recursive component every tuple found leads to others: their number is taken as that of one whole entry of the view's index, and
-never more than the view has. Evaluating from scratch touches what all rules derive. The estimates need only tell which is
+never more than the view has. Evaluating from scratch touches what all rules derive. The estimates need only decide which is
 smaller.
 """
 

@@ -1,7 +1,7 @@
-"""Path analysis (HD94, section 4): which signs of which relations can contribute to what somebody wants to know.
+"""Path analysis (HD94, section 4): which signs of which relations can contribute to what is monitored.
 
 An insertion into a view comes from insertions into what it reads positively and from deletions from what it negates; a deletion
-the other way round. Through an aggregate either comes from both. A path whose sign nobody wants need not be evaluated.
+the other way round. Through an aggregate either comes from both. A path whose sign is not monitored need not be evaluated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rederive.ir.rules import Aggregate, Program
 
 
 def needed_signs(program: Program, monitored: Mapping[str, frozenset[Sign]]) -> dict[str, frozenset[Sign]]:
-    """The signs that each relation must pass on, given those wanted of the monitored views.
+    """The signs that each relation must pass on, given those that are monitored of views.
 
     Rules 1 to 3: the sign stays along a path with an even number of negations, and turns with an odd one.
     """

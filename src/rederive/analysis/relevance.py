@@ -1,4 +1,4 @@
-"""Partial evaluation (HD94, section 4): constants pushed through the rules, down to what they ask of base relations.
+"""Partial evaluation (HD94, section 4): constants pushed through the rules to the patterns read of base relations.
 
 What a view, or a part of it, reads of a base relation is a set of patterns: a constant, or None for any value, in each column. A
 transaction none of whose rows fits a pattern cannot matter, and no rule need be evaluated to know it.
@@ -44,12 +44,12 @@ def base_patterns(program: Program, view: str, bindings: Pattern = ()) -> Patter
                     group = {definition.group[i]: value for i, value in given if i < len(definition.group)}
                     waiting.append((definition.source, tuple(sorted(group.items()))))
                 case Rule():
-                    waiting += _asked(definition, dict(given))
+                    waiting += _read_patterns(definition, dict(given))
     return {name: frozenset(patterns) for name, patterns in found.items()}
 
 
-def _asked(rule: Rule, given: Mapping[int, Value]) -> Iterable[tuple[str, Pattern]]:
-    """What a rule's literals ask for when head columns are given; nothing where a constant of the head rules it out."""
+def _read_patterns(rule: Rule, given: Mapping[int, Value]) -> Iterable[tuple[str, Pattern]]:
+    """The patterns that a rule's literals read when head columns are given; nothing where a constant of the head rules it out."""
     values: dict[str, Value] = {}
     for i, value in given.items():
         match rule.head.terms[i]:
@@ -72,9 +72,9 @@ def _value(term: Simple, values: Mapping[str, Value]) -> tuple[Value, bool]:
             return values.get(name), name in values
 
 
-def relevant(patterns: Patterns, relation: str, rows: Iterable[Row]) -> bool:
+def is_relevant(patterns: Patterns, relation: str, rows: Iterable[Row]) -> bool:
     """Whether any of the rows fits a pattern of the relation."""
-    wanted = patterns.get(relation, frozenset())
-    if () in wanted:
+    read = patterns.get(relation, frozenset())
+    if () in read:
         return any(True for _ in rows)
-    return any(all(row[i] == value for i, value in pattern) for row in rows for pattern in wanted)
+    return any(all(row[i] == value for i, value in pattern) for row in rows for pattern in read)

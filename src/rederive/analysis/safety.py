@@ -12,7 +12,7 @@ from rederive.ir.terms import Variable, variables
 def binders(body: Sequence[Literal]) -> dict[str, Literal]:
     """The literal that binds each bound variable: a positive atom, or else an equation whose other side is bound.
 
-    An equation stands behind those that bind its other side, so following binders back never turns in a circle.
+    An equation comes after those that bind its other side, so binders never form a cycle.
 
     >>> x, y = Variable("x"), Variable("y")
     >>> list(binders((Comparison(Operator.EQ, y, x), Atom("p", (x,)))))
@@ -31,7 +31,7 @@ def binders(body: Sequence[Literal]) -> dict[str, Literal]:
 
 
 def _solved(equation: Comparison, bound: dict[str, Literal]) -> Iterable[str]:
-    """The unbound variable that stands alone on one side while all of the other side is bound."""
+    """The unbound variable that is one side alone, where all of the other side is bound."""
     for side, other in ((equation.left, equation.right), (equation.right, equation.left)):
         if isinstance(side, Variable) and side.name not in bound and all(v.name in bound for v in variables(other)):
             yield side.name

@@ -1,4 +1,4 @@
-"""Types of variables and terms. Strict: no value changes its type by itself, but a literal takes the type its place asks for."""
+"""Types of variables and terms. Strict: no value changes its type by itself; a literal takes the type that its place needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rel
 from rederive.ir.terms import FLOAT, SYMBOL, Call, Constant, Kind, Term, Type, Variable
 from rederive.scalar.datalog.signatures import FUNCTORS, Functor
 
-# The kinds that a literal may stand for beside its own.
+# The other kinds that a literal can take.
 _ADAPTS: Final[Mapping[Kind, frozenset[Kind]]] = {
     Kind.NUMBER: frozenset({Kind.UNSIGNED, Kind.FLOAT, Kind.DECIMAL}),
     Kind.FLOAT: frozenset({Kind.DECIMAL}),
@@ -78,7 +78,7 @@ def common_type(left: Term, right: Term, types: Mapping[str, Type]) -> Type:
 
 
 def check_literal(constant: Constant, needed: Type) -> None:
-    """Raise TypeClash unless a constant has the type or is a literal that may stand for it."""
+    """Raise TypeClash unless a constant has the type, or is a literal that can take it."""
     if constant.type != needed and needed.kind not in _ADAPTS.get(constant.type.kind, frozenset()):
         raise _clash(constant, constant.type, needed)
 

@@ -1,6 +1,6 @@
 """How each view is maintained and why: the maintenance program and the propagation network, as text, JSON or dot.
 
-The rules printed here are those that engines run: initial, incremental, from scratch, and the query rules of views that are not
+The printed rules are those that engines run: initial, incremental, from scratch, and the query rules of views that are not
 stored. `tests/properties/test_explained_program_runs.py` runs them without an engine.
 """
 

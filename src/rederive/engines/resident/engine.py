@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
-from rederive.analysis.relevance import Patterns, relevant
+from rederive.analysis.relevance import Patterns, is_relevant
 from rederive.delta import Delta
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
@@ -80,9 +80,9 @@ class ResidentEngine:
         """Build the new program next to the current one, which stays in use until `commit`."""
         old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
         affected = affected_relations(old.program, new.program, initial or ())
-        told = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.views]
-        before = {name: old.extent(name) for name in told if announce and name in old.program.relations}
-        parts = [view for view in new.bound if announce and view.question.view in affected]
+        reported = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.views]
+        before = {name: old.extent(name) for name in reported if announce and name in old.program.relations}
+        parts = [view for view in new.bound if announce and view.query.view in affected]
         parts_before = [view.rows(old) for view in parts]
         changes = {}
         bound_changes = {}
@@ -90,8 +90,8 @@ class ResidentEngine:
             new.build(old, affected, initial or {})
             entered = new.entered()
             for view, rows in zip(parts, parts_before, strict=True):
-                bound_changes[view.question] = view.difference(rows, view.rows(new), new.program, self.codes)
-            for name in told if announce else ():
+                bound_changes[view.query] = view.difference(rows, view.rows(new), new.program, self.codes)
+            for name in reported if announce else ():
                 after = new.extent(name) if name in new.program.relations else {}
                 relations = (old.program.relations.get(name), new.program.relations.get(name))
                 changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
@@ -113,7 +113,7 @@ class ResidentEngine:
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
         present = self.installed
-        bound = [view.question for view in present.bound]
+        bound = [view.query for view in present.bound]
         touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
         self.commit()
         return touched
@@ -154,12 +154,12 @@ class ResidentEngine:
     @staticmethod
     def _matters(patterns: Patterns, net: Mapping[str, Delta]) -> bool:
         """Whether a net change can matter at all to what reads these patterns; no rule is evaluated to know it."""
-        return any(relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
+        return any(is_relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
 
     def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Query, Delta]:
         present = self.installed
         views = [view for view in present.bound if self._matters(view.patterns, net)]
-        return _nonempty({view.question: view.change(present.tables, present.program, self.codes) for view in views})
+        return _nonempty({view.query: view.change(present.tables, present.program, self.codes) for view in views})
 
     def _changes(self) -> dict[str, Delta]:
         changes = {}
@@ -188,7 +188,7 @@ class ResidentEngine:
         return {s.section.component.relations: s.estimate.present() for s in sections if s.estimate is not None}
 
     def memory(self) -> Memory:
-        """What the relations, their indexes and the kept views take, about."""
+        """About how many bytes the relations, their indexes and the stored views take."""
         return self.installed.memory()
 
     def memory_use(self) -> str:
@@ -207,7 +207,7 @@ class ResidentEngine:
             self.installed, self._prepared = self._prepared, None
             return
         for versions in self.installed.stored:
-            versions.settle()
+            versions.apply()
         for section in self.installed.sections:
             for phase in section.phases:
                 phase.commit()
@@ -246,26 +246,26 @@ class ResidentEngine:
     def _rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         declared = self.program.relations[relation]
         source = self.installed.queries.source(relation, Variant.OLD)
-        wanted = {}
+        codes = {}
         for column, value in sorted(bindings.items()):
             codec = self.codes.codec(declared.columns[column].type)
             code = codec.find(value) if isinstance(source, Table) else codec.encode(value)
             if code is None:
                 return []  # no stored row has a value that was never coded; one that is derived may
-            wanted[column] = code
-        found = self._matching(source, wanted)
+            codes[column] = code
+        found = self._matching(source, codes)
         return self.codes.decode_rows(declared.types, found if declared.columns else (() for _ in found))
 
     @staticmethod
-    def _matching(source: Readable, wanted: Mapping[int, Code]) -> Iterable[CodedRow]:
-        """A view that is not kept is asked with its bindings; a table is searched, by an index where it has the right one."""
+    def _matching(source: Readable, codes: Mapping[int, Code]) -> Iterable[CodedRow]:
+        """A view that is not stored is looked up by its bindings; a table is searched, by an index where it has the right one."""
         if isinstance(source, Table):
-            return source.matching(wanted)
-        if not wanted:
+            return source.matching(codes)
+        if not codes:
             return rows_of(dict(source.items()), source.arity)
-        key = tuple(wanted.values())
-        entry = source.lookup(tuple(wanted))(key[0] if len(key) == 1 else key)
-        return whole_rows(tuple(wanted), key, entry or (), source.arity)
+        key = tuple(codes.values())
+        entry = source.lookup(tuple(codes))(key[0] if len(key) == 1 else key)
+        return whole_rows(tuple(codes), key, entry or (), source.arity)
 
     def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]

@@ -96,7 +96,7 @@ def _middle(closure: Closure, rule: Rule) -> tuple[Variable, ...]:
 
 def _with_step(program: Program, closure: Closure) -> Program:
     name = closure.relation
-    recursive = closure.recursive[0]  # whoever wrote it twice meant the same
+    recursive = closure.recursive[0]  # a repeated rule adds nothing
     steps, step = (closure.exits, closure.step) if closure.step is not None else _step_rules(closure)
     first, last = recursive.head.terms[: closure.width], recursive.head.terms[closure.width :]
     rules: list[Definition] = [*steps]

@@ -139,7 +139,7 @@ def aggregate_pattern(pattern: BindingPattern, aggregate: Aggregate) -> BindingP
 
 @dataclass(frozen=True, slots=True)
 class LookupRule:
-    """A lookup as the magic rule that it stands for, and the pattern that it requests."""
+    """A lookup as a magic rule, and the pattern that it requests."""
 
     rule: MaintenanceRule
     pattern: BindingPattern

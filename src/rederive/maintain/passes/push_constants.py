@@ -6,9 +6,9 @@ For  from_a(y) :- path("a", y).  path(x, y) :- edge(x, y).  path(x, y) :- path(x
     path.at("a", _)("a", y) :- edge("a", y).
     path.at("a", _)("a", y) :- path.at("a", _)("a", z), edge(z, y).
 
-A transitive closure is put into the linear form that carries the constant along, however it is written (`maintain.linear`). A
-version is made only where it does away with the general view: where the recursion does not carry the constant along, as in
-path(x, y) :- edge(x, z), path(z, y), x != y, all of `path` is needed anyhow.
+A transitive closure is put into the linear form that carries the constant along, however it is written (`passes.linearize`). A
+version is made only where it replaces the general view: where the recursion does not carry the constant along, as in
+path(x, y) :- edge(x, z), path(z, y), x != y, all of `path` is needed in any case.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Pushing:
         return replace(atom, relation=self._version(self.before.relations[atom.relation], given))
 
     def _version(self, relation: Relation, given: Given) -> str:
-        """The name of the version for these constants, made with its rules when it is first asked for."""
+        """The name of the version for these constants, made with its rules when it is first read."""
         values = dict(given)
         columns = (show_value(values[i].value) if i in values else "_" for i in range(relation.arity))
         name = f"{relation.name}.at({', '.join(columns)})"

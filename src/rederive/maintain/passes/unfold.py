@@ -6,8 +6,8 @@ For  named(m, p) :- imported(m, p), called(p, "sort").
     named(m, p) :- import(m, p), called(p, "sort").
     named(m, p) :- uses(m, y), import(y, p), called(p, "sort").
 
-Where nothing is kept, a change of `import` then meets the test on the name before anybody asks who uses whom; by way of
-`imported`, the change of that view is worked out for all names first, and most of it thrown away.
+Where nothing is stored, a delta of `import` then meets the test on the name before it is joined with `uses`. Through `imported`,
+the delta of that view is computed for all names first, and most of it is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_RULES = 8  # in the place of one reader
 
 
 def unfold(program: Program, targets: Collection[str]) -> Program:
-    """The program with each view in its reader that is no target, not recursive, and read once, by a rule, and not negated.
+    """The program with views unfolded into their readers: those that are not targets, not recursive, and read once, not negated.
 
     >>> from rederive.ir.printing import show_definition
     >>> from rederive.lang import compile_program

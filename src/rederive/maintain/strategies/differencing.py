@@ -1,4 +1,4 @@
-"""SR: partial differencing. For views without recursion; nothing is kept but the changes on their way.
+"""SR: partial differencing. For views without recursion; nothing is stored except deltas on their way.
 
 For a rule  p :- r1, ..., rn  and each influent ri, the partial differentials are
 
@@ -25,7 +25,7 @@ from rederive.maintain.strategies.filtration import ALL, filtration
 from rederive.maintain.strategies.materialized import deletion_rules, insertion_rules
 
 
-def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nervous: bool = False) -> Section:
+def differencing(component: Component, variants: frozenset[Variant] = ALL, *, nervous: bool = False) -> Section:
     """The partial differentials of one component, strict or nervous; refused where it is recursive."""
     if component.recursive:
         names = ", ".join(component.relations)
@@ -33,7 +33,7 @@ def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nerv
             f"'{names}' is recursive, and partial differencing is for views without recursion",
             hint="use strategy 'filtration' or 'on_demand'",
         )
-    strict = filtration(component, wanted)
+    strict = filtration(component, variants)
     if not nervous:
         return replace(strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, filtered")
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
@@ -41,7 +41,7 @@ def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nerv
     phases = tuple(
         Phase(name, Semantics.SET, tuple(_guarded(m) for rule in rules for m in maker(rule)))
         for name, sign, maker in makers
-        if sign in wanted
+        if sign in variants
     )
     return replace(
         strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, not filtered", phases=phases
@@ -50,7 +50,7 @@ def differencing(component: Component, wanted: frozenset[Variant] = ALL, *, nerv
 
 def differencing_once(component: Component) -> Section:
     """The differentials of a view whose rows have one derivation each, and that is only summed and counted: a row that leaves and
-    enters again counts for nothing. Nothing is kept or asked for."""
+    enters again counts for nothing. Nothing is stored or looked up."""
     (rule,) = component.definitions
     assert isinstance(rule, Rule)
     deletions = Phase("deletions", Semantics.SET, tuple(deletion_rules(rule)))

@@ -1,11 +1,11 @@
-"""HD94: extended propagation and filtration. Nothing is kept; no disqualified update is ever propagated.
+"""HD94: extended propagation and filtration. Nothing is stored; no disqualified update is ever propagated.
 
     (Di)  p^del :- r1, ..., ri^del, ..., rn, !p^new.                  propagated in the old state, filtered in the new one
     (Ii)  p^ins :- r1^new, ..., ri^ins, ..., rn^new, !p.              propagated in the new state, filtered in the old one
 
-Each state is derived from the base relations alone, where a rule or a filter asks for it, and remembered for the length of the
-transaction; so is every disqualified update, which is therefore filtered once. Both chains are exact and independent of one
-another: whoever wants insertions only needs the (Ii) alone, and through a negation the (Di) of what is negated.
+Each state is derived from the base relations alone, where a rule or a filter reads it, and remembered until the transaction
+ends; so is every disqualified update, which is therefore filtered once. Both chains are exact and independent of one another: a
+subscriber of insertions needs the (Ii) alone, and through a negation the (Di) of the negated relation.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rederive.maintain.strategies.materialized import deletion_rules, insertion_
 ALL = frozenset({Variant.DEL, Variant.INS})
 
 
-def filtration(component: Component, wanted: frozenset[Variant] = ALL) -> Section:
-    """Propagation with immediate filtration, for the signs that somebody wants."""
+def filtration(component: Component, variants: frozenset[Variant] = ALL) -> Section:
+    """Propagation with immediate filtration, for these variants of its relations."""
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     deletions = tuple(m for rule in rules for m in deletion_rules(rule))
     insertions = tuple(m for rule in rules for m in insertion_rules(rule))
     phases = tuple(
         Phase(name, Semantics.FILTERED, tuple(map(_filtered, found)))
         for name, sign, found in (("deletions", Variant.DEL, deletions), ("insertions", Variant.INS, insertions))
-        if sign in wanted
+        if sign in variants
     )
-    skipped = sum(len(found) for sign, found in ((Variant.DEL, deletions), (Variant.INS, insertions)) if sign not in wanted)
+    skipped = sum(len(found) for sign, found in ((Variant.DEL, deletions), (Variant.INS, insertions)) if sign not in variants)
     return Section(
         component,
         Strategy.FILTRATION,

@@ -29,7 +29,7 @@ class FunctionText:
         self.depth -= 1
 
     @contextmanager
-    def here(self) -> Iterator[None]:
+    def same_depth(self) -> Iterator[None]:
         """Come back to this depth, however deep the loops and tests inside went."""
         depth = self.depth
         yield

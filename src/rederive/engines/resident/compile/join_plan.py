@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from rederive.analysis.bindings import Fanout, Step, binding_pattern, calls_functor, evaluable, join_order
+from rederive.analysis.bindings import Fanout, JoinStep, binding_pattern, calls_functor, evaluable, join_order
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Call, Variable
 
@@ -23,7 +23,7 @@ class Plan:
     """
 
     start: Atom | None
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
     bulk: str | None = None
     tail: tuple[Literal, ...] = ()
     meets: tuple[Atom, Atom] | None = None
@@ -69,7 +69,7 @@ def _loops(plan: Plan, fanout: Fanout) -> float:
 def _meeting(rule: Rule, plan: Plan) -> Plan:
     """Let the last two atoms of a scalar plan meet, where one binds a variable that only the other needs."""
     match plan.steps:
-        case (*before, Step(Atom() as one, bound), Step(Atom() as two)) if len(bound) == len(one.terms) - 1:
+        case (*before, JoinStep(Atom() as one, bound), JoinStep(Atom() as two)) if len(bound) == len(one.terms) - 1:
             (variable,) = (term for i, term in enumerate(one.terms) if i not in bound)
             everywhere = [v for literal in (rule.head, *rule.body) for v in literal_variables(literal)]
             once_each = two.terms.count(variable) == 1 and everywhere.count(variable) == 2  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ def _meeting(rule: Rule, plan: Plan) -> Plan:
     return plan
 
 
-def _bound_before(variable: Variable, start: Atom | None, steps: Sequence[Step]) -> bool:
+def _bound_before(variable: Variable, start: Atom | None, steps: Sequence[JoinStep]) -> bool:
     literals = [step.literal for step in steps] + ([start] if start else [])
     return any(variable in literal_variables(literal) for literal in literals)
 
@@ -113,11 +113,11 @@ def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: 
     if bound is None or not positive or not needed <= bound:
         return None
     if start is None:
-        steps = (Step(first, constants), *steps)
+        steps = (JoinStep(first, constants), *steps)
     return Plan(start, steps, last.name, tuple(sorted(tail, key=lambda literal: not isinstance(literal, Atom))))
 
 
-def _bound_by(steps: Sequence[Step], known: frozenset[str]) -> set[str] | None:
+def _bound_by(steps: Sequence[JoinStep], known: frozenset[str]) -> set[str] | None:
     """The variables that the steps bind, or None where one of them is reached unbound, as a product or an open test."""
     bound = set(known)
     for step in steps:
@@ -133,7 +133,7 @@ def _bound_by(steps: Sequence[Step], known: frozenset[str]) -> set[str] | None:
 
 
 def _holds_once(literal: Literal, variable: Variable) -> bool:
-    """Whether a bitmap of the variable's values can stand for it: in an atom, or in `!=` against something simple."""
+    """Whether a bitmap can hold the variable's values: in an atom, or in `!=` against something simple."""
     match literal:
         case Atom() | Negation():
             return literal_variables(literal).count(variable) == 1

@@ -11,8 +11,8 @@ For  closure(x, y) :- edge(x, z), closure(z, y)  started from a change of `closu
                 if into is None: pending[x] = leaf.copy()
                 else: into |= leaf
 
-The *bulk* variable, here y, is the head's last one: it is never looped over, its bitmaps are intersected, subtracted and passed
-on whole. It can be one when every literal that holds it is an atom whose other variables the rest of the body binds.
+The *bulk* variable, y in this rule, is the head's last one: it is never looped over, its bitmaps are intersected, subtracted and
+passed on whole. It can be one when every literal that holds it is an atom whose other variables the rest of the body binds.
 
 A functor that fails may do so for a binding that a later literal rules out. The leaf is then joined again in a safe order, where
 everything else comes first; what fails there has failed. What was found before is found again, which is the same to a set.
@@ -54,7 +54,7 @@ Function: TypeAlias = Callable[..., None]
 class Pending:
     """Found rows go to `rows`, gathered by the head's primary key, for a fixpoint to take in.
 
-    `failures`: as of `Counts`. Rules that raise questions need it: they hold only the literals before the one that is asked.
+    `failures`: as of `Counts`. Rules that derive requests need it: they hold only the literals before the requested one.
     """
 
     rows: dict[Key, Leaf]
@@ -127,7 +127,7 @@ class _Writer(FunctionText):
     # The function as a whole
 
     def text(self, driver: int | None, again: Function | None = None) -> str:
-        """The function's text. `again` is called where a functor fails; without it the order is safe and the failure is raised."""
+        """The function's text. `again` is called where a functor fails; without it the order is safe and failures are raised."""
         self.codes.watch.check()
         plan = plan_rule(self.rule, driver, self._fanout, not isinstance(self.into, Counts), safe=again is None)
         arguments = ["key", "leaf"] if plan.start is not None else []
@@ -135,7 +135,7 @@ class _Writer(FunctionText):
         self.line(f"def rule({', '.join(arguments)}):")
         self.depth += 1
         calls = any(map(calls_functor, self.rule.body))
-        with self.block("try:") if calls else self.here():
+        with self.block("try:") if calls else self.same_depth():
             self.body(plan)
         if calls and again is not None:
             self.line(f"except ScalarError: {self.name('again', again)}({', '.join(arguments)})")
@@ -170,13 +170,13 @@ class _Writer(FunctionText):
         self.line(f"if {self.name('late', watch.late)}: {self.name('stop', watch.stop)}()")
 
     def failed(self, error: ScalarError) -> EvaluationError:
-        """The error in the words of the program: its rule and where that stands."""
+        """The error with its rule and the place of the rule."""
         span = self.rule.span
         where = f"the rule {span}: {span.text}" if span else show_rule(self.rule)
         return error.kind(f"{error}, in {where}").of(read_by(self.rule))
 
     def body(self, plan: Plan) -> None:
-        with self.here():
+        with self.same_depth():
             if plan.start is not None:
                 self.row(plan.start, "key", "leaf", plan.bulk)
             tail = plan.tail if not isinstance(self.into, Keys) else ()
@@ -396,7 +396,7 @@ class _Writer(FunctionText):
                     self.narrowed(f"{self.leaf} & {found}", fresh=True)
 
     def probed(self, atom: Atom, bulk: str) -> bool:
-        """Whether to ask an atom for the wanted values alone, rather than for all values."""
+        """Whether to look up an atom for the values in the bitmap alone, not for all values."""
         return self.resolve(atom).lazy and atom.terms[-1] == Variable(bulk)
 
     def narrowed(self, expression: str, *, fresh: bool = False) -> None:
@@ -542,7 +542,7 @@ class _Writer(FunctionText):
         self.hand_over(rows, key, "gathered", owned=True)
 
     def strike_off(self, rows: dict[Key, Leaf], key: str) -> None:
-        """What the driver asked for is struck off as it is found, and the loops end when nothing is left."""
+        """Values of the driver are struck off when they are found, and the loops end when none is left."""
         assert self.gather is not None
         _, depth = self.gather
         self.line(f"rest = rest - {self.leaf}")

@@ -30,15 +30,15 @@ class Total(NamedTuple):
     sum: int = 0
     values: int = 0
 
-    def moved(self, times: int, units: int) -> Total:
+    def plus(self, times: int, units: int) -> Total:
         return Total(self.rows + times, self.sum + units * times, self.values + times)
 
-    def without_value(self, times: int) -> Total:
+    def plus_null(self, times: int) -> Total:
         return Total(self.rows + times, self.sum, self.values)
 
 
-class Outcome(NamedTuple):
-    """What a group that has rows comes to; it may be NULL."""
+class GroupResult(NamedTuple):
+    """The result of a group that has rows; it may be NULL."""
 
     value: Value
 
@@ -61,7 +61,7 @@ class Groups:
         self.results = codes.codec(result).values
         self.source = source
         self.totals: dict[CodedRow, Total] = {}
-        self.moved: dict[CodedRow, Total] = {}
+        self.changes: dict[CodedRow, Total] = {}
 
     @property
     def extreme(self) -> bool:
@@ -83,27 +83,27 @@ class Groups:
                     view_came.add(key, leaf)
 
     def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
-        """The results of whole groups, given all their rows, as entries of the view; keeps no state."""
+        """The results of whole groups, given all their rows, as entries of the view; no state is stored."""
         if self.extreme:
             found = self._by_group(rows)
             results: Iterable[tuple[CodedRow, Value]] = ((group, self._best(values).value) for group, values in found.items())
         else:
             totals: dict[CodedRow, Total] = {}
-            self._move(rows, 1, totals)
+            self._add_rows(rows, 1, totals)
             results = ((group, self._result(total)) for group, total in totals.items())
         for group, result in results:
             yield _key(group), BitMap((self.encode(result),))
 
     def commit(self) -> None:
-        for group, total in self.moved.items():
+        for group, total in self.changes.items():
             if total.rows:
                 self.totals[group] = total
             else:
                 self.totals.pop(group, None)
-        self.moved.clear()
+        self.changes.clear()
 
     def rollback(self) -> None:
-        self.moved.clear()
+        self.changes.clear()
 
     def _rows(self, table: Table, meter: Meter) -> Iterable[CodedRow]:
         for row in rows_of(table.primary, self.source.arity):
@@ -112,25 +112,25 @@ class Groups:
 
     # Counts, sums and means
 
-    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Outcome | None]]:
-        self._move(self._rows(gone, meter), -1, self.moved)
-        self._move(self._rows(came, meter), 1, self.moved)
-        for group, total in self.moved.items():
-            yield group, Outcome(self._result(total)) if total.rows else None
+    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, GroupResult | None]]:
+        self._add_rows(self._rows(gone, meter), -1, self.changes)
+        self._add_rows(self._rows(came, meter), 1, self.changes)
+        for group, total in self.changes.items():
+            yield group, GroupResult(self._result(total)) if total.rows else None
 
-    def _move(self, rows: Iterable[CodedRow], times: int, moved: dict[CodedRow, Total]) -> None:
+    def _add_rows(self, rows: Iterable[CodedRow], times: int, into: dict[CodedRow, Total]) -> None:
         totals, columns = self.totals, self.columns
         value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
         counts = self.function is Function.COUNT
         for row in rows:
             group = tuple([row[i] for i in columns])
-            total = moved.get(group) or totals.get(group, EMPTY)
+            total = into.get(group) or totals.get(group, EMPTY)
             if value_column is None:
-                moved[group] = total.moved(times, 0)
+                into[group] = total.plus(times, 0)
             elif row[value_column] == NULL:
-                moved[group] = total.without_value(times)
+                into[group] = total.plus_null(times)
             else:
-                moved[group] = total.moved(times, 0 if counts else units(values[row[value_column]]))
+                into[group] = total.plus(times, 0 if counts else units(values[row[value_column]]))
 
     def _result(self, total: Total) -> Value:
         match self.function:
@@ -177,7 +177,7 @@ class Groups:
 
     def _extremes(
         self, gone: Table, came: Table, new: Source, view: Table, meter: Meter
-    ) -> Iterable[tuple[CodedRow, Outcome | None]]:
+    ) -> Iterable[tuple[CodedRow, GroupResult | None]]:
         left = self._by_group(self._rows(gone, meter))
         entered = self._by_group(self._rows(came, meter))
         lookup = new.lookup(tuple(sorted(self.columns)))
@@ -215,10 +215,10 @@ class Groups:
         position = free.index(column)
         return [self.values[rest[position]] for rest in entry]
 
-    def _best(self, values: Iterable[Value]) -> Outcome:
+    def _best(self, values: Iterable[Value]) -> GroupResult:
         """NULLs do not compete; among nothing else, NULL is the outcome."""
         known = (value for value in values if value is not None)
-        return Outcome((min if self.function is Function.MIN else max)(known, default=None))
+        return GroupResult((min if self.function is Function.MIN else max)(known, default=None))
 
 
 def _unit(type_: Type | None) -> int:

@@ -1,13 +1,13 @@
-"""A transitive closure that is not stored, answered by walking the steps: forwards from x, backwards from y.
+"""A transitive closure that is not stored, answered by a search along its steps: forwards from x, backwards from y.
 
-    p(x, y) :- p(x, z), step(z, y).        x is given: the left-linear form, and nothing is derived that x does not reach
-    p(x, y) :- step(x, z), p(z, y).        y is given: the right-linear form, backwards
+    p(x, y) :- p(x, z), step(z, y).        x is bound: the left-linear form, and nothing is derived that x does not reach
+    p(x, y) :- step(x, z), p(z, y).        y is bound: the right-linear form, backwards
 
-The ends of a walk that is done are complete: a later walk that meets its start takes them in whole and goes no further there.
-A question with both ends given walks from both until the two meet, a step at a time where fewer places wait. The next one for the
-same x walks to all its ends; but where other x asked for the same y before, it walks back from y, no further than the walks from
-those x went: whichever side there are fewer of is soon complete, at no more than twice its cost. Without any end given, the rules
-are evaluated.
+The ends of a finished search are complete: a later search that meets its start takes them in whole and goes no further there. A
+query with both ends bound searches from both until the two meet, one step at a time from the side where fewer places wait. The
+next query for the same x searches all its ends; but where other x were queried for the same y before, it searches back from y, no
+further than the searches from those x went: the side with fewer ends is soon complete, at no more than twice its cost. Without a
+bound end, the rules are evaluated.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from math import inf
 
 from pyroaring import BitMap
 
-from rederive.engines.resident.run.derived_views import Demand, RuleAnswers, guessed_fanout
+from rederive.engines.resident.run.derived_views import DerivedView, RuleAnswers, guessed_fanout
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Readable, Table
 
-FEW = 8  # ends, so that a walk back from each may be worth it
+FEW = 8  # ends, so that a search back from each may be worth it
 NOWHERE = BitMap()
 HOLDS = frozenset({()})  # what is left of a row all of whose columns are given
 
 
 @dataclass(slots=True)
 class Front:
-    """A walk on its way: what it has reached, how much of that by its first step, and the places to go on from."""
+    """A search that is not finished: what it has reached, how many of that by its first step, and the places to continue from."""
 
     reached: Leaf
-    near: int
+    first_step: int
     waiting: Leaf
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The ends of all walks from a start, in one direction. `follow` gives those of a single step.
+class Search:
+    """The ends of all searches from a start, in one direction. `follow` gives those of a single step.
 
-    `ahead` is told from which places steps will be wanted next, where these are derived too.
+    `ahead` derives the steps from the next places together, where steps are derived on demand too.
     """
 
     follow: Lookup
@@ -76,9 +76,9 @@ class Walk:
         front.reached |= front.waiting
 
     def leave(self, start: int, front: Front) -> None:
-        """What a walk that has come to its end reached is kept; of one that is given up, the first step was only read."""
+        """Store what a finished search has reached; of one that is given up, the first step was only read."""
         if front.waiting:
-            self.meter.count(len(front.reached) - front.near)
+            self.meter.count(len(front.reached) - front.first_step)
         else:
             self.meter.count(len(front.reached))
             self.complete[start] = front.reached
@@ -105,8 +105,8 @@ class ClosureAnswers:
         self.step = step
         self.rules = rules
         self.meter = meter
-        self.walks: dict[int, Walk] = {}
-        self.asked: dict[int, int] = {}  # how far walks went to settle whether they have this end
+        self.searches: dict[int, Search] = {}
+        self.spent: dict[int, int] = {}  # by end: how many places searches reached to decide whether they have it
 
     def __bool__(self) -> bool:
         return bool(self.step)
@@ -117,19 +117,19 @@ class ClosureAnswers:
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         if len(bound) == self.arity:
-            ends = self._walk(0).ends
+            ends = self._search(0).ends
             return lambda key: HOLDS if key[1] in ends(key[0]) else None
         (column,) = bound
-        ends = self._walk(column).ends
+        ends = self._search(column).ends
         return lambda key: ends(key) or None
 
     def probe(self) -> Probe:
-        forwards, backwards = self._walk(0), self._walk(1)
+        forwards, backwards = self._search(0), self._search(1)
 
         def probe(key: int, leaf: Leaf) -> Leaf | None:
             if key in forwards.complete or len(leaf) > FEW:
                 return forwards.ends(key) & leaf or None
-            starts = [backwards.within(end, self.asked.get(end, 0)) for end in leaf]
+            starts = [backwards.within(end, self.spent.get(end, 0)) for end in leaf]
             if None not in starts:
                 return BitMap([end for end, found in zip(leaf, starts, strict=True) if found and key in found]) or None
             return self._towards(key, leaf) or None
@@ -137,8 +137,8 @@ class ClosureAnswers:
         return probe
 
     def _towards(self, start: int, leaf: Leaf) -> Leaf:
-        """Which of a few ends can be reached: from both sides, until they meet. Whoever starts here again walks to all ends."""
-        forwards = self._walk(0)
+        """Which of a few ends are reached: from both sides, until they meet. A second search from this start goes to all ends."""
+        forwards = self._search(0)
         if start in forwards.begun:
             ends = forwards.ends(start)
             self._note(leaf, len(ends))
@@ -151,7 +151,7 @@ class ClosureAnswers:
         return held
 
     def _connected(self, start: int, front: Front, end: int) -> bool:
-        forwards, backwards = self._walk(0), self._walk(1)
+        forwards, backwards = self._search(0), self._search(1)
         back = backwards.begin(end)
         while not (met := start in back.reached or not front.reached.isdisjoint(back.reached)) and front.waiting and back.waiting:
             if len(front.waiting) <= len(back.waiting):
@@ -161,40 +161,40 @@ class ClosureAnswers:
         backwards.leave(end, back)
         return met
 
-    def _note(self, ends: Leaf, walked: int) -> None:
+    def _note(self, ends: Leaf, reached: int) -> None:
         for end in ends:
-            self.asked[end] = self.asked.get(end, 0) + walked
+            self.spent[end] = self.spent.get(end, 0) + reached
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
-        self.rules.ask(self.relation, ())(())
+        self.rules.deriver(self.relation, ())(())
         return self.rules.table(self.relation).items()
 
-    def _walk(self, column: int) -> Walk:
-        """The walk from this column to the other."""
-        if column not in self.walks:
-            ahead = self.step.ahead(column) if isinstance(self.step, Demand) else None
-            self.walks[column] = Walk(self.step.lookup((column,)), self.meter, ahead)
-        return self.walks[column]
+    def _search(self, column: int) -> Search:
+        """The search from this column to the other."""
+        if column not in self.searches:
+            ahead = self.step.ahead(column) if isinstance(self.step, DerivedView) else None
+            self.searches[column] = Search(self.step.lookup((column,)), self.meter, ahead)
+        return self.searches[column]
 
     def table(self, relation: str) -> Table:
         """The rows derived so far."""
         table = Table(relation, self.arity)
         table.add_all(self.rules.table(relation))
-        for column, walk in self.walks.items():
-            pairs = ((start, end) for start, ends in walk.complete.items() for end in ends)
+        for column, search in self.searches.items():
+            pairs = ((start, end) for start, ends in search.complete.items() for end in ends)
             table.load(pairs if column == 0 else ((end, start) for start, end in pairs))
         return table
 
     def size(self, relation: str) -> int:
-        forwards, backwards = (self.walks[i].complete if i in self.walks else {} for i in (0, 1))
+        forwards, backwards = (self.searches[i].complete if i in self.searches else {} for i in (0, 1))
         starts = BitMap(forwards)
         twice = sum(end in forwards[start] for end, found in backwards.items() for start in found & starts)
-        walked = sum(map(len, forwards.values())) + sum(map(len, backwards.values())) - twice
-        return self.rules.size(relation) or walked  # whoever asked for all rows has them all
+        reached = sum(map(len, forwards.values())) + sum(map(len, backwards.values())) - twice
+        return self.rules.size(relation) or reached  # a query for all rows has derived them all
 
     def clear(self) -> None:
         self.rules.clear()
-        for walk in self.walks.values():
-            walk.complete.clear()
-            walk.begun.clear()
-        self.asked.clear()
+        for search in self.searches.values():
+            search.complete.clear()
+            search.begun.clear()
+        self.spent.clear()

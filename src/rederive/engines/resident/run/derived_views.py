@@ -1,11 +1,11 @@
-"""Views that are not stored: rows derived when a rule asks for them, and only for the bindings that it asks with.
+"""Views that are not stored: rows are derived when a rule looks them up, and only for the bindings of the lookup.
 
 A lookup by bound columns is the magic rule: it adds its key to the magic table of that pattern and runs the query rules of the
-component (`maintain.magic`) to their fixpoint, unless the key was asked before. Answers are kept until `clear`, at the end of a
-transaction. A component asks lower ones in the same way, from within, so whatever it negates or aggregates is complete for the
-binding at hand.
+component (`maintain.passes.magic_sets`) to their fixpoint, unless the key was requested before. Answers stay until `clear`, at
+the end of a transaction. A component looks up lower ones in the same way, from within, so whatever it negates or aggregates is
+complete for the binding.
 
-The compiled functions are the supplementary relations: what a rule has joined so far lives in its loops and is not stored.
+The compiled functions are the supplementary relations: what a rule has joined so far is in its loops and is not stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rederive.scalar.failures import ScalarError
 Lower = Callable[[str], Readable]
 
 
-class Demand:
+class DerivedView:
     """One view, answered by its component."""
 
     lazy = True
@@ -50,32 +50,32 @@ class Demand:
         return guessed_fanout(bound, self.arity)
 
     def lookup(self, bound: Bound) -> Lookup:
-        asked = self.answers.ask(self.relation.name, bound)
+        derive_for = self.answers.deriver(self.relation.name, bound)
         find = self.answers.table(self.relation.name).lookup(bound)
 
         def lookup(key: Key) -> Any:
-            asked(key)
+            derive_for(key)
             return find(key)
 
         return lookup
 
     def probe(self) -> Probe:
-        asked = self.answers.ask_leaf(self.relation.name, tuple(range(self.relation.arity)))
+        derive_for = self.answers.leaf_deriver(self.relation.name, tuple(range(self.relation.arity)))
         find = self.answers.table(self.relation.name).probe()
 
         def probe(key: Key, leaf: Leaf) -> Leaf | None:
-            asked(key, leaf)
+            derive_for(key, leaf)
             return find(key, leaf)
 
         return probe
 
     def ahead(self, column: int) -> Callable[[Leaf], None]:
         """A function that makes the answers complete for many values of one column, in fewer rounds than one by one."""
-        asked = self.answers.ask_leaf(self.relation.name, (column,))
-        return lambda leaf: asked((), leaf)
+        derive_for = self.answers.leaf_deriver(self.relation.name, (column,))
+        return lambda leaf: derive_for((), leaf)
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
-        self.answers.ask(self.relation.name, ())(())
+        self.answers.deriver(self.relation.name, ())(())
         return self.answers.table(self.relation.name).items()
 
 
@@ -89,10 +89,10 @@ class Answers(Protocol):
 
     def table(self, relation: str) -> Table: ...
 
-    def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+    def deriver(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         """A function that makes the answers complete for a key of the bound columns."""
 
-    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+    def leaf_deriver(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
         """The same for many keys at once: those that a leaf's values complete."""
 
     def size(self, relation: str) -> int:
@@ -102,7 +102,7 @@ class Answers(Protocol):
 
 
 class RuleAnswers:
-    """Answers by rules: one fixpoint over magic tables and views, which goes on where it stopped when more is asked."""
+    """Answers by rules: one fixpoint over magic tables and views, which continues when more is requested."""
 
     def __init__(
         self,
@@ -129,34 +129,34 @@ class RuleAnswers:
     def table(self, relation: str) -> Table:
         return self.targets[relation].table
 
-    def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+    def deriver(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         target = self._magic_target(BindingPattern(relation, bound))
         known, split = target.table.primary, _split(len(bound))
 
-        def ask(key: Key) -> None:
+        def derive(key: Key) -> None:
             first, last = split(key)
             have = known.get(first)
             if have is None or last not in have:
                 target.pending[first] = BitMap((last,))
                 self.fixpoint.run(self.meter, self.limits)
 
-        return ask
+        return derive
 
-    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+    def leaf_deriver(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
         if not bound:
-            asked = self.ask(relation, ())
-            return lambda key, leaf: asked(())
+            derive_for = self.deriver(relation, ())
+            return lambda key, leaf: derive_for(())
         target = self._magic_target(BindingPattern(relation, bound))
         known = target.table.primary
 
-        def ask_leaf(key: Key, leaf: Leaf) -> None:
+        def derive_leaf(key: Key, leaf: Leaf) -> None:
             have = known.get(key)
             new = leaf.copy() if have is None else leaf - have
             if new:
                 target.pending[key] = new
                 self.fixpoint.run(self.meter, self.limits)
 
-        return ask_leaf
+        return derive_leaf
 
     def size(self, relation: str) -> int:
         return len(self.targets[relation].table)
@@ -208,7 +208,7 @@ class RuleAnswers:
 
 
 class GroupAnswers:
-    """Answers of an aggregate: the groups asked for are folded from their source rows."""
+    """Answers of an aggregate: the requested groups are folded from their source rows."""
 
     def __init__(self, aggregate: Aggregate, groups: Groups, view: Relation, source: Readable, meter: Meter) -> None:
         self.aggregate = aggregate
@@ -216,13 +216,13 @@ class GroupAnswers:
         self.source = source
         self.meter = meter
         self.view = Table(view.name, view.arity)
-        self.asked: set[tuple[Bound, Key]] = set()
+        self.requested: set[tuple[Bound, Key]] = set()
 
     def table(self, relation: str) -> Table:
         return self.view
 
-    def ask(self, relation: str, bound: Bound) -> Callable[[Key], None]:
-        """Ask the source for the bound group columns; a bound result only picks among the answers."""
+    def deriver(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+        """Look up the bound group columns in the source; a bound result only picks among the answers."""
         positions = sorted((i for i in bound if i < len(self.aggregate.group)), key=lambda i: self.aggregate.group[i])
         columns = tuple(self.aggregate.group[i] for i in positions)
         within = [bound.index(i) for i in positions]
@@ -234,31 +234,31 @@ class GroupAnswers:
                 return rows_of(dict(self.source.items()), arity)
             return whole_rows(columns, key, lookup(key) or (), arity)
 
-        def ask(key: Key) -> None:
+        def derive(key: Key) -> None:
             given = _columns(key)
             chosen = tuple(given[i] for i in within)
             group: Key = chosen[0] if len(chosen) == 1 else chosen
-            if (columns, group) not in self.asked:
-                self.asked.add((columns, group))
+            if (columns, group) not in self.requested:
+                self.requested.add((columns, group))
                 self._fold(rows(group))
 
-        return ask
+        return derive
 
-    def ask_leaf(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
-        """The group is asked for, whether it comes as a key or its last column as the values of a leaf.
+    def leaf_deriver(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """The group is derived, whether it comes as a key or its last column as the values of a leaf.
 
-        What stands behind the group, a result or the other columns of a numbered row, only picks among the answers.
+        What follows the group, a result or the other columns of a numbered row, only picks among the answers.
         """
         if bound[-1] >= len(self.aggregate.group):
-            asked = self.ask(relation, bound[:-1])
-            return lambda key, leaf: asked(key)
-        asked = self.ask(relation, bound)
+            derive_for = self.deriver(relation, bound[:-1])
+            return lambda key, leaf: derive_for(key)
+        derive_for = self.deriver(relation, bound)
 
-        def ask_leaf(key: Key, leaf: Leaf) -> None:
+        def derive_leaf(key: Key, leaf: Leaf) -> None:
             for last in leaf:
-                asked(last if len(bound) == 1 else (*_columns(key), last))
+                derive_for(last if len(bound) == 1 else (*_columns(key), last))
 
-        return ask_leaf
+        return derive_leaf
 
     def _fold(self, rows: Iterable[tuple[int, ...]]) -> None:
         for key, leaf in self.groups.fold(rows):
@@ -271,7 +271,7 @@ class GroupAnswers:
 
     def clear(self) -> None:
         self.view.clear()
-        self.asked.clear()
+        self.requested.clear()
 
 
 def _columns(key: Key) -> tuple[int, ...]:

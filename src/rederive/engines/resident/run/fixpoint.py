@@ -51,7 +51,7 @@ def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[fl
 class Meter:
     """Counts the tuples that a transaction looked at as possible changes or answers.
 
-    When there are more than `most`, `check` is asked: it gives a new bound, or raises `OverBudget`.
+    When there are more than `most`, `check` runs: it returns a new bound, or raises `OverBudget`.
     """
 
     touched: int = 0
@@ -90,7 +90,7 @@ class Seed:
 class Target:
     """A table that a phase fills. `known`: what must not be taken in again, by primary key.
 
-    `disqualify` asks a state that is derived on demand whether rows are known there.
+    `disqualify` tests in a state that is derived on demand which rows are known.
     """
 
     table: Table

@@ -1,4 +1,4 @@
-"""A program as an engine runs it: tables, compiled sections, and what is kept of the program before it."""
+"""A program as an engine runs it: tables, compiled sections, and what it takes over from the program before it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rederive.maintain.program import MaintenanceProgram, Section, Strategy
 
 Leaves = Mapping[Key, Leaf]
 MANY = 100_000  # tuples between two measurements of a first evaluation, at least
-LEAST = 16  # bytes of a row in a view that is kept, at least
+LEAST = 16  # bytes of a row in a stored view, at least
 
 
 @dataclass(frozen=True, slots=True)
 class CodedRows(LazyRows):
-    """Rows of a view at one version; decoded when asked for."""
+    """Rows of a view at one version; decoded when they are read."""
 
     relation: Relation
     leaves: Leaves
@@ -63,7 +63,7 @@ class Versions:
         self.gone.clear()
         self.came.clear()
 
-    def settle(self) -> None:
+    def apply(self) -> None:
         """The new state becomes the old one."""
         if self.gone:
             self.old.remove_all(self.gone)
@@ -103,20 +103,20 @@ class FillBudget:
 
 
 class BoundView:
-    """A part of a view that somebody follows, and what of the base relations can matter to it."""
+    """A query that is subscribed to, and the base rows that can matter to it."""
 
-    def __init__(self, question: Query, program: Program) -> None:
-        self.question = question
-        self.patterns = base_patterns(program, question.view, question.bindings)
+    def __init__(self, query: Query, program: Program) -> None:
+        self.query = query
+        self.patterns = base_patterns(program, query.view, query.bindings)
 
     def change(self, tables: Tables, program: Program, codes: Codes) -> Delta:
-        """Ask for it in both states."""
+        """Its rows in both states, and their difference."""
         old, new = (self._rows_in(tables, state, codes) for state in (Variant.OLD, Variant.NEW))
         return self.difference(old, new, program, codes)
 
     def rows(self, installed: Installed) -> set[CodedRow]:
         """Its rows in a program, where that has the view at all."""
-        if self.question.view not in installed.program.relations:
+        if self.query.view not in installed.program.relations:
             return set()
         try:
             return self._rows_in(installed.queries, Variant.OLD, installed.around.codes)
@@ -124,13 +124,13 @@ class BoundView:
             installed.queries.forget()
 
     def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> Delta:
-        relation = program.relations[self.question.view]
+        relation = program.relations[self.query.view]
         return Delta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
 
     def _rows_in(self, tables: Tables, state: Variant, codes: Codes) -> set[CodedRow]:
-        relation = tables.program.relations[self.question.view]
-        wanted = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.question.bindings]
-        bound, key = tuple(i for i, _ in wanted), tuple(code for _, code in wanted)
+        relation = tables.program.relations[self.query.view]
+        coded = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.query.bindings]
+        bound, key = tuple(i for i, _ in coded), tuple(code for _, code in coded)
         return self._rows(tables.source(relation.name, state), bound, key[0] if len(key) == 1 else key)
 
     @staticmethod
@@ -158,7 +158,7 @@ class Decodable(LazyRows):
 
 
 class Installed:
-    """One program. Built beside its predecessor, from which it takes base relations and the views that did not change."""
+    """One program. It is built while its predecessor is in use, and takes over base relations and views that did not change."""
 
     def __init__(
         self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Query], around: Surroundings
@@ -166,7 +166,7 @@ class Installed:
         self.maintenance = maintenance
         self.program = maintenance.program
         self.monitored = tuple(monitored)
-        self.bound = tuple(BoundView(question, self.program) for question in bound)
+        self.bound = tuple(BoundView(query, self.program) for query in bound)
         self.around = around
         self.stored_views = maintenance.stored_views
         read = [base_patterns(self.program, name) for name in (*self.monitored, *self.stored_views)]
@@ -201,7 +201,7 @@ class Installed:
             self.queries.adopt(name, self.tables.table(name))
 
     def accept(self) -> None:
-        """The program stands: what could be undone need not be remembered."""
+        """Make the program final: nothing can be undone any more."""
         self._added.clear()
 
     def undo(self) -> None:
@@ -252,7 +252,7 @@ class Installed:
             meter.most = inf
 
     def memory(self) -> Memory:
-        """What the tables take, and what views keep beside their rows."""
+        """The memory of tables and of auxiliary state."""
         return memory_of(self.tables.stored(), self.linker.auxiliary_state(), self.around.codes.codecs())
 
     def passed(self, position: int) -> Iterable[Versions]:
@@ -271,7 +271,7 @@ class Installed:
         return found
 
     def extent(self, name: str) -> dict[Key, Leaf]:
-        """All rows of a relation, derived for this question alone where they are not kept."""
+        """All rows of a relation, derived for this query where they are not stored."""
         try:
             return dict(self.queries.source(name, Variant.OLD).items())
         finally:

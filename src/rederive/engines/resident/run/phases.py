@@ -1,4 +1,4 @@
-"""The phases of a section, ready to run. Each is told afterwards whether the transaction was committed."""
+"""The phases of a section, ready to run. After a transaction, `commit` or `rollback` is called on each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SetPhase:
 
 @dataclass(frozen=True, slots=True)
 class NetPhase:
-    """minus = del - red - ins, plus = ins - old, in place: from here on p^del and p^ins are the exact change.
+    """minus = del - red - ins, plus = ins - old, in place: from now on p^del and p^ins are the exact delta.
 
     An insertion that was in the old state must have been deleted, as idle ones were dropped when found; so plus = ins - del.
     """
@@ -175,7 +175,7 @@ class GroupPhase:
 
 @dataclass(frozen=True, slots=True)
 class ComparePhase:
-    """An aggregate that is not kept: the affected groups in both states."""
+    """An aggregate that is not stored: the affected groups in both states."""
 
     group: tuple[int, ...]
     arity: int
@@ -263,7 +263,7 @@ class CountInitial:
 
 @dataclass(frozen=True, slots=True)
 class GroupInitial:
-    """The first evaluation of an aggregate: its whole source enters, derived for this alone where it is not kept."""
+    """The initial evaluation of an aggregate: its whole source enters, derived for this purpose where it is not stored."""
 
     groups: Groups
     source: Readable
@@ -274,7 +274,7 @@ class GroupInitial:
         self.groups.change(nothing, source, source, self.view, nothing, self.view, meter)
 
     def _whole(self) -> Table:
-        """The source's rows; those that are not kept are derived for this once."""
+        """The source's rows; those that are not stored are derived."""
         if isinstance(self.source, Table):
             return self.source
         whole = Table("whole", self.source.arity)

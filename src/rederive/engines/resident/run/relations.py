@@ -9,7 +9,7 @@ from rederive.analysis.closure import closure_of
 from rederive.analysis.graph import Component
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_search import ClosureAnswers
-from rederive.engines.resident.run.derived_views import Answers, Demand, GroupAnswers, RuleAnswers
+from rederive.engines.resident.run.derived_views import Answers, DerivedView, GroupAnswers, RuleAnswers
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.row_numbers import Ranks
 from rederive.engines.resident.storage.codes import Codes
@@ -79,7 +79,7 @@ class Tables:
         if (component, state) not in self._answers:
             self._answers[component, state] = self._answers_of(component, state)
         answers = self._answers[component, state]
-        return answers if isinstance(answers, ClosureAnswers) else Demand(answers, self.program.relations[relation])
+        return answers if isinstance(answers, ClosureAnswers) else DerivedView(answers, self.program.relations[relation])
 
     def _answers_of(self, component: Component, state: Variant) -> Answers | ClosureAnswers:
         for definition in component.definitions:
@@ -122,7 +122,7 @@ class Tables:
         return sizes
 
     def answers(self) -> Iterable[Answers | ClosureAnswers]:
-        """Whatever has been asked for rows that are not stored."""
+        """The answers of all views that were derived on demand."""
         return self._answers.values()
 
     def forget(self) -> None:

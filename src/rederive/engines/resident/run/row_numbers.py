@@ -1,4 +1,4 @@
-"""Rows numbered within their groups: a group that changed is ordered anew, and compared with what it was."""
+"""Rows numbered within their groups: a group that changed is ordered from scratch, and compared with its old rows."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Ranks(Groups):
         changed = (row for table in (gone, came) for row in self._rows(table, meter))
         groups = {tuple([row[i] for i in self.columns]) for row in changed}
         bound, prefix = tuple(sorted(self.columns)), tuple(range(len(self.columns)))
-        lookup, kept = self._lookup(new, bound), view.lookup(prefix)
+        lookup, stored = self._lookup(new, bound), view.lookup(prefix)
         for group in groups:
             key = _key(tuple(group[self.columns.index(i)] for i in bound))
             rows = list(whole_rows(bound, key, lookup(key) or (), self.source.arity))
             meter.touched += len(rows)
-            before = set(whole_rows(prefix, _key(group), kept(_key(group)) or (), len(self.columns) + len(self.rest) + 1))
+            before = set(whole_rows(prefix, _key(group), stored(_key(group)) or (), len(self.columns) + len(self.rest) + 1))
             change_rows(before, self._numbered(rows), view_gone, view_came)
 
     def _lookup(self, source: Readable, bound: tuple[int, ...]) -> Lookup:

@@ -19,7 +19,7 @@ class TooManyValues(Exception):
 
 
 class _Codes(dict[Value, Code]):
-    """A value's code, made when it is first asked for."""
+    """A value's code, made at its first use."""
 
     __slots__ = ("ceiling", "values_in_order")
 
@@ -58,7 +58,7 @@ class Codec:
 
 
 class FloatCodec(Codec):
-    """-0.0 is identical to 0.0 here, as in SQL's grouping."""
+    """-0.0 has the code of 0.0, as in SQL's grouping."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class FloatCodec(Codec):
 
 
 class Codes:
-    """One codec for each type, and the watch over whoever works with them."""
+    """One codec for each type, and the watch over the work with them."""
 
     def __init__(self) -> None:
         self.watch = Watch()
@@ -99,7 +99,7 @@ class Codes:
         return self.encoder(types)(rows)
 
     def encoder(self, types: Sequence[Type]) -> Encode:
-        """What codes rows of these types, for whoever does it again and again."""
+        """A function that codes rows of these types, for repeated use."""
         encoders = [self.codec(type_).encode for type_ in types]
 
         def encode(rows: Iterable[Row]) -> list[CodedRow]:

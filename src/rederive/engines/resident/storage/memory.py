@@ -29,7 +29,7 @@ _SLACK: Final = 1.35  # what allocators hold beyond that, measured over the shap
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes, about. `tables`: rows and indexes of each relation; `state`: what views keep beside their rows; `values`: the coded
+    """Bytes, about. `tables`: rows and indexes of each relation; `state`: auxiliary state of views; `values`: the coded
     values, which all relations share. `rows`: of all tables."""
 
     tables: Mapping[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def memory_of(tables: Iterable[Table], auxiliary: Iterable[tuple[str, Mapping[An
 
 
 def table_bytes(table: Table) -> int:
-    """A table's rows and indexes, without the values that their codes stand for.
+    """A table's rows and indexes, without the coded values.
 
     >>> table = Table("e", 2)
     >>> _ = table.load([(x, x + 1) for x in range(1000)])

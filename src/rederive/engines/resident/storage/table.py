@@ -25,7 +25,7 @@ PRESENT: Code = 1
 
 
 class Index:
-    """A secondary index: `entries` by the bound columns, kept up to date leaf by leaf."""
+    """A secondary index: `entries` by the bound columns, updated leaf by leaf."""
 
     __slots__ = ("add", "entries", "remove")
 
@@ -66,7 +66,7 @@ def _tuple(names: list[str]) -> str:
 class Readable(Protocol):
     """What a rule's body can read: a stored table, an overlay over one, a view that is derived on demand.
 
-    `lazy`: asking costs evaluation, so ask with as many bindings as there are.
+    `lazy`: a lookup costs an evaluation, so look up with as many bindings as there are.
     """
 
     lazy: bool
@@ -126,7 +126,7 @@ class Table:
         return self.primary.items()
 
     def entries(self, bound: tuple[int, ...]) -> dict[Key, Any]:
-        """The index on these columns, built when it is first asked for."""
+        """The index on these columns, built when it is first used."""
         if bound == self.primary_columns:
             return self.primary
         if bound not in self._indexes:
@@ -221,16 +221,16 @@ class Table:
         leaf = self.primary.get(key)
         return leaf is not None and last in leaf
 
-    def matching(self, wanted: Mapping[int, Code]) -> Iterator[CodedRow]:
-        """The rows whose columns have the wanted codes: by an index on some of them where there is one, else by a search."""
-        usable = [bound for bound in (self.primary_columns, *self._indexes) if bound and all(i in wanted for i in bound)]
+    def matching(self, codes: Mapping[int, Code]) -> Iterator[CodedRow]:
+        """The rows whose columns have these codes: by an index on some of them where there is one, else by a search."""
+        usable = [bound for bound in (self.primary_columns, *self._indexes) if bound and all(i in codes for i in bound)]
         if usable:
             bound = max(usable, key=len)
-            key = wanted[bound[0]] if len(bound) == 1 else tuple(wanted[i] for i in bound)
+            key = codes[bound[0]] if len(bound) == 1 else tuple(codes[i] for i in bound)
             rows = whole_rows(bound, key, self.entries(bound).get(key, ()), self.arity)
         else:
             rows = rows_of(self.primary, self.arity)
-        return (row for row in rows if all(row[i] == code for i, code in wanted.items()))
+        return (row for row in rows if all(row[i] == code for i, code in codes.items()))
 
     def snapshot(self) -> dict[Key, Leaf]:
         """The rows as they are now; later changes of the table do not show in it."""
@@ -293,15 +293,15 @@ class Overlay:
         """As `Table.lookup`. Bitmaps and sets share the operators that this needs."""
         old, gone = self.old.lookup(bound), self.gone.entries(bound)
         first, second = self._came(bound)
-        kept: dict[Key, Any] = {}  # old - gone, by key; dropped when gone changes
-        self.gone.caches.append(kept)
+        remaining: dict[Key, Any] = {}  # old - gone, by key; dropped when gone changes
+        self.gone.caches.append(remaining)
 
         def lookup(key: Key) -> Any:
             if key in gone:
-                entry = kept.get(key)
+                entry = remaining.get(key)
                 if entry is None:
                     entry = old(key)
-                    entry = kept[key] = None if entry is None else entry - gone[key]
+                    entry = remaining[key] = None if entry is None else entry - gone[key]
             else:
                 entry = old(key)
             if key in first:
