@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rederive
-from rederive.analysis.relevance import base_patterns, is_relevant
+from rederive.analysis.relevance import Pattern, base_patterns, is_relevant
 from rederive.lang import compile_program
 
 DECLARATIONS = """
