@@ -88,4 +88,4 @@ def _copies_of(rows: Collection[Row], name: str) -> Collection[Row]:
 
 def _multiplicities(base: str, rows: Collection[Row], engine: Engine) -> Counter[Row]:
     """How many copies of each of these rows there are."""
-    return Counter(row[:-1] for row in engine.beginning(base, dict.fromkeys(rows)))
+    return Counter(row[:-1] for row in engine.rows_with_prefix(base, dict.fromkeys(rows)))

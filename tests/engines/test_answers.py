@@ -37,5 +37,5 @@ def test_answers(spark: SparkSession, name: str) -> None:
 
 
 def _insert(engine: Engine, row: tuple[int, ...]) -> None:
-    engine.propagate(engine.net([Operation(Action.INSERT, "e", (row,))]))
+    engine.propagate(engine.net_effect([Operation(Action.INSERT, "e", (row,))]))
     engine.commit()

@@ -114,28 +114,28 @@ def test_what_rows_may_take() -> None:
     assert footprint.need(1000) == 1000 * BYTES_PER_ROW
     assert footprint.has_room(2 * GIB // BYTES_PER_ROW)
     assert not footprint.has_room(6 * GIB // BYTES_PER_ROW)  # more than half of what is available
-    footprint.measured(10**6, Memory({"r": 3 * GIB}, {}, GIB, 10**6))  # 4 GiB, and 5 more may come: the limit comes first
+    footprint.record(10**6, Memory({"r": 3 * GIB}, {}, GIB, 10**6))  # 4 GiB, and 5 more may come: the limit comes first
     assert footprint.need(2 * 10**6) == 8 * GIB
     assert footprint.has_room(2 * 10**6)
     assert not footprint.has_room(2 * 10**6 + 1)
-    assert footprint.described(10**6) == (
+    assert footprint.describe(10**6) == (
         "1,000,000 base rows with their indexes and views take about 4.0 GiB, and fit the 8.0 GiB of memory that they may take"
     )
 
 
 def test_what_the_machine_has_left_counts() -> None:
     footprint = Footprint(8 * GIB, lambda: 2 * GIB)
-    footprint.measured(10**6, Memory({"r": GIB}, {}, GIB, 10**6))
+    footprint.record(10**6, Memory({"r": GIB}, {}, GIB, 10**6))
     assert footprint.has_room(1.4 * 10**6)
     assert not footprint.has_room(1.6 * 10**6)
-    footprint.is_here = False
-    assert footprint.described(2 * 10**6).endswith(
+    footprint.is_resident = False
+    assert footprint.describe(2 * 10**6).endswith(
         "would take about 4.0 GiB, and do not fit the 3.0 GiB of memory that this machine has for them"
     )
 
 
 def test_measured_again_when_much_has_changed() -> None:
     footprint = Footprint(8 * GIB, lambda: inf)
-    footprint.measured(10**6, Memory({"r": GIB}, {}, 0, 10**6))
+    footprint.record(10**6, Memory({"r": GIB}, {}, 0, 10**6))
     assert not any(footprint.is_old(10**4) for _ in range(10))
     assert footprint.is_old(1)

@@ -49,7 +49,7 @@ def operations(chance: random.Random, *, keyed: bool) -> Iterator[tuple[Action, 
 
 def outcome(engine: ResidentEngine | SparkEngine, given: list[Operation]) -> dict[str, tuple[set[Row], set[Row]]] | str:
     try:
-        return {name: _sides(delta) for name, delta in engine.net(given).items()}
+        return {name: _sides(delta) for name, delta in engine.net_effect(given).items()}
     except DuplicateKey:
         return "refused"
 
@@ -108,7 +108,7 @@ def test_two_rows_of_a_frame_that_share_a_key_are_refused(spark: SparkSession, t
     )
     for action in (Action.INSERT, Action.UPSERT):
         with pytest.raises(DuplicateKey) as refused:
-            engine.net([Operation(action, "r", rows)])
+            engine.net_effect([Operation(action, "r", rows)])
         assert "(1, " in refused.value.message
 
 
@@ -135,7 +135,7 @@ def test_changes_upon_changes(spark: SparkSession, case: str) -> None:
     ]
     for action, rows in steps:
         for engine, given in ((ours, framed(*rows)), (witness, tuple(rows))):
-            engine.propagate(engine.net([Operation(action, "r", given)]))
+            engine.propagate(engine.net_effect([Operation(action, "r", given)]))
             engine.commit()
         assert ours.size("r") == witness.size("r")
     assert sorted(ours.rows("r", {})) == sorted(witness.rows("r", {}))

@@ -48,7 +48,7 @@ def derived(db: rederive.Database, view: str) -> set[tuple[str, ...]]:
 
 
 def propagate(db: rederive.Database, *operations: Operation) -> Propagation:
-    return db.pipeline.state.engine.propagate(db.pipeline.state.engine.net(operations))
+    return db.pipeline.state.engine.propagate(db.pipeline.state.engine.net_effect(operations))
 
 
 def test_only_the_complement_of_the_untouched_subgraph_is_rederived(graph: rederive.Database) -> None:

@@ -85,7 +85,7 @@ def test_the_delta_set_of_min_stock_step_by_step(stock: rederive.Database) -> No
     operations = [Operation(action, "min_stock", (("item1", n),)) for action, n in steps]
     found = []
     for done in range(1, len(operations) + 1):
-        delta = stock.pipeline.state.engine.net(operations[:done]).get("min_stock")
+        delta = stock.pipeline.state.engine.net_effect(operations[:done]).get("min_stock")
         found.append((delta.plus, delta.minus) if delta else ((), ()))
     was, other = ("item1", 100), ("item1", 150)
     assert found == [((), (was,)), ((other,), (was,)), ((), (was,)), ((), ())]

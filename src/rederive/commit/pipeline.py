@@ -287,7 +287,7 @@ class Pipeline:
             return
         if state.bags and any(operation.relation in state.bags for operation in operations):
             operations = number_operations(pending.rules.program, operations, state.engine)
-        pending.net = state.engine.net(operations)
+        pending.net = state.engine.net_effect(operations)
 
     def _propagate(self, pending: PendingVersion) -> None:
         state = self.state

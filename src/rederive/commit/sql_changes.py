@@ -182,7 +182,7 @@ def answers(
         scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
         scratch.commit()
         if pending:
-            scratch.propagate(scratch.net(number_operations(program, pending, scratch)))
+            scratch.propagate(scratch.net_effect(number_operations(program, pending, scratch)))
             scratch.commit()
         return read_rows(program, asked.view, {}, scratch)
 

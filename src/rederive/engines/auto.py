@@ -1,8 +1,8 @@
-"""The choice of the engine for each transaction: by the memory that the rows take, by where they are, and by the work to do.
+"""Engine auto chooses the engine for each transaction: by the memory that the rows take, and by the work to do.
 
-What fits stays in the process, where a small transaction takes milliseconds. A large one goes to Spark where that is faster,
-the way there included. Small ones that follow on Spark add up what they lose there; when that is as much as the way back costs,
-the rows go back. So no more than twice the time is lost that a choice with foresight would have saved.
+Rows that fit stay in the process, where a small transaction takes milliseconds. A large transaction moves them to Spark, where
+that is faster including the move. Later small transactions on Spark add up the time that they lose there; when the sum reaches
+the cost of the move back, the rows move back. This is the ski-rental rule: it loses at most twice what perfect foresight would.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Program: TypeAlias = tuple[MaintenanceProgram, Sequence[str], Sequence[Query]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the engines are, about: which of them is faster must come out right where it matters."""
+    """How fast the engines are, roughly; only which of them is faster for a large transaction has to come out right."""
 
     resident: float = 500_000  # tuples a second
     spark: float = 250_000  # tuples a second, on each core
@@ -36,7 +36,7 @@ class Pace:
 
 
 class AutoEngine:
-    """See `engines.base.Engine`. Starts in memory, and moves to what `spark` makes and back."""
+    """Implements `engines.protocol.Engine`. Starts with the resident engine, and moves to the engine of `spark` and back."""
 
     def __init__(
         self,
@@ -57,26 +57,30 @@ class AutoEngine:
         self._prepared: _Program | None = None  # between `install` and its `commit` or `rollback`
         self._rows = 0
         self._footprint = Footprint(limits.memory, available)
-        self._lost = 0.0  # seconds on Spark that would not have been spent in the process
-        self._because = ""
+        self._lost = 0.0  # seconds that small transactions took longer on Spark than in the process
+        self._cause = ""
 
     @property
     def name(self) -> str:
+        """The name of the engine that runs: `resident` or `spark`."""
         return self._current.name
 
     @property
     def reason(self) -> str:
         """Why this engine runs."""
-        memory = self._footprint.described(self._rows)
-        return f"{memory}{self._because}" if self._footprint.has_room(self._rows) else memory
+        memory = self._footprint.describe(self._rows)
+        return f"{memory}{self._cause}" if self._footprint.has_room(self._rows) else memory
 
     def memory_use(self) -> str:
+        """How much memory of this process the rows take, and may take, as text; empty where they are in Spark."""
         return self.reason
 
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
+        """While this lasts, work that exceeds these limits is stopped with `LimitExceeded`, and changes nothing."""
         return self._current.budget(limits)
 
     def pause_budget(self) -> AbstractContextManager[None]:
+        """While this lasts, nothing counts towards the budget: a user's function runs."""
         return self._current.pause_budget()
 
     def install(
@@ -88,6 +92,7 @@ class AutoEngine:
         bound: Sequence[Query] = (),
         announce: bool = False,
     ) -> Propagation:
+        """Prepare another program: base relations keep their rows and gain the initial ones, changed views are evaluated."""
         rows = {name: counted(given) for name, given in (initial or {}).items()}
         self._make_room(sum(map(len, rows.values())))
         found = self._current.install(maintenance, monitored, rows, bound=bound, announce=announce)
@@ -95,6 +100,7 @@ class AutoEngine:
         return found
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
+        """Add initial rows to the current program, and commit; returns the number of touched tuples."""
         rows = {name: counted(given) for name, given in initial.items()}
         self._make_room(sum(map(len, rows.values())))
         touched = self._current.load(rows)
@@ -102,11 +108,13 @@ class AutoEngine:
         self._measure()
         return touched
 
-    def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+    def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        """The deltas of base relations that are left after opposite and idle requests cancel."""
         self._choose(operations)
-        return self._current.net(operations)
+        return self._current.net_effect(operations)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
+        """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
         more = sum(len(delta.plus) - len(delta.minus) for delta in net.values())
         self._make_room(more)
         self._rows += more
@@ -117,6 +125,7 @@ class AutoEngine:
             raise
 
     def commit(self) -> None:
+        """Apply what `propagate` or `install` prepared."""
         if self._prepared is not None:
             self._current.commit()
             self._installed, self._prepared = self._prepared, None
@@ -129,30 +138,38 @@ class AutoEngine:
             self._measure()
 
     def rollback(self) -> None:
+        """Discard what `propagate` or `install` prepared."""
         self._prepared = None
         self._current.rollback()
         self._count()
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+        """The rows of a base relation or view whose columns have the bound values, in no order."""
         return self._current.rows(relation, bindings)
 
     def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        """All rows of each relation, in turn; rows derived for one may serve the next. The caller closes the generator."""
         return self._current.answers(relations)
 
-    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
-        return self._current.beginning(relation, prefixes)
+    def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        """The rows of a base relation whose first columns are one of the prefixes, in no order."""
+        return self._current.rows_with_prefix(relation, prefixes)
 
     def extent(self, relation: str) -> Collection[Row]:
+        """All rows of a base relation or view, which may stay in Spark."""
         return self._current.extent(relation)
 
     def size(self, relation: str) -> int:
+        """The number of rows of a base relation or view."""
         return self._current.size(relation)
 
     def estimates(self) -> Mapping[tuple[str, ...], Estimate]:
+        """The estimated cost of each component for which strategy auto has a choice."""
         return self._current.estimates()
 
     @property
     def touched(self) -> int:
+        """The number of tuples that the last operation or query looked at."""
         return self._current.touched
 
     def _count(self) -> None:
@@ -162,36 +179,36 @@ class AutoEngine:
     # The choice
 
     @property
-    def _resident(self) -> bool:
+    def _is_resident(self) -> bool:
         return self.name == ResidentEngine.name
 
     def _measure(self) -> None:
         if isinstance(self._current, ResidentEngine):
-            self._footprint.measured(self._rows, self._current.memory())
+            self._footprint.record(self._rows, self._current.memory())
 
     def _make_room(self, more: int) -> None:
-        """Move everything to Spark if so many more rows do not fit."""
+        """Move the rows to Spark if so many more do not fit."""
         if more >= LARGE:
             self._measure()
-        if self._resident and not self._footprint.has_room(self._rows + more):
+        if self._is_resident and not self._footprint.has_room(self._rows + more):
             self._move(self._spark(), "")
 
     def _choose(self, operations: Sequence[Operation]) -> None:
-        """Move everything to where these operations, or those of late, take less time."""
-        if self._resident:
+        """Move the rows to the engine on which these operations, or the recent ones, take less time."""
+        if self._is_resident:
             self._leave_if_large(operations)
-        elif self._footprint.has_room(2 * self._rows):  # well below the limit: it does not go to and fro there
+        elif self._footprint.has_room(2 * self._rows):  # well below the limit, so that rows do not move back and forth
             self._return_if_small(operations)
 
     def _leave_if_large(self, operations: Sequence[Operation]) -> None:
         if sum(len(operation.rows) for operation in operations) < LARGE:
             return
         tuples = self._work(operations)
-        here = tuples / self.pace.resident
-        there = self.pace.jobs + self._rows / self.pace.moved + tuples / (self.pace.spark * self._cores())
-        if there < here:
-            took = f"{here:,.0f} s there, and take {there:,.0f} s here"
-            self._move(self._spark(), f", but a transaction of {tuples:,.0f} tuples would have taken about {took}")
+        resident = tuples / self.pace.resident
+        spark = self.pace.jobs + self._rows / self.pace.moved + tuples / (self.pace.spark * self._cores())
+        if spark < resident:
+            times = f"about {resident:,.0f} s in this process and {spark:,.0f} s on Spark"
+            self._move(self._spark(), f"; a transaction of {tuples:,.0f} tuples takes {times}")
 
     def _return_if_small(self, operations: Sequence[Operation]) -> None:
         if any(isinstance(operation.rows, Bulk) for operation in operations):
@@ -199,10 +216,10 @@ class AutoEngine:
         rows = sum(len(operation.rows) for operation in operations)
         self._lost += max(self.pace.jobs - rows / self.pace.resident, 0.0)
         if self._lost > self._rows / self.pace.moved:
-            self._move(ResidentEngine(self.limits), ", where small transactions take less time")
+            self._move(ResidentEngine(self.limits), "; small transactions take less time in this process")
 
     def _work(self, operations: Sequence[Operation]) -> float:
-        """Tuples that operations will touch, about: their own, and those of the views that read them."""
+        """The estimated number of tuples that operations touch: their own, and those of the views that read them."""
         changed: dict[str, tuple[int, int]] = {}
         for name, action, rows in ((o.relation, o.action, len(o.rows)) for o in operations):
             gone, came = changed.get(name, (0, 0))
@@ -210,18 +227,18 @@ class AutoEngine:
         views = (min(estimate.incremental(changed), estimate.whole) for estimate in self._current.estimates().values())
         return sum(gone + came for gone, came in changed.values()) + sum(views)
 
-    def _move(self, engine: Engine, because: str) -> None:
+    def _move(self, engine: Engine, cause: str) -> None:
         engine.traces = self.traces
         if self._installed is not None:
             maintenance, monitored, bound = self._installed
             rows = {name: self._current.rows(name, {}) for name in maintenance.program.bases}
             engine.install(maintenance, monitored, rows, bound=bound)
             engine.commit()
-        self._current, self._lost, self._because = engine, 0.0, because
-        self._footprint.is_here = self._resident
+        self._current, self._lost, self._cause = engine, 0.0, cause
+        self._footprint.is_resident = self._is_resident
         self._measure()
 
 
 def counted(rows: Iterable[Row]) -> Collection[Row]:
-    """Rows whose number is known."""
+    """The same rows as a collection, whose length is known."""
     return rows if isinstance(rows, Collection) else list(rows)

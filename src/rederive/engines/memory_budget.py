@@ -1,4 +1,4 @@
-"""What rows take in this process's memory, and what they may take."""
+"""How much memory of this process the rows take, and may take (decision 54)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Final
 from rederive.engines.machine_memory import USABLE
 from rederive.engines.resident.storage.memory import Memory
 
-BYTES_PER_ROW: Final = 2_000  # of a base relation that is not measured yet, with indexes and views; 600 to 2,900 were measured
-FEW: Final = 100  # base rows; what tables take without any counts too much among fewer
-LARGE: Final = 10_000  # rows of a transaction, from which on its work and its memory are looked at first
+BYTES_PER_ROW: Final = (
+    2_000  # bytes of a base row before the first measurement, with indexes and views; 600 to 2,900 were measured
+)
+FEW: Final = 100  # base rows; among fewer, the memory of empty tables counts too much
+LARGE: Final = 10_000  # rows of a transaction from which on its work and its memory are estimated first
 
 
 class Footprint:
-    """The memory of base rows with all that belongs to them: values, indexes, views and their state.
+    """The memory of base rows with all that depends on them: values, indexes, views and auxiliary state.
 
-    Measuring takes time in proportion to the tables, so it is not done at every transaction: again when a tenth as many tuples
-    were touched as there are. In between, rows that come are taken to be like those that were measured.
+    A measurement takes time in proportion to the tables. It is repeated when the tuples touched since are a tenth of those there
+    are, so it costs a constant for each of them. In between, new rows are assumed to be like the measured ones.
     """
 
     def __init__(self, memory: int, available: Callable[[], float]) -> None:
-        self.is_here = True
+        self.is_resident = True
         self._memory = memory
         self._available = available
         self._usable = USABLE * available()
@@ -29,26 +31,27 @@ class Footprint:
         self._rows = 0
         self._touched = 0
 
-    def measured(self, rows: int, memory: Memory) -> None:
-        """So many base rows, and all that belongs to them, take this memory."""
+    def record(self, rows: int, memory: Memory) -> None:
+        """Record that so many base rows, with all that depends on them, take this memory."""
         self._rows, self._measured, self._touched = rows, memory, 0
         self._usable = memory.total + USABLE * self._available()
 
     def is_old(self, touched: int) -> bool:
-        """Whether it is time to measure again, after a transaction that touched so many tuples."""
+        """Whether to measure again, after a transaction that touched so many tuples."""
         self._touched += touched
-        return self.is_here and self._touched > max(self._measured.rows, LARGE) / 10
+        return self.is_resident and self._touched > max(self._measured.rows, LARGE) / 10
 
     def need(self, rows: float) -> float:
-        """Bytes that so many base rows take, or would take."""
+        """The bytes that so many base rows take, or would take."""
         return rows * (BYTES_PER_ROW if self._rows < FEW else self._measured.total / self._rows)
 
     def has_room(self, rows: float) -> bool:
+        """Whether so many base rows fit."""
         return self.need(rows) <= min(self._memory, self._usable)
 
-    def described(self, rows: int) -> str:
-        """For whoever wants to know why an engine runs."""
-        take = "take" if self.is_here else "would take"
+    def describe(self, rows: int) -> str:
+        """The sentence that explains why an engine runs."""
+        take = "take" if self.is_resident else "would take"
         fit = "fit" if self.has_room(rows) else "do not fit"
         most = f"{_size(self._memory)} of memory that they may take"
         if self._usable < self._memory:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DoesNotFit(Exception):
-    """Views that cannot be kept in the memory there is; the caller plans again without keeping them."""
+    """Views that do not fit the memory that they may take; the caller plans the program again without storing them."""
 
     def __init__(self, views: Sequence[str]) -> None:
         super().__init__(", ".join(views))
@@ -26,6 +26,8 @@ class DoesNotFit(Exception):
 
 
 class Action(Enum):
+    """What an operation does with its rows."""
+
     INSERT = "insert"
     DELETE = "delete"
     UPSERT = "upsert"
@@ -35,13 +37,13 @@ class Bulk(LazyRows):
     """Rows that are in Spark until somebody iterates over them."""
 
     def digest(self) -> str:
-        """The same for the same rows, and in all likelihood for no others."""
+        """A text that is the same for the same rows, and almost surely for no others."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step of a transaction, on typed rows of one base relation. An upsert replaces the row with the same key."""
+    """One request of a transaction, on typed rows of one base relation. An upsert replaces the row with the same key."""
 
     action: Action
     relation: str
@@ -50,7 +52,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The rows of a view that have these values in these columns."""
+    """The rows of a relation that have these values in these columns."""
 
     view: str
     bindings: tuple[tuple[int, Value], ...]
@@ -58,11 +60,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Propagation:
-    """What a net change does to the monitored views, worked out but not applied yet.
+    """The deltas of the monitored views that follow from a net effect, computed but not applied yet.
 
-    `derived`: how many rows of a view that is not kept had to be derived. `skipped`: rules that path analysis left out.
-    `estimated`: the tuples that strategy auto expected to touch. `recomputed`: how many views it evaluated from scratch.
-    `entered`: the initial rows that base relations did not have, where a program was installed with some.
+    `touched`: the tuples that were looked at. `derived`: the number of rows that were derived of each view that is not stored.
+    `skipped`: the number of rules that path analysis left out. `bound`: the deltas of monitored queries. `estimated`: the tuples
+    that strategy auto expected to touch. `recomputed`: the number of views that were evaluated from scratch. `entered`: the
+    initial rows that base relations did not have, where a program was installed.
     """
 
     views: Mapping[str, Delta]
@@ -96,7 +99,7 @@ Trace = Callable[[FilterStep], None]
 
 
 class Engine(Protocol):
-    """Keeps base relations and views, and computes what transactions do to them.
+    """Stores base relations and views, and computes what transactions change.
 
     `propagate` and `install` prepare a change; `commit` applies what they prepared, `rollback` discards it.
     """
@@ -104,17 +107,18 @@ class Engine(Protocol):
     traces: list[Trace]
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the engine that runs: `resident` or `spark`."""
 
     @property
     def reason(self) -> str:
-        """Why this engine runs."""
+        """Why this engine runs, as a sentence."""
 
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
         """While this lasts, work that exceeds these limits is stopped with `LimitExceeded`, and changes nothing."""
 
     def pause_budget(self) -> AbstractContextManager[None]:
-        """While this lasts, nothing counts towards the budget: functions of the user's run."""
+        """While this lasts, nothing counts towards the budget: a user's function runs."""
 
     def install(
         self,
@@ -133,37 +137,41 @@ class Engine(Protocol):
         """
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """Install the present program again, with more initial rows; the number of tuples touched."""
+        """Add initial rows to the current program, and commit; returns the number of touched tuples."""
 
-    def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
-        """What is left of a transaction after opposite and idle changes cancel."""
+    def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        """The deltas of base relations that are left after opposite and idle requests cancel."""
 
-    def propagate(self, net: Mapping[str, Delta]) -> Propagation: ...
+    def propagate(self, net: Mapping[str, Delta]) -> Propagation:
+        """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Apply what `propagate` or `install` prepared."""
 
-    def rollback(self) -> None: ...
+    def rollback(self) -> None:
+        """Discard what `propagate` or `install` prepared."""
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         """The rows of a base relation or view whose columns have the bound values, in no order."""
 
     def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
-        """All rows of several relations, one after the other; what is derived for one may serve the next. To be closed."""
+        """All rows of each relation, in turn; rows derived for one may serve the next. The caller closes the generator."""
 
-    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
-        """The rows of a base relation that begin with one of these, in no order."""
+    def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        """The rows of a base relation whose first columns are one of the prefixes, in no order."""
 
     def extent(self, relation: str) -> Collection[Row]:
-        """All rows of a base relation or view, wherever they are."""
+        """All rows of a base relation or view, which may stay in Spark."""
 
     def memory_use(self) -> str:
-        """What the rows take of this process's memory, and of what they may take, as text; empty where they are elsewhere."""
+        """How much memory of this process the rows take, and may take, as text; empty where they are in Spark."""
 
-    def size(self, relation: str) -> int: ...
+    def size(self, relation: str) -> int:
+        """The number of rows of a base relation or view."""
 
     def estimates(self) -> Mapping[tuple[str, ...], Estimate]:
-        """What strategy auto expects of each component that it has a choice for."""
+        """The estimated cost of each component for which strategy auto has a choice."""
 
     @property
     def touched(self) -> int:
-        """The tuples that the last question looked at."""
+        """The number of tuples that the last operation or query looked at."""

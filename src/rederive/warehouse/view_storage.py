@@ -113,7 +113,7 @@ class ViewStorage:
     def _apply(self, operations: Sequence[Operation]) -> None:
         wanted = [operation for operation in operations if operation.rows]
         if wanted:
-            self._engine.propagate(self._engine.net(wanted))
+            self._engine.propagate(self._engine.net_effect(wanted))
             self._engine.commit()
 
 

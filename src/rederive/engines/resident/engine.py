@@ -118,7 +118,7 @@ class ResidentEngine:
         self.commit()
         return touched
 
-    def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+    def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         present = self.installed
         return net_effect(operations, present.program.relations, present.tables.table, present.encoders, self.codes)
 
@@ -194,8 +194,8 @@ class ResidentEngine:
     def memory_use(self) -> str:
         rows = sum(map(self.size, self.program.bases))
         footprint = Footprint(self.limits.memory, available_memory)
-        footprint.measured(rows, self.memory())
-        return footprint.described(rows)
+        footprint.record(rows, self.memory())
+        return footprint.describe(rows)
 
     @property
     def touched(self) -> int:
@@ -267,7 +267,7 @@ class ResidentEngine:
         entry = source.lookup(tuple(codes))(key[0] if len(key) == 1 else key)
         return whole_rows(tuple(codes), key, entry or (), source.arity)
 
-    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+    def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]
 
     def extent(self, relation: str) -> list[Row]:

@@ -77,6 +77,7 @@ class SparkEngine:
 
     @property
     def program(self) -> Program:
+        """The current program."""
         return self.installed.program
 
     def budget(self, limits: Limits | None) -> AbstractContextManager[None]:
@@ -84,6 +85,7 @@ class SparkEngine:
         return nullcontext()
 
     def pause_budget(self) -> AbstractContextManager[None]:
+        """While this lasts, nothing counts towards the budget: a user's function runs."""
         return nullcontext()
 
     def install(
@@ -134,13 +136,15 @@ class SparkEngine:
         return Delta(FrameRows(tuple(plus), self.jobs), FrameRows(tuple(minus), self.jobs))
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
+        """Add initial rows to the current program, and commit; returns the number of touched tuples."""
         present = self.installed
         bound = [view.query for view in present.bound]
         touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
         self.commit()
         return touched
 
-    def net(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+    def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        """The deltas of base relations that are left after opposite and idle requests cancel."""
         context = (self.program.relations, self.installed.storage, self.jobs)
         if not any(isinstance(operation.rows, Bulk) for operation in operations):
             return net_effect_of_rows(operations, *context)
@@ -150,6 +154,7 @@ class SparkEngine:
         }
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
+        """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
         self.jobs.queries.touched = 0
         present, patterns = self.installed, self.installed.patterns
         try:
@@ -174,6 +179,7 @@ class SparkEngine:
         return self.installed.relations.found(name, variant)
 
     def commit(self) -> None:
+        """Apply what `propagate` or `install` prepared."""
         if self._prepared is not None:
             self.installed.clear()
             self.installed, self._prepared = self._prepared, None
@@ -182,6 +188,7 @@ class SparkEngine:
         self._end()
 
     def rollback(self) -> None:
+        """Discard what `propagate` or `install` prepared."""
         if self._prepared is not None:
             self._prepared.clear()
             self._prepared = None
@@ -192,6 +199,7 @@ class SparkEngine:
         self.jobs.frames.drop_all_but(self.installed.storage.names)
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+        """The rows of a base relation or view whose columns have the bound values, in no order."""
         self.jobs.queries.touched = 0
         try:
             return self.jobs.queries.rows(self.installed.answer(Query(relation, tuple(sorted(bindings.items())))))
@@ -199,23 +207,28 @@ class SparkEngine:
             self._end()
 
     def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        """All rows of each relation, in turn; rows derived for one may serve the next. The caller closes the generator."""
         for relation in relations:
             yield self.rows(relation, {})
 
-    def beginning(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+    def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        """The rows of a base relation whose first columns are one of the prefixes, in no order."""
         rows = frozenset(prefixes)
         types, width = self.program.relations[relation].types, len(next(iter(rows), ()))
         prefix_rows = self.jobs.frames.of_rows(rows, types[:width])
         return rows_with_prefix(self.installed.storage.source(relation), prefix_rows, self.jobs)
 
     def extent(self, relation: str) -> Collection[Row]:
+        """All rows of a base relation or view, which may stay in Spark."""
         found = self.installed.extent(relation)
         return as_rows(self.jobs.queries.frame_of(found), self.jobs) if found is not None else ()
 
     def memory_use(self) -> str:
+        """How much memory of this process the rows take, and may take, as text; empty where they are in Spark."""
         return ""
 
     def size(self, relation: str) -> int:
+        """The number of rows of a base relation or view."""
         if relation in self.installed.storage:
             return self.installed.storage.size(relation)
         try:
@@ -225,10 +238,12 @@ class SparkEngine:
             self._end()
 
     def estimates(self) -> Mapping[tuple[str, ...], Estimate]:
+        """The estimated cost of each component for which strategy auto has a choice."""
         return {}
 
     @property
     def touched(self) -> int:
+        """The number of tuples that the last operation or query looked at."""
         return self.jobs.queries.touched
 
 

@@ -32,7 +32,7 @@ def net_effect_of_rows(
     engine = ResidentEngine()
     engine.install(plan(Program(changed, ()), [], Strategy.MATERIALIZED.value), [], candidates)
     engine.commit()
-    return engine.net(operations)
+    return engine.net_effect(operations)
 
 
 def _candidates(relation: Relation, requested: frozenset[Row], source: Source, jobs: Jobs) -> list[Row]:

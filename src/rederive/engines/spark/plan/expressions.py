@@ -58,7 +58,7 @@ class Infix:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class LogicalNot:
     """The negation of a condition; NULL stays NULL."""
 
     condition: Expression
@@ -123,7 +123,18 @@ class Named:
 
 
 Expression: TypeAlias = (
-    ColumnRef | AllColumns | TypedValue | Cast | FunctionCall | Infix | Not | NullTest | CaseWhen | InList | FieldOf | Window
+    ColumnRef
+    | AllColumns
+    | TypedValue
+    | Cast
+    | FunctionCall
+    | Infix
+    | LogicalNot
+    | NullTest
+    | CaseWhen
+    | InList
+    | FieldOf
+    | Window
 )
 Output: TypeAlias = Expression | Named  # an item of a SELECT list
 

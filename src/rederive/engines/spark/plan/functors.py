@@ -19,7 +19,7 @@ from rederive.engines.spark.plan.expressions import (
     FieldOf,
     FunctionCall,
     Infix,
-    Not,
+    LogicalNot,
     NullTest,
     TypedValue,
     call,
@@ -79,14 +79,14 @@ class Functors:
             case Operator.EQ:
                 return Checked(equal(one, other), errors)
             case Operator.NE:
-                return Checked(Not(equal(one, other)), errors)
+                return Checked(LogicalNot(equal(one, other)), errors)
             case Operator.CONTAINS:
                 return Checked(call("contains", other, one), errors)
             case Operator.NOT_CONTAINS:
-                return Checked(Not(call("contains", other, one)), errors)
+                return Checked(LogicalNot(call("contains", other, one)), errors)
             case Operator.MATCH | Operator.NOT_MATCH:
                 found = self._python("match", is_match, (SYMBOL, SYMBOL), BOOLEAN, (one, other))
-                value = Not(found.value) if operator is Operator.NOT_MATCH else found.value
+                value = LogicalNot(found.value) if operator is Operator.NOT_MATCH else found.value
                 return Checked(value, errors + found.errors)
             case _:
                 return Checked(infix(_TESTS[operator], one, other), errors)

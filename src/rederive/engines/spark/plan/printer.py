@@ -20,8 +20,8 @@ from rederive.engines.spark.plan.expressions import (
     FunctionCall,
     Infix,
     InList,
+    LogicalNot,
     Named,
-    Not,
     NullTest,
     Output,
     SortKey,
@@ -67,7 +67,7 @@ def print_query(plan: Plan) -> str:
 def print_expression(expression: Output) -> str:
     """An expression as SQL.
 
-    >>> print_expression(Infix("AND", (ColumnRef("c0"), Not(ColumnRef("c1", "a")))))
+    >>> print_expression(Infix("AND", (ColumnRef("c0"), LogicalNot(ColumnRef("c1", "a")))))
     '(c0 AND (NOT a.c1))'
     """
     match expression:
@@ -85,7 +85,7 @@ def print_expression(expression: Output) -> str:
             return f"{function}({_list(arguments)})"
         case Infix(operator, operands):
             return f"({f' {operator} '.join(map(print_expression, operands))})"
-        case Not(condition):
+        case LogicalNot(condition):
             return f"(NOT {print_expression(condition)})"
         case NullTest(value, is_null):
             return f"({print_expression(value)} {'IS NULL' if is_null else 'IS NOT NULL'})"

@@ -19,7 +19,7 @@ from rederive.engines.spark.plan.expressions import (
     FunctionCall,
     Infix,
     InList,
-    Not,
+    LogicalNot,
     NullTest,
     TypedValue,
 )
@@ -54,7 +54,7 @@ def _native_call(functor: str, a: Sequence[Expression], gives: Type) -> Expressi
         case "is null" | "is not null":
             return NullTest(a[0], functor == "is null")
         case "not":
-            return Not(a[0])
+            return LogicalNot(a[0])
         case "in":
             return InList(a[0], tuple(a[1:]))
         case "case":
