@@ -1,4 +1,4 @@
-"""How much memory this process may still take: of the machine, and of every control group that it is in."""
+"""How much memory this process may still take: of the machine, and of every control group that it belongs to."""
 
 from __future__ import annotations
 

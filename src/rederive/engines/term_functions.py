@@ -1,4 +1,4 @@
-"""The text of a Python expression for a term's value."""
+"""Terms as Python expressions, for both engines."""
 
 from __future__ import annotations
 

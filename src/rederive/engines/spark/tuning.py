@@ -38,11 +38,11 @@ class Tuning:
     broadcast_code_rows: int = 1_000_000
     # rows of the requests of one transaction (decision 41)
     broadcast_request_rows: int = 1_000_000
-    # rows that every executor holds beside its part of a recursion (SPARK.md, "Recursion on Spark")
+    # rows that every executor holds besides its partition of a recursion (SPARK.md, "Recursion on Spark")
     broadcast_recursion_rows: int = 5_000_000
     # rows of one partition: a hash table of so many surely fits an executor's memory (decision 39)
     hashed_rows: int = 4_000_000
-    # values that a scan of files is told to look for; `IN` prunes batches up to about 200 values (SPARK.md, "Traps")
+    # values that are pushed into a scan of files; `IN` prunes batches up to about 200 values (SPARK.md, "Traps")
     pushed_values: int = 200
     # times: rows are few next to known ones that are so many times as many; then they are sent there (decision 43)
     sparse_factor: int = 8

@@ -146,7 +146,7 @@ def broadcast_hint(source: Source, tuning: Tuning) -> Hint | None:
 
 
 def scan(source: Source, tuning: Tuning) -> Plan:
-    """The plan that reads a source. From here on Spark knows the names of its frames."""
+    """The plan that reads a source. It registers the frames of the source with Spark."""
     match source:
         case Local(types, rows):
             return Values(types, tuple(rows))

@@ -1,4 +1,4 @@
-"""Sets of rows as Arrow tables in the driver: for changes that are too many for rows of Python, and not worth a job of Spark.
+"""Sets of rows as Arrow tables in the driver: for deltas too large for Python rows, and too small for a Spark job (decision 44).
 
 A table has the columns that Spark has of the same rows. NULL is identical to NULL.
 """
@@ -15,45 +15,47 @@ from rederive.engines.spark.session.types import arrow_type, columns, from_arrow
 from rederive.ir.terms import BOOLEAN, Kind, Type, Value
 
 _SIGN = "sign"
-Signed: TypeAlias = tuple[pa.Table, int]  # rows, and how often each counts
+Signed: TypeAlias = tuple[pa.Table, int]  # rows with their sign
 ArrowColumn: TypeAlias = "pa.ChunkedArray[Any]"
 
 
 def can_compare(types: Iterable[Type]) -> bool:
-    """Whether Arrow tells values apart as we do; of floats it does not."""
+    """Whether Arrow compares values of these types as the engines do; floats it does not."""
     return all(type.kind is not Kind.FLOAT for type in types)
 
 
 def cast_columns(table: pa.Table, types: Sequence[Type]) -> pa.Table:
-    """The same rows in our columns, whatever these were called."""
+    """The same rows in columns named by position, in the types of the relation."""
     fields = zip(columns(types), types or (BOOLEAN,), strict=True)
     return table.rename_columns(columns(types)).cast(pa.schema([(name, arrow_type(type)) for name, type in fields]))
 
 
 def int64(number: int) -> pa.Int64Scalar:
+    """A number as an Arrow scalar of 64 bits."""
     return pa.scalar(number, pa.int64())
 
 
 def add_columns(table: pa.Table, more: Mapping[str, int]) -> pa.Table:
-    """The rows with columns more, each of which has one value in all of them."""
+    """The rows with more columns, each with one value in all rows."""
     for name, value in more.items():
         table = table.append_column(name, pa.repeat(int64(value), table.num_rows))
     return table
 
 
 def distinct(table: pa.Table) -> pa.Table:
+    """Each row once."""
     return table.group_by(table.column_names).aggregate([])
 
 
 def subtract(table: pa.Table, other: pa.Table) -> pa.Table:
-    """The rows of a table that another has not."""
+    """The rows of a table that another does not have."""
     names = table.column_names
     each = _concat_signed([(table, 0), (other, 1)]).group_by(names).aggregate([(_SIGN, "max")])
     return each.filter(pc.field(f"{_SIGN}_max") == 0).select(names)
 
 
 def net_tables(parts: Sequence[Signed]) -> tuple[pa.Table, pa.Table]:
-    """The rows that count less than nothing in sum, and those that count more."""
+    """The rows whose signs sum to less than zero, and those whose signs sum to more."""
     names = parts[0][0].column_names
     each = _concat_signed(parts).group_by(names).aggregate([(_SIGN, "sum")])
     total = pc.field(f"{_SIGN}_sum")

@@ -51,6 +51,6 @@ class Jobs:
         self.sets = Sets(self.queries, self.parts)
 
     def admit(self, program: Program) -> None:
-        """Prepare for rows of a program: from here on columns may hold NULL where one of its columns may."""
+        """Prepare for the rows of a program: comparisons are null-safe as soon as one of its columns may hold NULL."""
         if any(column.nullable for relation in program.relations.values() for column in relation.columns):
             self.sets.null_safe = True

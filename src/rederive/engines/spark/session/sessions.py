@@ -1,4 +1,4 @@
-"""Sessions of our own beside the one that the user works in: its settings, its views and its being active stay as they are."""
+"""Sessions of the engine's own on the user's context; the user's session, its settings and views stay as they are (decision 56)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def running_session() -> SparkSession | None:
 
 
 def from_table(session: SparkSession, table: pa.Table, schema: StructType | str, file: str | None = None) -> DataFrame:
-    """The rows of a table, by way of a Parquet file that every worker sees where one is named.
+    """The rows of a table, by a Parquet file that every executor sees, where one is named.
 
     Else in one piece: Spark 4.2 reads a table up to the first of its chunks that is empty.
     """

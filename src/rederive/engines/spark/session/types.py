@@ -15,7 +15,7 @@ from rederive import arrow_types
 from rederive.arrow_types import from_arrow_columns, to_arrow_column
 from rederive.ir.terms import BOOLEAN, Kind, Row, Type, Value
 
-CODE = Type(Kind.NUMBER, 32)  # stands for a symbol while it is only compared: two of them make one key of 64 bits
+CODE = Type(Kind.NUMBER, 32)  # the code of a symbol that is only compared: two codes make one key of 64 bits
 _NAMES = {
     Kind.SYMBOL: "STRING",
     Kind.NUMBER: "BIGINT",
