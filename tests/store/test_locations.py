@@ -211,6 +211,7 @@ def test_a_lake_in_a_folder_with_a_difficult_name(spark: SparkSession, tmp_path:
         rederive.open(folder / "_store", lake="two", spark=spark, engine="resident")
 
 
+@pytest.mark.slow
 def test_a_local_lake_where_sparks_default_is_elsewhere(spark: SparkSession, tmp_path: Path, mounted: str) -> None:
     """On a cluster `/x` means HDFS to Spark: the tables would not be where the journal is."""
     session = spark.newSession()
