@@ -1,4 +1,4 @@
-"""Sessions of the engine's own on the user's context; the user's session, its settings and views stay as they are (decision 56)."""
+"""The engine's own sessions on the user's context; the user's session, its settings and views stay as they are (decision 56)."""
 
 from __future__ import annotations
 
