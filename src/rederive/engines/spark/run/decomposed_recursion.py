@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -23,31 +22,14 @@ from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.plan.sources import Frame, Source
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.session.types import column, columns, from_arrow, schema, to_arrow
-from rederive.ir.rules import Atom, Negation, Program, Relation, Rule
+from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Type
 from rederive.limits import Limits
-from rederive.maintain.maintenance_rule import canonical
+from rederive.maintain.fragments import program_over_seeds, seeds_name
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 
 Batches = Iterator[pa.RecordBatch]
-
-
-def recursive_rules(component: Component) -> list[Rule]:
-    """The rules whose body reads a relation of their own component."""
-    rules = (definition for definition in component.definitions if isinstance(definition, Rule))
-    return [rule for rule in rules if any(atom.relation in component.relations for atom in _atoms(rule))]
-
-
-def other_relations(component: Component) -> list[str]:
-    """The relations of other components that the recursive rules read."""
-    names = (atom.relation for rule in recursive_rules(component) for atom in _atoms(rule))
-    return [name for name in dict.fromkeys(names) if name not in component.relations]
-
-
-def _atoms(rule: Rule) -> list[Atom]:
-    atoms = (literal.atom if isinstance(literal, Negation) else literal for literal in rule.body)
-    return [atom for atom in atoms if isinstance(atom, Atom)]
 
 
 def run_decomposed(
@@ -60,22 +42,8 @@ def run_decomposed(
     sent = jobs.session.sparkContext.broadcast({other: jobs.queries.table(source) for other, source in others.items()})
     data = jobs.queries.data(jobs.queries.select(seeds))
     partitioned = data.repartition(jobs.session.sparkContext.defaultParallelism, col(column(position)))
-    run = _run_partition(_program_over_seeds(component, program), relation, sent, limits, jobs.tuning.batch_rows)
+    run = _run_partition(program_over_seeds(component, program), relation, sent, limits, jobs.tuning.batch_rows)
     return jobs.queries.materialize_data(partitioned.mapInArrow(run, schema(relation.types)), relation.types)
-
-
-def _seeds_name(name: str) -> str:
-    return f"{name}.seed"
-
-
-def _program_over_seeds(component: Component, program: Program) -> Program:
-    """The recursive rules over their seeds: a program whose base relations are everything else that they read."""
-    (name,) = component.relations
-    relation = program.relations[name]
-    seed = replace(relation, name=_seeds_name(name))
-    start = Rule(canonical(relation), (canonical(seed),))
-    relations = {one.name: one for one in (relation, seed, *(program.relations[other] for other in other_relations(component)))}
-    return Program(relations, (start, *recursive_rules(component)))
 
 
 def _run_partition(
@@ -87,7 +55,7 @@ def _run_partition(
         seeds = list(batches)
         if any(batch.num_rows for batch in seeds):
             engine = ResidentEngine(limits)
-            tables = {_seeds_name(relation.name): pa.Table.from_batches(seeds), **sent.value}
+            tables = {seeds_name(relation.name): pa.Table.from_batches(seeds), **sent.value}
             initial = {name: from_arrow(table, program.relations[name].types) for name, table in tables.items()}
             engine.install(plan(program, [relation.name], Strategy.MATERIALIZED.value), [relation.name], initial)
             engine.commit()

@@ -13,7 +13,7 @@ from rederive.engines.spark.plan.sources import Distributed, Frame, Source
 from rederive.engines.spark.run import derivation_counts
 from rederive.engines.spark.run.aggregates import by_group
 from rederive.engines.spark.run.aggregates.from_scratch import aggregate_rows
-from rederive.engines.spark.run.decomposed_recursion import other_relations, run_decomposed
+from rederive.engines.spark.run.decomposed_recursion import run_decomposed
 from rederive.engines.spark.run.derivation import derivation
 from rederive.engines.spark.run.fixpoint import AcceptRows, DeltaRule, Fixpoint, Target
 from rederive.engines.spark.run.jobs import Jobs
@@ -23,6 +23,7 @@ from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.run.symbol_codes import code_recursion
 from rederive.ir.rules import Aggregate, Atom, Rule, Variant
 from rederive.limits import Limits
+from rederive.maintain.fragments import other_relations
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
 from rederive.maintain.program import Phase, Section, Semantics, Strategy
 

@@ -58,7 +58,7 @@ from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Aggregate, Function, Rule, Variant
 from rederive.ir.terms import NUMBER, Row
-from rederive.maintain.maintenance_rule import in_state
+from rederive.maintain.fragments import rule_over_state
 from rederive.values import INTEGER_RANGES
 
 SharedTotals = dict[tuple[str, tuple[int, ...]], Frame]  # by the rows and the groups that they are of
@@ -133,8 +133,7 @@ def _source(aggregate: Aggregate, relations: Relations, state: Variant, jobs: Jo
 def _as_view(name: str, relations: Relations, state: Variant, jobs: Jobs) -> Source:
     (rule,) = relations.component(name).definitions
     assert isinstance(rule, Rule)
-    over_state = Rule(rule.head, in_state(rule.body, state), rule.span)
-    one = derivation(over_state, None, None, relations.of, jobs, relations.program.relations)
+    one = derivation(rule_over_state(rule, state), None, None, relations.of, jobs, relations.program.relations)
     types = relations.types(name)
     return as_view([one], types, jobs) if one is not None else Local(types, frozenset())
 
