@@ -193,10 +193,11 @@ class Pipeline:
         pending = self._prepare(group, version)
         for step in self._group_steps:
             step(group)
+        unsettled = self.state.unsettled  # a callback may commit another version
         if pending.result is not None:
             self._announce([pending.result])
-        if self.state.unsettled is not None:
-            raise self.state.unsettled
+        if unsettled is not None:
+            raise unsettled
         return pending
 
     def _add(self, group: Group, outcome: BatchOutcome, version: TransactionRequest) -> Group:
