@@ -319,7 +319,7 @@ def test_scattered_rows_are_looked_up_in_files(spark: SparkSession, monkeypatch:
     for db in (ours, witness):
         db.sql(f"CREATE TABLE r (x {type}, y BIGINT, n BIGINT, PRIMARY KEY ({key})); CREATE VIEW v AS SELECT x, n FROM r;")
         db.load("r", all_rows.where("n < 30") if db is ours else [tuple(row) for row in all_rows.where("n < 30").collect()])
-    assert ours.engine.installed.storage.relations["r"].rows.files is not None  # type: ignore[attr-defined]
+    assert ours.pipeline.state.engine.installed.storage.relations["r"].rows.files is not None  # type: ignore[attr-defined]
     changes = {
         "delete": all_rows.where("n IN (1, 15, 29, 33)").union(all_rows.where("n = 7").withColumn("n", lit(-7))),
         "insert": all_rows.where("n IN (2, 31)"),
