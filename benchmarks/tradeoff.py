@@ -85,12 +85,13 @@ class Point:
 
 # What the table and the picture show, in words.
 SHOWN = (
-    "Storing the view buys the fastest transactions, and pays for them with the memory of every row of the view and of the views"
-    " below it.",
-    "Deriving it on demand keeps no row of it and answers in milliseconds: slower than the stored view, much faster than"
-    " recomputing.",
-    "What every strategy keeps is indexes of the base relations, and that is not always little: in the star join it is about half"
-    " of what the stored strategies keep.",
+    "Use this page to choose a strategy: how long a transaction takes, and how much memory the strategy needs.",
+    "",
+    "- A stored view has the fastest transactions. It takes memory for every row of the view and of the views below it.",
+    "- A view that is derived on demand stores no row and answers in milliseconds: slower than the stored view, much faster",
+    "  than recomputing.",
+    "- Every strategy stores indexes of the base relations, and these can be large: in the star join they are about half of",
+    "  what the stored strategies take.",
 )
 
 
@@ -239,21 +240,13 @@ def write(points: Points, docs: Path) -> None:
 
 
 def page(points: Points, machine: Machine) -> Iterator[str]:
-    yield from (
-        "# Time against memory",
-        "",
-        "Written by `.venv/bin/python benchmarks/run.py tradeoff --write`.",
-        "",
-        f"{machine}",
-        "",
-    )
-    yield from (*SHOWN, "", "![Time against memory, by strategy](tradeoff.png)", "")
-    yield from ("| program | strategy | median transaction | kept | rows kept |", "|---|---|--:|--:|--:|")
+    yield from ("# Time against memory", "", *SHOWN, "", "![Time against memory, by strategy](tradeoff.png)", "")
+    yield from ("| program | strategy | median transaction | memory | stored rows |", "|---|---|--:|--:|--:|")
     for name, of in points.items():
         for strategy, point in of.items():
             time, kept = shown(point.seconds, Unit.SECONDS), shown(point.kept_bytes, Unit.BYTES)
             yield f"| {CASES[name].title} | {strategy} | {time} | {kept} | {point.kept_rows:,} |"
-    yield ""
+    yield from ("", "Written by `.venv/bin/python benchmarks/run.py tradeoff --write`.", "", f"{machine}", "")
 
 
 if __name__ == "__main__":
