@@ -30,7 +30,7 @@ from rederive.values import sort_key
 
 
 class ResidentEngine:
-    """See `engines.base.Engine`."""
+    """Implements `engines.protocol.Engine` by tables of coded rows and compiled rules, in this process."""
 
     name = "resident"
     reason = "requested"
@@ -66,6 +66,7 @@ class ResidentEngine:
 
     @property
     def program(self) -> Program:
+        """The program that is installed, as the passes left it."""
         return self.installed.program
 
     def install(
@@ -81,6 +82,7 @@ class ResidentEngine:
         old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
         affected = affected_relations(old.program, new.program, initial or ())
         reported = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.views]
+        # Both programs share the tables of base relations, so the old extents are taken before `build` adds initial rows.
         before = {name: old.extent(name) for name in reported if announce and name in old.program.relations}
         parts = [view for view in new.bound if announce and view.query.view in affected]
         parts_before = [view.rows(old) for view in parts]
@@ -98,6 +100,7 @@ class ResidentEngine:
             if announce:
                 changes |= self._grown(old, new, entered)
             propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes), entered=entered)
+        # Also for KeyboardInterrupt: the base tables are the predecessor's, and must lose the initial rows again.
         except BaseException:
             new.undo()
             raise
@@ -112,6 +115,7 @@ class ResidentEngine:
         return {name: Delta(entered.get(name, nothing[name]), nothing[name]) for name in both}
 
     def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
+        """Install the current program once more with these rows, and commit; return the touched tuples."""
         present = self.installed
         bound = [view.query for view in present.bound]
         touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
@@ -119,12 +123,15 @@ class ResidentEngine:
         return touched
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
+        """Return the deltas of base relations, checked for duplicate keys; the tables stay as they are."""
         present = self.installed
         return net_effect(operations, present.program.relations, present.tables.table, present.encoders, self.codes)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
+        """Run the affected sections from the bottom up, and return the exact deltas of the monitored views."""
         self.meter.touched = 0
         try:
+            # From now on r^new = (r - r^del) + r^ins holds for every base relation r; r itself changes at `commit`.
             for name, delta in net.items():
                 encode, versions = self.installed.encoders[name], self.installed.versions[name]
                 versions.came.load(encode(delta.plus))
@@ -140,6 +147,7 @@ class ResidentEngine:
     def _run_sections(self) -> tuple[float, int]:
         """Run what is affected, lowest first; the tuples it was estimated to touch, and how many views were recomputed."""
         estimated, recomputed = 0.0, 0
+        # Sections are in the order of their components: when one runs, the deltas of all that it reads are exact.
         for position, section in enumerate(self.installed.sections):
             if section.is_affected():
                 phases, expected = section.cheapest_phases()
@@ -147,6 +155,7 @@ class ResidentEngine:
                 recomputed += phases is section.from_scratch
                 for phase in phases:
                     phase.run(self.meter, self.limits)
+            # Under differencing a change set is dropped as soon as the last view that reads it is done (SR's wave front).
             for versions in self.installed.passed(position):
                 versions.drop()
         return estimated, recomputed
@@ -184,6 +193,7 @@ class ResidentEngine:
         return tuple(sorted(CodedRows(relation, leaves, self.codes), key=sort_key))
 
     def estimates(self) -> dict[tuple[str, ...], Estimate]:
+        """Return the estimates of the sections that can also be evaluated from scratch, at the present sizes."""
         sections = self.installed.sections
         return {s.section.component.relations: s.estimate.present() for s in sections if s.estimate is not None}
 
@@ -192,6 +202,7 @@ class ResidentEngine:
         return self.installed.memory()
 
     def memory_use(self) -> str:
+        """Return a sentence about the memory that the base rows and all that depends on them take."""
         rows = sum(map(self.size, self.program.bases))
         footprint = Footprint(self.limits.memory, available_memory)
         footprint.record(rows, self.memory())
@@ -199,13 +210,16 @@ class ResidentEngine:
 
     @property
     def touched(self) -> int:
+        """The tuples that the last transaction or query looked at."""
         return self.meter.touched
 
     def commit(self) -> None:
+        """Switch to the prepared program, or apply the deltas of the last propagation to the stored tables."""
         if self._prepared is not None:
             self._prepared.accept()
             self.installed, self._prepared = self._prepared, None
             return
+        # Derived views have no table to apply to; auxiliary state such as counts follows in the phases.
         for versions in self.installed.stored:
             versions.apply()
         for section in self.installed.sections:
@@ -214,6 +228,7 @@ class ResidentEngine:
         self._clear()
 
     def rollback(self) -> None:
+        """Drop the prepared program, or the deltas of the last propagation; stored tables were never touched."""
         if self._prepared is not None:
             self._prepared.undo()
             self._prepared = None
@@ -229,6 +244,7 @@ class ResidentEngine:
         self.installed.tables.forget()
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+        """Return the rows with these values; rows of a view that is not stored are derived for this query."""
         self.meter.touched = 0
         try:
             return self._rows(relation, bindings)
@@ -236,6 +252,7 @@ class ResidentEngine:
             self.installed.queries.forget()
 
     def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
+        """Yield all rows of each relation; rows derived for one serve the next, until the generator ends."""
         self.meter.touched = 0
         try:
             for relation in relations:
@@ -245,6 +262,7 @@ class ResidentEngine:
 
     def _rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         declared = self.program.relations[relation]
+        # Queries read the committed state: `queries` adopts the stored tables and derives the rest on its own.
         source = self.installed.queries.source(relation, Variant.OLD)
         codes = {}
         for column, value in sorted(bindings.items()):
@@ -268,12 +286,15 @@ class ResidentEngine:
         return whole_rows(tuple(codes), key, entry or (), source.arity)
 
     def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
+        """Return the rows whose first columns are one of the prefixes, by one lookup for each prefix."""
         return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]
 
     def extent(self, relation: str) -> list[Row]:
+        """Return all rows of a relation, decoded."""
         return self.rows(relation, {})
 
     def size(self, relation: str) -> int:
+        """Return the number of rows; a view that is not stored is derived to count them."""
         try:
             return sum(len(leaf) for _, leaf in self.installed.queries.source(relation, Variant.OLD).items())
         finally:

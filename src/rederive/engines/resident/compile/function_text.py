@@ -19,10 +19,12 @@ class FunctionText:
         self._names: dict[tuple[str, int], str] = {}
 
     def line(self, text: str) -> None:
+        """Append one line at the present depth."""
         self.lines.append("    " * self.depth + text)
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
+        """Append an opening line, and indent what is written inside."""
         self.line(opening)
         self.depth += 1
         yield

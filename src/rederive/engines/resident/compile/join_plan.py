@@ -36,6 +36,7 @@ def preserves_leaf(rule: Rule, driver: int) -> bool:
     """
     if any(map(calls_functor, rule.body)):
         return False
+    # Without sizes: whether a leaf passes through is a matter of the rule's shape alone.
     plan = plan_rule(rule, driver, None, sets=True)
     return plan.bulk is not None and plan.start is not None and Variable(plan.bulk) in plan.start.terms
 
@@ -46,11 +47,13 @@ def plan_rule(rule: Rule, driver: int | None, fanout: Fanout | None, sets: bool,
     assert start is None or isinstance(start, Atom)
     rest = tuple(literal for i, literal in enumerate(rule.body) if i != driver)
     known = frozenset(v.name for v in literal_variables(start)) if start else frozenset[str]()
+    # The scalar plan binds every variable in a loop; it is also what counts derivations, one for each binding.
     scalar = Plan(start, join_order(rest, known, fanout, safe=safe))
     if not sets or safe:
         return scalar
     scalar = _meeting(rule, scalar)
     bulk = _bulk_plan(rule.head, start, rest, fanout)
+    # For the same leaf, the scalar plan loops over the driver's values, the bulk plan over none of them.
     if bulk is None or (scalar.meets and fanout and _loops(scalar, fanout) < _loops(bulk, fanout)):
         return scalar
     return bulk
@@ -71,6 +74,7 @@ def _meeting(rule: Rule, plan: Plan) -> Plan:
     match plan.steps:
         case (*before, JoinStep(Atom() as one, bound), JoinStep(Atom() as two)) if len(bound) == len(one.terms) - 1:
             (variable,) = (term for i, term in enumerate(one.terms) if i not in bound)
+            # The variable occurs in these two atoms and nowhere else, so one common value is as good as all.
             everywhere = [v for literal in (rule.head, *rule.body) for v in literal_variables(literal)]
             once_each = two.terms.count(variable) == 1 and everywhere.count(variable) == 2  # type: ignore[arg-type]
             if once_each and all(v == variable or _bound_before(v, plan.start, before) for v in literal_variables(two)):
@@ -85,6 +89,7 @@ def _bound_before(variable: Variable, start: Atom | None, steps: Sequence[JoinSt
 
 def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: Fanout | None) -> Plan | None:
     last = head.terms[-1] if head.terms else None
+    # A bitmap holds the values of one variable in the head's last column, independent of the key's columns.
     if not isinstance(last, Variable) or last in head.terms[:-1]:
         return None
     tail = tuple(literal for literal in rest if last in literal_variables(literal))
@@ -100,6 +105,7 @@ def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: 
         others = [literal for literal in others if literal is not first]
         tail = tuple(literal for literal in tail if literal is not first)
     assert first is not None
+    # The leaf of the first atom is a bitmap of its last column, so the bulk variable may be there and nowhere else.
     if last in first.terms[:-1] or first.terms.count(last) > 1:
         return None
     constants = binding_pattern(first, frozenset())
@@ -109,11 +115,13 @@ def _bulk_plan(head: Atom, start: Atom | None, rest: Sequence[Literal], fanout: 
     steps = join_order(others, known, fanout)
     bound = _bound_by(steps, known)
     needed = {v.name for literal in tail for v in literal_variables(literal)} - {last.name}
+    # Negations and tests only take values away: some atom must give the bitmap first.
     positive = last in first.terms or any(isinstance(literal, Atom) for literal in tail)
     if bound is None or not positive or not needed <= bound:
         return None
     if start is None:
         steps = (JoinStep(first, constants), *steps)
+    # Atoms before negations and tests: the first atom may be where the bitmap comes from.
     return Plan(start, steps, last.name, tuple(sorted(tail, key=lambda literal: not isinstance(literal, Atom))))
 
 
@@ -122,6 +130,7 @@ def _bound_by(steps: Sequence[JoinStep], known: frozenset[str]) -> set[str] | No
     bound = set(known)
     for step in steps:
         match step.literal:
+            # A product of unrelated atoms would repeat the bitmap operation for each of its rows.
             case Atom(_, terms) if terms and not step.bound:
                 return None
             case Negation() as negation if not all(v.name in bound for v in literal_variables(negation)):
@@ -137,6 +146,7 @@ def _holds_once(literal: Literal, variable: Variable) -> bool:
     match literal:
         case Atom() | Negation():
             return literal_variables(literal).count(variable) == 1
+        # Codes are equal where values are, so != is a subtraction of one code; other tests need the values.
         case Comparison(Operator.NE, left, right):
             return not isinstance(left, Call) and not isinstance(right, Call) and left != right
         case Comparison():

@@ -31,9 +31,11 @@ class Total(NamedTuple):
     values: int = 0
 
     def plus(self, times: int, units: int) -> Total:
+        """Return the total after so many rows with a value of this many units enter, or leave where `times` is negative."""
         return Total(self.rows + times, self.sum + units * times, self.values + times)
 
     def plus_null(self, times: int) -> Total:
+        """Return the total after so many rows whose value is NULL enter or leave."""
         return Total(self.rows + times, self.sum, self.values)
 
 
@@ -44,6 +46,7 @@ class GroupResult(NamedTuple):
 
 
 EMPTY = Total()
+# Digits of the quotient of a mean: decimals have at most 38, and the quotient is rounded to the result's scale afterwards.
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
@@ -65,6 +68,7 @@ class Groups:
 
     @property
     def extreme(self) -> bool:
+        """Whether the function is MIN or MAX, which no total can maintain under deletion."""
         return self.function in (Function.MIN, Function.MAX)
 
     def change(
@@ -76,6 +80,7 @@ class Groups:
             key = _key(group)
             old = view.primary.get(key)
             leaf = BitMap((self.encode(result.value),)) if result is not None else None
+            # (E) plus :- ins, !del.  minus :- del, !ins.  A group whose result stays the same appears in neither.
             if old != leaf:
                 if old is not None:
                     view_gone.add(key, old.copy())
@@ -95,6 +100,7 @@ class Groups:
             yield _key(group), BitMap((self.encode(result),))
 
     def commit(self) -> None:
+        """Make the changed totals current; a group without rows has none."""
         for group, total in self.changes.items():
             if total.rows:
                 self.totals[group] = total
@@ -103,6 +109,7 @@ class Groups:
         self.changes.clear()
 
     def rollback(self) -> None:
+        """Forget the changed totals."""
         self.changes.clear()
 
     def _rows(self, table: Table, meter: Meter) -> Iterable[CodedRow]:
@@ -113,8 +120,10 @@ class Groups:
     # Counts, sums and means
 
     def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, GroupResult | None]]:
+        # The order does not matter: totals are integers, and addition of integers is exact and commutative.
         self._add_rows(self._rows(gone, meter), -1, self.changes)
         self._add_rows(self._rows(came, meter), 1, self.changes)
+        # `changes` holds the new total of each affected group, not the difference; groups without rows have no result.
         for group, total in self.changes.items():
             yield group, GroupResult(self._result(total)) if total.rows else None
 
@@ -124,6 +133,7 @@ class Groups:
         counts = self.function is Function.COUNT
         for row in rows:
             group = tuple([row[i] for i in columns])
+            # The stored total is the starting point for a group's first change. A Total is never falsy: it has three fields.
             total = into.get(group) or totals.get(group, EMPTY)
             if value_column is None:
                 into[group] = total.plus(times, 0)
@@ -134,6 +144,7 @@ class Groups:
 
     def _result(self, total: Total) -> Value:
         match self.function:
+            # COUNT of no values is 0; every other function of no values is NULL.
             case Function.COUNT:
                 return total.values
             case _ if not total.values:
@@ -155,6 +166,7 @@ class Groups:
         match self.value_type.kind:
             case Kind.FLOAT:
                 return self._float(units, FLOAT_UNIT)
+            # A sum that does not fit the result's type fails; it never wraps around.
             case Kind.DECIMAL if abs(units) < 10**self.result_type.precision:
                 return Decimal(units).scaleb(-self.value_type.scale)
             case Kind.NUMBER | Kind.UNSIGNED as kind if INTEGER_RANGES[kind][0] <= units <= INTEGER_RANGES[kind][1]:
@@ -180,13 +192,16 @@ class Groups:
     ) -> Iterable[tuple[CodedRow, GroupResult | None]]:
         left = self._by_group(self._rows(gone, meter))
         entered = self._by_group(self._rows(came, meter))
+        # Index columns are in ascending order, whatever the order of the group's columns is.
         lookup = new.lookup(tuple(sorted(self.columns)))
         for group in left.keys() | entered.keys():
             old = view.primary.get(_key(group))
             held = self.results[old[0]] if old is not None else None
+            # If the extreme did not leave, the new one is among the old one and what entered: the group is not read.
             if old is None or held not in left.get(group, ()):
                 candidates = entered.get(group, []) + ([held] if old is not None else [])
             else:
+                # The extreme left: another row may hold the same value, so the group is read in the new state.
                 candidates = self._group_values(lookup, group, meter)
             yield group, self._best(candidates) if candidates else None
 
@@ -209,6 +224,7 @@ class Groups:
         if entry is None:
             return []
         meter.touched += len(entry)
+        # An index entry holds the free columns: a bitmap where there is one, tuples where there are more.
         free = [i for i in range(self.source.arity) if i not in bound]
         if len(free) == 1:
             return [self.values[code] for code in entry]
@@ -244,6 +260,7 @@ def _units(type_: Type | None) -> Callable[[Any], int]:
 
 
 def _float_units(value: float) -> int:
+    # The denominator of a finite float is a power of two that divides FLOAT_UNIT.
     numerator, denominator = value.as_integer_ratio()
     return numerator * (FLOAT_UNIT // denominator)
 

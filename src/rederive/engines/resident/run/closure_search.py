@@ -50,6 +50,7 @@ class Search:
     begun: set[int] = field(default_factory=set)
 
     def ends(self, start: int) -> Leaf:
+        """Return all ends from a start, and remember them as complete."""
         found = self.within(start, inf)
         assert found is not None
         return found
@@ -58,20 +59,24 @@ class Search:
         """The ends, or None where there are more than that, unless they are known."""
         if start not in self.complete and most:
             front = self.begin(start)
+            # Invariant: every place reached is waiting, followed already, or its complete ends are in `reached`.
             while front.waiting and len(front.reached) <= most:
                 self.advance(front)
             self.leave(start, front)
         return self.complete.get(start)
 
     def begin(self, start: int) -> Front:
+        """Return a front that has taken the first step."""
         first = self.follow(start) or NOWHERE
         return Front(first.copy(), len(first), first)
 
     def advance(self, front: Front) -> None:
         """One step from all places, but for those whose ends are known."""
+        # p(x, y) :- p(x, z), step(z, y).  Of a complete z all ends are taken at once.
         places = [place for place in front.waiting if place not in self.complete]
         for place in front.waiting if len(places) < len(front.waiting) else ():
             front.reached |= self.complete.get(place, NOWHERE)
+        # Only ends that are new wait: semi-naive, so a cycle ends the search.
         front.waiting = self._following(places) - front.reached
         front.reached |= front.waiting
 
@@ -85,6 +90,7 @@ class Search:
 
     def _following(self, places: list[int]) -> Leaf:
         """One step from each of the places."""
+        # One fixpoint for all places instead of one for each.
         if self.ahead is not None:
             self.ahead(BitMap(places))
         found = BitMap()
@@ -116,6 +122,7 @@ class ClosureAnswers:
         return guessed_fanout(bound, self.arity) ** 2
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
+        """Return a function that searches from the bound end, or from x where both ends are bound."""
         if len(bound) == self.arity:
             ends = self._search(0).ends
             return lambda key: HOLDS if key[1] in ends(key[0]) else None
@@ -124,11 +131,14 @@ class ClosureAnswers:
         return lambda key: ends(key) or None
 
     def probe(self) -> Probe:
+        """Return a function that decides a few ends by a search from both sides, many by one search from x."""
         forwards, backwards = self._search(0), self._search(1)
 
         def probe(key: int, leaf: Leaf) -> Leaf | None:
             if key in forwards.complete or len(leaf) > FEW:
                 return forwards.ends(key) & leaf or None
+            # Back from each end, no further than searches from other starts went for it: at most twice the cost of the
+            # better side.
             starts = [backwards.within(end, self.spent.get(end, 0)) for end in leaf]
             if None not in starts:
                 return BitMap([end for end, found in zip(leaf, starts, strict=True) if found and key in found]) or None
@@ -153,6 +163,7 @@ class ClosureAnswers:
     def _connected(self, start: int, front: Front, end: int) -> bool:
         forwards, backwards = self._search(0), self._search(1)
         back = backwards.begin(end)
+        # p(x, y) holds iff x is among the places that reach y, or the two fronts share a place.
         while not (met := start in back.reached or not front.reached.isdisjoint(back.reached)) and front.waiting and back.waiting:
             if len(front.waiting) <= len(back.waiting):
                 forwards.advance(front)
@@ -166,6 +177,7 @@ class ClosureAnswers:
             self.spent[end] = self.spent.get(end, 0) + reached
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
+        """Return all pairs, derived by the rules: without a bound end no search is better than another."""
         self.rules.deriver(self.relation, ())(())
         return self.rules.table(self.relation).items()
 
@@ -186,13 +198,16 @@ class ClosureAnswers:
         return table
 
     def size(self, relation: str) -> int:
+        """Return the number of distinct pairs that searches or rules have derived."""
         forwards, backwards = (self.searches[i].complete if i in self.searches else {} for i in (0, 1))
         starts = BitMap(forwards)
+        # A pair that both directions have found counts once.
         twice = sum(end in forwards[start] for end, found in backwards.items() for start in found & starts)
         reached = sum(map(len, forwards.values())) + sum(map(len, backwards.values())) - twice
         return self.rules.size(relation) or reached  # a query for all rows has derived them all
 
     def clear(self) -> None:
+        """Forget all searches, as the state of the database that they saw may change."""
         self.rules.clear()
         for search in self.searches.values():
             search.complete.clear()

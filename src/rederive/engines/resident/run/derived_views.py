@@ -47,9 +47,11 @@ class DerivedView:
         return any(True for _ in self.items())
 
     def fanout(self, bound: Bound) -> float:
+        """Return a guess: the size of a view that is not stored is unknown."""
         return guessed_fanout(bound, self.arity)
 
     def lookup(self, bound: Bound) -> Lookup:
+        """Return a function that requests its key, runs the query rules, and looks up the complete answer."""
         derive_for = self.answers.deriver(self.relation.name, bound)
         find = self.answers.table(self.relation.name).lookup(bound)
 
@@ -60,6 +62,7 @@ class DerivedView:
         return lookup
 
     def probe(self) -> Probe:
+        """Return a function that requests the rows of a leaf, and returns those that hold."""
         derive_for = self.answers.leaf_deriver(self.relation.name, tuple(range(self.relation.arity)))
         find = self.answers.table(self.relation.name).probe()
 
@@ -75,19 +78,22 @@ class DerivedView:
         return lambda leaf: derive_for((), leaf)
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
+        """Derive all rows, by a request without bindings, and return them."""
         self.answers.deriver(self.relation.name, ())(())
         return self.answers.table(self.relation.name).items()
 
 
 def guessed_fanout(bound: Bound, arity: int) -> float:
     """Nothing is known of the size of a view that is not stored; more bound columns match fewer rows."""
+    # 64 rows where nothing is bound, 1 where everything is: it only ranks atoms against each other and against stored tables.
     return float(64 ** (1 - len(bound) / arity))
 
 
 class Answers(Protocol):
     """What is known so far about the views of one component, in one state of the database."""
 
-    def table(self, relation: str) -> Table: ...
+    def table(self, relation: str) -> Table:
+        """Return the table of the rows derived so far; it is complete for requested bindings alone."""
 
     def deriver(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         """A function that makes the answers complete for a key of the bound columns."""
@@ -98,7 +104,8 @@ class Answers(Protocol):
     def size(self, relation: str) -> int:
         """How many rows have been derived so far."""
 
-    def clear(self) -> None: ...
+    def clear(self) -> None:
+        """Forget all answers and requests: the state of the database that they are about may change."""
 
 
 class RuleAnswers:
@@ -127,15 +134,18 @@ class RuleAnswers:
             self._target(name)
 
     def table(self, relation: str) -> Table:
+        """Return the table that the fixpoint fills."""
         return self.targets[relation].table
 
     def deriver(self, relation: str, bound: Bound) -> Callable[[Key], None]:
+        """Return a function that adds a key to the magic table, and runs the fixpoint where the key is new."""
         target = self._magic_target(BindingPattern(relation, bound))
         known, split = target.table.primary, _split(len(bound))
 
         def derive(key: Key) -> None:
             first, last = split(key)
             have = known.get(first)
+            # m_p(key).  Requests only grow until `clear`, so a key in the magic table has been answered completely.
             if have is None or last not in have:
                 target.pending[first] = BitMap((last,))
                 self.fixpoint.run(self.meter, self.limits)
@@ -143,6 +153,7 @@ class RuleAnswers:
         return derive
 
     def leaf_deriver(self, relation: str, bound: Bound) -> Callable[[Key, Leaf], None]:
+        """Return a function that requests many keys at once, in one run of the fixpoint."""
         if not bound:
             derive_for = self.deriver(relation, ())
             return lambda key, leaf: derive_for(())
@@ -159,9 +170,11 @@ class RuleAnswers:
         return derive_leaf
 
     def size(self, relation: str) -> int:
+        """Return the number of rows derived so far."""
         return len(self.targets[relation].table)
 
     def clear(self) -> None:
+        """Empty the view's and the magic tables; compiled rules stay."""
         for target in self.targets.values():
             target.table.clear()
             target.pending.clear()
@@ -194,6 +207,7 @@ class RuleAnswers:
             types = variable_types(m.rule, self.relations)
             is_request = m.label == REQUEST_LABEL
             into = Pending(self._target(m.rule.head.relation).pending, self.failures if is_request else None)
+            # Semi-naive: a rule starts from each relation that grows, its magic relation and those of its own component.
             for driver in m.drivers:
                 assert driver is not None
                 atom = m.rule.body[driver]
@@ -201,9 +215,11 @@ class RuleAnswers:
                 function = compile_rule(m.rule, driver, into, self._resolve, self.codes, types)
                 self._target(atom.relation).variants.append(function)
         for requested in query.requests:
+            # Last, and recursively: a pattern may request itself, and is in `compiled` by now.
             self._magic_target(requested)
 
     def _resolve(self, atom: Atom) -> Readable:
+        # Of its own component the rows derived so far, which the fixpoint completes; lower views answer completely at once.
         return self.targets[atom.relation].table if atom.relation in self.targets else self.lower(atom.relation)
 
 
@@ -219,10 +235,12 @@ class GroupAnswers:
         self.requested: set[tuple[Bound, Key]] = set()
 
     def table(self, relation: str) -> Table:
+        """Return the table of the groups folded so far."""
         return self.view
 
     def deriver(self, relation: str, bound: Bound) -> Callable[[Key], None]:
         """Look up the bound group columns in the source; a bound result only picks among the answers."""
+        # Columns of the source in ascending order, as its indexes name them.
         positions = sorted((i for i in bound if i < len(self.aggregate.group)), key=lambda i: self.aggregate.group[i])
         columns = tuple(self.aggregate.group[i] for i in positions)
         within = [bound.index(i) for i in positions]
@@ -238,6 +256,7 @@ class GroupAnswers:
             given = _columns(key)
             chosen = tuple(given[i] for i in within)
             group: Key = chosen[0] if len(chosen) == 1 else chosen
+            # Requests that differ in the result alone are one: the group is folded as a whole.
             if (columns, group) not in self.requested:
                 self.requested.add((columns, group))
                 self._fold(rows(group))
@@ -263,13 +282,16 @@ class GroupAnswers:
     def _fold(self, rows: Iterable[tuple[int, ...]]) -> None:
         for key, leaf in self.groups.fold(rows):
             self.meter.touched += 1
+            # Several patterns may request the same group; its result in one state is always the same.
             if key not in self.view.primary:
                 self.view.add(key, leaf)
 
     def size(self, relation: str) -> int:
+        """Return the number of groups folded so far."""
         return len(self.view)
 
     def clear(self) -> None:
+        """Forget the folded groups and the requests for them."""
         self.view.clear()
         self.requested.clear()
 

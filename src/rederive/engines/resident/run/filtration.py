@@ -39,6 +39,8 @@ class FilteredUpdates:
                     leaf = leaf - seen[key]
             if not leaf:
                 continue
+            # A deletion that the new state still derives, or an insertion that the old state had, is not an update. It is
+            # remembered, so that no row is tested twice in a transaction.
             proved = self.provable(key, leaf)
             if proved:
                 disqualified[key] = proved
@@ -73,6 +75,7 @@ class FilterPhase:
     trace: TraceCall | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Propagate from every changed relation below, one seed after the other, until no update is left."""
         with limited(self.inventing, self.codes, limits) as most:
             for step, driver in self.seeds:
                 self._run(step, dict(driver.items()), meter, most)
@@ -84,6 +87,7 @@ class FilterPhase:
             current, updates = waiting.pop()
             if updates:
                 actual = self._propagate(current, updates, meter)
+                # A stack, and the rules reversed: depth first, in the order of HD94's Figure 1.
                 waiting += [(following, actual) for following in reversed(self.steps.get(current.head, ()))]
             calls += 1
             if calls > most:
@@ -93,6 +97,7 @@ class FilterPhase:
         view = self.views[step.head]
         for key, leaf in updates.items():
             step.function(key, leaf)
+        # What the rule found for these updates alone: pending is empty between two calls.
         approximation = dict(view.target.pending)
         view.target.pending.clear()
         meter.touched += sum(map(len, approximation.values()))
@@ -102,9 +107,11 @@ class FilterPhase:
         return actual
 
     def commit(self) -> None:
+        """Forget what was disqualified: it holds for one transaction."""
         self._clear()
 
     def rollback(self) -> None:
+        """Forget what was disqualified and what is pending."""
         self._clear()
 
     def _clear(self) -> None:

@@ -21,6 +21,7 @@ from rederive.errors import LimitExceeded
 from rederive.ir.rules import Rule
 from rederive.limits import HINT, Limits, Watch, endless_recursion
 
+# Pending leaves; for fewer of them, the search along the flow costs more than passing on a leaf twice.
 ORDERED_FROM = 256
 
 
@@ -35,6 +36,7 @@ class TooManyRounds(Exception):
 @contextmanager
 def limited(inventing: Rule | None, codes: Codes, limits: Limits) -> Iterator[float]:
     """Gives the rounds that a recursion may take, and stops the rule that makes new values without end."""
+    # Without new values a recursion ends: there are finitely many rows over the values that exist.
     if inventing is None:
         yield inf
         return
@@ -61,6 +63,7 @@ class Meter:
     watch: Watch = field(default_factory=Watch)
 
     def count(self, tuples: int) -> None:
+        """Count so many tuples, and stop the work where a bound on rows, memory or time is exceeded."""
         self.touched += tuples
         if self.touched > self.most:
             self.most = self.check()
@@ -78,6 +81,7 @@ class Seed:
     driver: Readable | None
 
     def run(self, meter: Meter) -> None:
+        """Call the function for each leaf of the driver, or once where there is none."""
         match self.driver:
             case None:
                 self.function()
@@ -110,6 +114,8 @@ class Target:
         """Take in the leaves pending now."""
         pending, known, add, variants = self.pending, self.known, self.table.add, self.variants
         disqualify = self.disqualify
+        # Semi-naive: each row is taken in once, because `known` is subtracted before the variants see the leaf. Variants
+        # add to `pending` while this loop runs, also under keys that are still to come.
         for key in order or list(pending):
             leaf = pending.pop(key, None)
             if leaf is None:
@@ -120,10 +126,12 @@ class Target:
                 leaf -= have
                 if not leaf:
                     continue
+            # Rows of a state that is derived on demand are tested for this leaf alone, not looked up as a whole.
             if disqualify is not None and (idle := disqualify(key, leaf)):
                 leaf -= idle
                 if not leaf:
                     continue
+            # In this order: a rule that reads its own head's table must see the leaf that it starts from.
             add(key, leaf)
             for variant in variants:
                 variant(key, leaf)
@@ -142,6 +150,7 @@ class Fixpoint:
     inventing: Rule | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Run seeds and sweeps until nothing is pending, within the limits of a recursion that makes new values."""
         with limited(self.inventing, self.codes, limits) as most:
             self._run(meter, most)
 
@@ -150,8 +159,10 @@ class Fixpoint:
             seed.run(meter)
         rounds = 0
         order: list[Key] | None = None
+        # At the end no target has pending leaves: the tables are the least fixpoint over what the seeds found.
         while waiting := [target for target in self.targets if target.pending]:
             for target in waiting:
+                # The first order serves all rounds: it holds every key that the pending leaves can flow to.
                 order = order or target.order()
                 target.sweep(meter, order)
             rounds += 1
@@ -176,6 +187,7 @@ def reverse_postorder(starts: Iterable[Key], flow: Callable[[Key], list[Key]]) -
         if start in seen:
             continue
         seen.add(start)
+        # An explicit stack: a chain of the data may be longer than Python's recursion limit.
         path = [(start, iter(flow(start)))]
         while path:
             key, following = path[-1]

@@ -56,6 +56,7 @@ class Versions:
 
     @classmethod
     def of(cls, tables: Tables, name: str) -> Versions:
+        """Return the old state of a relation and its deletions and insertions."""
         return cls(tables.table(name), tables.table(name, Variant.DEL), tables.table(name, Variant.INS))
 
     def drop(self) -> None:
@@ -65,6 +66,7 @@ class Versions:
 
     def apply(self) -> None:
         """The new state becomes the old one."""
+        # The two are disjoint: every strategy leaves the exact delta in them.
         if self.gone:
             self.old.remove_all(self.gone)
         if self.came:
@@ -94,11 +96,14 @@ class FillBudget:
     def check(self) -> float:
         """How many tuples there may be before the next check."""
         used = self._measure().total
+        # Read once: the memory that is available shrinks while these tables grow.
         self._usable = self._usable or used + USABLE * available_memory()
         most = min(self._memory, self._usable)
         if used > most:
             raise OverBudget
         done = self._meter.touched - self._start
+        # The next check is due when the tables may have taken half of the room that is left, at the bytes per tuple so
+        # far; at least a hundredth of the tuples later, so that measuring stays a small part of the work.
         return self._meter.touched + done * max((most - used) / (2 * used), 0.01)
 
 
@@ -124,6 +129,7 @@ class BoundView:
             installed.queries.forget()
 
     def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> Delta:
+        """Return the delta from the old to the new rows; they are decoded when somebody reads them."""
         relation = program.relations[self.query.view]
         return Delta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
 
@@ -135,6 +141,7 @@ class BoundView:
 
     @staticmethod
     def _rows(source: Readable, bound: tuple[int, ...], key: Key) -> set[CodedRow]:
+        # With all columns bound a probe asks for one row; a lookup in a derived view would ask for its whole leaf.
         if len(bound) == source.arity:
             first, last = (key[:-1], key[-1]) if isinstance(key, tuple) else ((), key)
             holds = source.probe()(first[0] if len(first) == 1 else first, BitMap((last,)))
@@ -169,8 +176,10 @@ class Installed:
         self.bound = tuple(BoundView(query, self.program) for query in bound)
         self.around = around
         self.stored_views = maintenance.stored_views
+        # A transaction none of whose rows fits these patterns changes nothing that is stored or monitored.
         read = [base_patterns(self.program, name) for name in (*self.monitored, *self.stored_views)]
         self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
+        # `tables` serves transactions and `queries` serves readers; each forgets what it derived when its own use ends.
         self.tables = self._new_tables(maintenance.derived_views)
         self.queries = self._new_tables(set(self.program.views).difference(self.stored_views))
         self.linker = Linker(maintenance, self.tables, around.codes, around.trace)
@@ -190,9 +199,11 @@ class Installed:
     def build(self, before: Installed | None, affected: Collection[str], initial: Mapping[str, Iterable[Row]]) -> None:
         """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
         reused = self._reuse(before, affected) if before is not None else frozenset[str]()
+        # `_added` records every change of a table that the predecessor shares, so that `undo` can take it back.
         for name, rows in initial.items():
             self._added[name] = self.tables.table(name).load(self.encoders[name](rows))
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
+        # Keys first: views over rows that break a key would be evaluated for nothing.
         self._evaluate(reused)
         self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
         self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
@@ -217,6 +228,7 @@ class Installed:
     def _reuse(self, before: Installed, affected: Collection[str]) -> frozenset[str]:
         for name in set(self.program.bases).intersection(before.program.bases):
             self.tables.adopt(name, before.tables.table(name))
+        # A stored view is reused only under the same strategy: auxiliary state such as counts belongs to it.
         strategies = {n: s.strategy for s in before.maintenance.sections for n in s.component.relations}
         same = {n for s in self.maintenance.sections for n in s.component.relations if strategies.get(n) is s.strategy}
         reused = same.intersection(self.stored_views).difference(affected)
@@ -229,6 +241,7 @@ class Installed:
         meter = self.around.meter
         meter.touched = 0
         sections = []
+        # Bottom up. A section is compiled after it is filled, because the join order follows the sizes of tables.
         for section in self.maintenance.sections:
             if not reused or not all(name in reused for name in section.component.relations):
                 self._fill(section)
@@ -262,6 +275,7 @@ class Installed:
     def _last_readers(self) -> dict[int, list[Versions]]:
         last: dict[str, int] = {}
         for i, section in enumerate(self.maintenance.sections):
+            # Sections are in order, so the last assignment is the last reader.
             last.update({edge.source: i for definition in section.component.definitions for edge in edges(definition)})
         waves = (s for s in self.maintenance.sections if s.strategy is Strategy.DIFFERENCING)
         names = (name for s in waves for name in s.component.relations if name not in self.monitored and name in last)
@@ -281,6 +295,7 @@ class Installed:
 def redefined(relations: tuple[Relation | None, Relation | None], old: Leaves, new: Leaves, codes: Codes) -> Delta:
     """Both sides of a change of definition. Rows of other types are other rows: the old ones leave, and the new ones enter."""
     before, after = relations
+    # Codes of different types are different numberings and cannot be compared.
     if before is not None and after is not None and before.types != after.types:
         return Delta(CodedRows(after, new, codes), CodedRows(before, old, codes))
     relation = after or before

@@ -53,6 +53,7 @@ class CostEstimate:
     def present(self, changed: int = 0) -> Estimate:
         """The estimate for a transaction that changes this many rows."""
         self._changed += changed
+        # Amortized: an estimate is made at most once for each doubling of the rows, or for as many changes as there are rows.
         if self._changed > self._rows:
             self._make()
         return self._estimate
@@ -88,6 +89,7 @@ class LinkedSection:
             return self.phases, 0.0
         changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
         present = self.estimate.present(sum(gone + came for gone, came in changed.values()))
+        # Exact sizes of the deltas below: sections run bottom up, so what this one reads is complete.
         incremental = present.incremental(changed)
         return (self.phases, incremental) if incremental <= present.whole else (self.from_scratch, present.whole)
 
@@ -128,6 +130,7 @@ class Linker:
         phases = self._phases(section, section.phases)
         if not section.is_adaptive:
             return LinkedSection(section, influents, phases)
+        # Within the component nothing has changed yet when the section starts, so only relations outside decide.
         outside = {name: tables for name, tables in influents.items() if name not in component.relations}
         from_scratch = self._phases(section, section.from_scratch)
         return LinkedSection(section, outside, phases, from_scratch, CostEstimate(component, outside, self.tables))
@@ -152,6 +155,7 @@ class Linker:
                 return (self._set_phase(section.component, phase.rules),)
             case Semantics.BAG:
                 return (self._count_phase(section.component, phase),)
+            # The rules (E1), (E2) in place: after it, p^del and p^ins are the exact minus and plus.
             case Semantics.NET:
                 return tuple(
                     NetPhase(t(name, Variant.DEL), t(name, Variant.RED), t(name, Variant.INS))
@@ -160,6 +164,7 @@ class Linker:
             case Semantics.FILTERED:
                 return (self._filter_phase(section.component, phase.rules),)
             case Semantics.DIFF:
+                # One rule for plus and one for minus say the same about a view; the phase does both.
                 return tuple(self._diff_phase(m.rule, section) for m in phase.rules if m.rule.head.variant is Variant.PLUS)
             case Semantics.FOLD:
                 assert phase.fold is not None
@@ -193,12 +198,15 @@ class Linker:
                 function = compile_rule(m.rule, driver, Pending(target.pending), self.tables.resolve, self.codes, types)
                 atom = m.rule.body[driver] if driver is not None else None
                 assert atom is None or isinstance(atom, Atom)
+                # A driver that this phase itself fills makes the rule a variant of semi-naive evaluation: it runs for
+                # each new leaf. Any other driver is complete already, and the rule runs once, as a seed.
                 growing = self._growing(atom, targets) if atom is not None else None
                 if growing is not None:
                     growing.variants.append(function)
                     flows.append(self._flow(m.rule, driver, types) if driver is not None else None)
                 else:
                     seeds.append(Seed(function, self.tables.resolve(atom) if atom is not None else None))
+        # A sweep can follow the flow of one recursive rule only: two would need the union of their flows.
         if len(targets) == 1 and len(flows) == 1:
             (target,), (target.flow,) = targets.values(), flows
         return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), self.codes, inventing_rule(component)))
@@ -212,6 +220,7 @@ class Linker:
 
         def flow(key: Key) -> list[Key]:
             found.clear()
+            # No bitmap is read on the way to the keys of the head.
             function(key, None)
             return found.copy()
 
@@ -221,8 +230,10 @@ class Linker:
         """Insertions must be new in the new state, where that is an overlay; everything else must be new in its own table."""
         table = self.tables.table(head.relation, head.variant)
         seen: Readable = table
+        # Idle insertions are dropped when they are found, so that they do not propagate (decision 2).
         if head.variant is Variant.INS and head.relation in self.tables.states:
             seen = self.tables.source(head.relation, Variant.NEW)
+        # A state that is derived on demand is probed for the rows found, not looked up whole.
         if seen.lazy:
             return Target(table, table.lookup(table.primary_columns), disqualify=seen.probe())
         return Target(table, seen.lookup(table.primary_columns))
@@ -231,6 +242,7 @@ class Linker:
         """The target whose growth is the driver's: the atom's own table, or the part of the new state that this phase adds to."""
         if (atom.relation, atom.variant) in targets:
             return targets[atom.relation, atom.variant]
+        # p^new = (p - p^del) + p^red + p^ins: in the phase that fills p^red or p^ins, it grows by those alone.
         state = self.tables.states.get(atom.relation)
         if atom.variant is Variant.NEW and state is not None:
             return next((targets[atom.relation, v] for v in state.came if (atom.relation, v) in targets), None)
@@ -254,6 +266,7 @@ class Linker:
             function = compile_rule(m.rule, driver, into, self.tables.resolve, self.codes, types)
             sign = "minus" if m.rule.head.variant is Variant.DEL else "plus"
             step = PropagationRule(function, m.origin, atom.relation, m.rule.head.relation, sign)
+            # Updates of the same sign within the component lead to further calls; the others start them.
             if atom.relation in views and atom.variant is m.rule.head.variant:
                 steps.setdefault(atom.relation, []).append(step)
             else:
@@ -281,6 +294,7 @@ class Linker:
             assert isinstance(atom, Atom)
             types = variable_types(m.rule, self.program.relations)
             function = compile_rule(m.rule, driver, Counts(changes, failures), self.tables.resolve, self.codes, types)
+            # (Ai) adds derivations, (Si) takes them away.
             times = 1 if m.rule.head.variant is Variant.ADD else -1
             compiled.append((function, self.tables.table(atom.relation, atom.variant), times))
         counts = self._counts.setdefault(name, {})
@@ -305,6 +319,7 @@ class Linker:
     # Aggregates
 
     def _stored_groups(self, aggregate: Aggregate) -> Groups:
+        # The totals outlive the transaction, so initial evaluation and maintenance share one object.
         return self._groups.setdefault(aggregate.relation, self.tables.groups(aggregate))
 
     def _fold_phase(self, fold: Fold) -> FoldPhase:
@@ -320,5 +335,6 @@ class Linker:
             changed = (t(source, Variant.DEL), t(source, Variant.INS))
             ranks = aggregate.function is Function.ROW_NUMBER
             return ComparePhase(aggregate.group, arity, changed, states, (t(view, Variant.DEL), t(view, Variant.INS)), ranks)
+        # A stored aggregate changes by the rows of the delta; s^new is read only where an extreme left.
         change = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
         return GroupPhase(self._stored_groups(aggregate), change, (t(view), t(view, Variant.DEL), t(view, Variant.INS)))

@@ -23,6 +23,7 @@ def net_effect(
 ) -> dict[str, Delta]:
     """Apply the operations in order on top of the tables, without touching them; the difference is the net effect."""
     drafts: dict[str, Draft] = {}
+    # In order: of several requests about one row, the last decides.
     for operation in operations:
         name = operation.relation
         if name not in drafts:
@@ -37,6 +38,7 @@ def check_keys(relations: Mapping[str, Relation], tables: Tables, changed: Itera
     for relation in (relations[name] for name in changed if relations[name].key):
         table = tables.table(relation.name)
         seen: dict[CodedRow, CodedRow] = {}
+        # The whole relation, as a bulk load may collide with any stored row; a transaction checks its own rows alone.
         for row in rows_of(table.primary, relation.arity):
             other = seen.setdefault(tuple(row[i] for i in relation.key), row)
             if other != row:
@@ -55,7 +57,9 @@ class Draft:
         self.by_key: dict[CodedRow, set[CodedRow]] = {}
 
     def apply(self, action: Action, rows: Collection[Row]) -> None:
+        """Note for each row whether it is present after the operation; a later operation overrides an earlier one."""
         for coded, row in zip(self.encode(rows), rows, strict=True):
+            # An upsert is a deletion of all rows with this key, followed by an insertion.
             if action is Action.UPSERT:
                 for other in self._same_key(coded):
                     self._set(other, False)
@@ -84,6 +88,8 @@ class Draft:
         return list(whole_rows(bound, key[0] if len(key) == 1 else key, entry or (), self.relation.arity))
 
     def delta(self) -> Delta:
+        """Return what differs from the stored rows, after a check that no two rows share a key."""
+        # plus = drafted - stored, minus = stored and drafted as absent: idle requests cancel, and so do opposite ones.
         plus = [coded for coded, (_, there) in self.present.items() if there and coded not in self.table]
         minus = [coded for coded, (_, there) in self.present.items() if not there and coded in self.table]
         if self.relation.key:
@@ -94,6 +100,7 @@ class Draft:
         taken: dict[CodedRow, CodedRow] = {}
         for coded in plus:
             key = self._key(coded)
+            # A stored row that the draft does not mention stays; one that it deletes makes room for its key.
             rivals = [row for row in self._stored(key) if self.present.get(row, (None, True))[1]]
             if rivals or key in taken:
                 other = rivals[0] if rivals else taken[key]

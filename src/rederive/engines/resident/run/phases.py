@@ -19,11 +19,14 @@ from rederive.scalar.failures import ScalarError
 class Runnable(Protocol):
     """A phase, ready to run."""
 
-    def run(self, meter: Meter, limits: Limits) -> None: ...
+    def run(self, meter: Meter, limits: Limits) -> None:
+        """Fill the tables of the phase; nothing outside of the transaction's tables changes."""
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Make what the run found part of the state that is stored between transactions."""
 
-    def rollback(self) -> None: ...
+    def rollback(self) -> None:
+        """Discard what the run found, also after a failure in the middle of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class SetPhase:
     fixpoint: Fixpoint
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Run the fixpoint; its targets then hold everything that the rules derive."""
         self.fixpoint.run(meter, limits)
 
     def try_out(self, limits: Limits) -> None:
@@ -45,9 +49,10 @@ class SetPhase:
                 target.table.clear()
 
     def commit(self) -> None:
-        pass
+        """Do nothing: the tables are those of the transaction, which the engine applies and clears."""
 
     def rollback(self) -> None:
+        """Drop the leaves that a failed run left pending."""
         self.fixpoint.clear()
 
 
@@ -63,20 +68,24 @@ class NetPhase:
     came: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Turn overestimated deletions and insertions into the exact delta, in place."""
+        # minus = del - red - ins. What another derivation supports (red) never left.
         for key, leaf in self.red.primary.items():
             self.gone.remove(key, leaf)
+        # A row that is deleted and inserted is a phantom on both sides: it was there before and is there after.
         for key in [key for key in self.came.primary if key in self.gone.primary]:
             phantom = self.came.primary[key] & self.gone.primary[key]
             if phantom:
                 self.gone.remove(key, phantom)
                 self.came.remove(key, phantom)
+        # The new state (old - del) + red + ins stays the same: the rows of red, now empty, are no longer in del.
         self.red.clear()
 
     def commit(self) -> None:
-        pass
+        """Do nothing: the phase stores nothing of its own."""
 
     def rollback(self) -> None:
-        pass
+        """Do nothing: the phase stores nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,8 @@ class DiffPhase:
     is_stored: bool = False
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Compare both states leaf by leaf, in time proportional to their sizes."""
+        # minus :- old, !new.   plus :- new, !old.
         for one, other, into in ((self.old, self.new, self.gone), (self.new, self.old, self.came)):
             for key, leaf in one.primary.items():
                 missing = leaf - other.primary[key] if key in other.primary else leaf.copy()
@@ -97,10 +108,12 @@ class DiffPhase:
                     into.add(key, missing)
 
     def commit(self) -> None:
+        """Drop the old state that was evaluated for the comparison; a stored one stays."""
         if not self.is_stored:
             self.old.clear()
 
     def rollback(self) -> None:
+        """Drop the old state as a commit does: in either case it belongs to the transaction."""
         self.commit()
 
 
@@ -117,6 +130,8 @@ class CountPhase:
     strict: Callable[[], SetPhase]
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Sum the derivations that enter and leave, and report the rows whose count leaves or reaches zero."""
+        # (Ai) with times = 1, (Si) with times = -1: the drivers are the tables of changes, so the cost follows the change.
         for function, driver, times in self.rules:
             for key, leaf in driver.primary.items():
                 function(key, leaf, times)
@@ -131,6 +146,7 @@ class CountPhase:
 
     def _net(self, meter: Meter) -> None:
         entered, left = [], []
+        # count^new = count + add - sub >= 0, so a change of a count that is zero can only be positive.
         for row, change in self.changes.items():
             meter.touched += 1
             before = self.counts.get(row, 0)
@@ -142,6 +158,7 @@ class CountPhase:
         self.gone.load(left)
 
     def commit(self) -> None:
+        """Add the changes to the stored counts."""
         for row, change in self.changes.items():
             count = self.counts.get(row, 0) + change
             if count:
@@ -151,6 +168,7 @@ class CountPhase:
         self.changes.clear()
 
     def rollback(self) -> None:
+        """Forget the changes of the counts; the stored counts were never touched."""
         self.changes.clear()
         self.failures.clear()
 
@@ -164,12 +182,15 @@ class GroupPhase:
     view: tuple[Table, Table, Table]
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Fold the changed source rows into their groups, and report the results that differ."""
         self.groups.change(*self.source, *self.view, meter)
 
     def commit(self) -> None:
+        """Make the changed totals of the groups current."""
         self.groups.commit()
 
     def rollback(self) -> None:
+        """Forget the changed totals of the groups."""
         self.groups.rollback()
 
 
@@ -185,6 +206,8 @@ class ComparePhase:
     ranks: bool = False
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Derive every affected group in both states, and report the results that differ."""
+        # (G) p^touched(g) :- s^del(g, ...).   p^touched(g) :- s^ins(g, ...).
         affected = {tuple([row[i] for i in self.group]) for table in self.changed for row in rows_of(table.primary, self.arity)}
         columns = tuple(range(len(self.group)))
         before, after = (state.lookup(columns) for state in self.states)
@@ -192,6 +215,7 @@ class ComparePhase:
         for group in affected:
             key = group[0] if len(group) == 1 else group
             old, new = before(key), after(key)
+            # A numbered group has many rows; any other aggregate has one, so its entry is the whole result.
             if self.ranks:
                 change_rows(
                     set(whole_rows(columns, key, old or (), gone.arity)),
@@ -206,10 +230,10 @@ class ComparePhase:
                     came.add(key, new.copy())
 
     def commit(self) -> None:
-        pass
+        """Do nothing: no total of a group is stored."""
 
     def rollback(self) -> None:
-        pass
+        """Do nothing: no total of a group is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +245,17 @@ class FoldPhase:
     view: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Fold all groups of the source into the view's table."""
         rows = rows_of(dict(self.source.items()), self.groups.source.arity)
         for key, leaf in self.groups.fold(rows):
             meter.touched += 1
             self.view.add(key, leaf)
 
     def commit(self) -> None:
-        pass
+        """Do nothing: the fold stores no totals."""
 
     def rollback(self) -> None:
-        pass
+        """Do nothing: the fold stores no totals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +270,7 @@ class CountInitial:
     strict: Callable[[], SetPhase]
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Count every derivation, and load the rows that have one."""
         for function in self.functions:
             function(1)
         if self.failures:
@@ -254,10 +280,12 @@ class CountInitial:
         self.view.load(self.changes)
 
     def commit(self) -> None:
+        """Make the counted derivations the stored counts."""
         self.counts.update(self.changes)
         self.changes.clear()
 
     def rollback(self) -> None:
+        """Forget the counted derivations."""
         self.changes.clear()
 
 
@@ -270,7 +298,9 @@ class GroupInitial:
     view: Table
 
     def run(self, meter: Meter, limits: Limits) -> None:
+        """Fold the whole source into the groups, as an insertion of all its rows."""
         nothing, source = Table("nothing", self.source.arity), self._whole()
+        # From empty groups: the source is both the insertions and the new state; the view is empty, so all results enter.
         self.groups.change(nothing, source, source, self.view, nothing, self.view, meter)
 
     def _whole(self) -> Table:
@@ -283,7 +313,9 @@ class GroupInitial:
         return whole
 
     def commit(self) -> None:
+        """Make the totals of the groups current."""
         self.groups.commit()
 
     def rollback(self) -> None:
+        """Forget the totals of the groups."""
         self.groups.rollback()

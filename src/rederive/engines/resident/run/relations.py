@@ -45,10 +45,12 @@ class Tables:
         self._answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
+        """Return the table of a relation in one variant, made when it is first named."""
         key = (relation, variant)
         if key not in self._tables:
             name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
             self._tables[key] = Table(name, self.program.relations[relation].arity)
+            # Only old states outlive a transaction.
             if variant is not Variant.OLD:
                 self.transient.append(self._tables[key])
         return self._tables[key]
@@ -62,13 +64,17 @@ class Tables:
         self._tables[relation, Variant.OLD] = table
 
     def resolve(self, atom: Atom) -> Readable:
+        """Return what an atom of a rule reads."""
         return self.source(atom.relation, atom.variant)
 
     def source(self, relation: str, variant: Variant) -> Readable:
+        """Return what a relation is read from in one variant: an overlay, a derived view or a table."""
         state = self.states.get(relation)
+        # p^new = (p - p^del) + p^came, by the law that the maintenance program gives for p (decision 1).
         if variant is Variant.NEW and state is not None:
             came = tuple(self.table(relation, v) for v in state.came)
             return Overlay(self.source(relation, Variant.OLD), self.table(relation, state.gone), came)
+        # Without a law, a new state is derived from the new states below.
         if variant in (Variant.OLD, Variant.NEW) and relation in self.on_demand:
             return self.demand(relation, variant)
         return self.table(relation, variant)
@@ -76,6 +82,7 @@ class Tables:
     def demand(self, relation: str, state: Variant) -> Readable:
         """A view derived on demand in one state of the database."""
         component = self.maintenance.component(relation)
+        # One set of answers for a component and a state: mutually recursive views share their fixpoint.
         if (component, state) not in self._answers:
             self._answers[component, state] = self._answers_of(component, state)
         answers = self._answers[component, state]
@@ -90,17 +97,20 @@ class Tables:
         lower = partial(self.source, variant=state)
         rules = RuleAnswers(component, self.maintenance, lower, self.codes, self.meter, self.limits)
         closure = closure_of(component)
+        # A search walks codes, so the halves of the closure must be one column each, and its steps one relation.
         if closure is not None and closure.step is not None and closure.width == 1:
             return ClosureAnswers(closure.relation, self.source(closure.step, state), rules, self.meter)
         return rules
 
     def groups(self, aggregate: Aggregate) -> Groups:
+        """Return the folding state of an aggregate, without any group."""
         source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
         kind = Ranks if aggregate.function is Function.ROW_NUMBER else Groups
         return kind(aggregate, source, view.columns[-1].type, self.codes)
 
     def rows(self, relation: str) -> float:
         """For `analysis.cost`: the rows of a relation, a guess where it is not stored."""
+        # 1,000: only compared with other estimates, and a view derived on demand is seldom tiny.
         return float(len(self.table(relation))) if relation not in self.on_demand else 1000.0
 
     def fanout(self, relation: str, bound: tuple[int, ...]) -> float:

@@ -23,6 +23,7 @@ class Ranks(Groups):
         super().__init__(aggregate, source, result, codes)
         self.rest = [i for i in range(source.arity) if i not in aggregate.group]
         self.decoders = [codes.codec(type_).values for type_ in source.types]
+        # Ties are broken by all columns, so that the numbers are a function of the rows: recomputation finds the same.
         ties = (Order(i) for i in range(source.arity))
         self.by = (*aggregate.order, *ties)
         self.lookups: dict[tuple[int, tuple[int, ...]], tuple[Readable, Lookup]] = {}
@@ -30,8 +31,10 @@ class Ranks(Groups):
     def change(
         self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
     ) -> None:
+        """Number the rows of each affected group in the new state, and report the rows that differ."""
         changed = (row for table in (gone, came) for row in self._rows(table, meter))
         groups = {tuple([row[i] for i in self.columns]) for row in changed}
+        # Columns of the source in ascending order; in the view the group comes first.
         bound, prefix = tuple(sorted(self.columns)), tuple(range(len(self.columns)))
         lookup, stored = self._lookup(new, bound), view.lookup(prefix)
         for group in groups:
@@ -48,6 +51,7 @@ class Ranks(Groups):
         return self.lookups[id(source), bound][1]
 
     def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
+        """Yield the numbered rows of whole groups as entries of the view."""
         groups: dict[CodedRow, list[CodedRow]] = {}
         for row in rows:
             groups.setdefault(tuple([row[i] for i in self.columns]), []).append(row)
@@ -57,6 +61,7 @@ class Ranks(Groups):
 
     def _numbered(self, rows: list[CodedRow]) -> set[CodedRow]:
         """The rows of one group as rows of the view."""
+        # A comparison, not a key: descending order and the place of NULL differ from column to column.
         ordered = sorted(rows, key=cmp_to_key(self._compare))[: self.aggregate.most]
         columns = (*self.columns, *self.rest)
         return {(*(row[i] for i in columns), self.encode(n)) for n, row in enumerate(ordered, 1)}
@@ -64,6 +69,7 @@ class Ranks(Groups):
     def _compare(self, one: CodedRow, two: CodedRow) -> int:
         for order in self.by:
             a, b = one[order.column], two[order.column]
+            # Equal codes are equal values; only what differs is decoded.
             if a != b:
                 values = self.decoders[order.column]
                 return _compared(values[a], values[b], order)

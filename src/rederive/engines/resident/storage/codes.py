@@ -11,6 +11,7 @@ from rederive.limits import Watch
 Code = int
 CodedRow = tuple[Code, ...]
 Encode = Callable[[Iterable[Row]], list[CodedRow]]
+# The one code that is false in Python: compiled rules test `if code` for "is not NULL".
 NULL: Code = 0
 
 
@@ -26,6 +27,7 @@ class _Codes(dict[Value, Code]):
     def __init__(self, values: list[Value]) -> None:
         super().__init__({None: NULL})
         self.values_in_order = values
+        # A bitmap of pyroaring holds unsigned integers of 32 bits.
         self.ceiling = 2**32
 
     def __missing__(self, value: Value) -> Code:
@@ -64,6 +66,7 @@ class FloatCodec(Codec):
 
     def __init__(self) -> None:
         super().__init__()
+        # -0.0 + 0.0 is 0.0 in IEEE 754; no other number changes.
         self.encode = lambda value: self.codes[value + 0.0 if isinstance(value, float) else value]
 
 
@@ -75,11 +78,13 @@ class Codes:
         self._codecs: dict[Type, Codec] = {}
 
     def codec(self, type_: Type) -> Codec:
+        """Return the codec of a type, made at its first use."""
         if type_ not in self._codecs:
             self._codecs[type_] = FloatCodec() if type_.kind is Kind.FLOAT else Codec()
         return self._codecs[type_]
 
     def codecs(self) -> Collection[Codec]:
+        """Return the codecs made so far."""
         return self._codecs.values()
 
     @contextmanager
@@ -96,6 +101,7 @@ class Codes:
                 codec.codes.ceiling = ceiling
 
     def encode_rows(self, types: Sequence[Type], rows: Iterable[Row]) -> list[CodedRow]:
+        """Return the coded rows; a value without a code gets one."""
         return self.encoder(types)(rows)
 
     def encoder(self, types: Sequence[Type]) -> Encode:
@@ -103,13 +109,16 @@ class Codes:
         encoders = [self.codec(type_).encode for type_ in types]
 
         def encode(rows: Iterable[Row]) -> list[CodedRow]:
+            # Column by column: `map` over a dictionary's method makes no Python call for a value that has a code, floats aside.
             coded = [map(code, column) for code, column in zip(encoders, zip(*rows, strict=True), strict=False)]
             return list(zip(*coded, strict=True)) if encoders else [() for _ in rows]
 
         return encode
 
     def decode_rows(self, types: Sequence[Type], rows: Iterable[CodedRow]) -> list[Row]:
+        """Return the rows of values behind coded rows."""
         columns = [self.codec(type_).values for type_ in types]
+        # Most relations have two columns; naming them saves the inner loop.
         if len(columns) == 2:
             first, second = columns
             return [(first[a], second[b]) for a, b in rows]

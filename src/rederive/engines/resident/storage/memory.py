@@ -39,6 +39,7 @@ class Memory:
 
     @property
     def total(self) -> int:
+        """The bytes of all parts."""
         return sum(self.tables.values()) + sum(self.state.values()) + self.values
 
 
@@ -65,6 +66,7 @@ def table_bytes(table: Table) -> int:
     >>> 200_000 < alone < 500_000, 1.5 < table_bytes(table) / alone < 2.5
     (True, True)
     """
+    # Leaves of the primary index are counted there; secondary indexes have bitmaps and sets of their own.
     return _scaled(sum(map(_mapping, (table.primary, *table.indexes()))))
 
 
@@ -82,12 +84,14 @@ def _sequence(values: list[Any]) -> float:
 
 def _sampled(objects: Iterable[Any], number: int, sample: int = _SAMPLE) -> float:
     """The bytes of so many objects, from a sample over all of them."""
+    # Evenly spaced: rows that were loaded together are alike, so the first entries alone would mislead.
     step = max(number // sample, 1)
     chosen = list(islice(objects, step // 2, None, step))
     return sum(map(_share, chosen)) * number / len(chosen) if chosen else 0.0
 
 
 def _share(found: Any) -> float:
+    # Divided by its references, an object counts once in total, however many containers refer to it.
     references = max(_references(found), 1)
     match found:
         case BitMap():
@@ -116,6 +120,8 @@ def _references(found: Any) -> int:
     return getrefcount(found) - _LOOKING
 
 
+# How many references come from the look itself depends on the interpreter, so it is measured once, on an object that only
+# a dictionary holds.
 _LOOKING = 0
 _KEPT: Final = {object(): None}
 (_LOOKING,) = (count - 1 for count in map(lambda found: _references(found), list(_KEPT)))  # noqa: C417

@@ -21,6 +21,7 @@ Entry: TypeAlias = BitMap | set[tuple[Code, ...]]
 Lookup: TypeAlias = Callable[[Any], Any]
 Probe: TypeAlias = Callable[[Any, Leaf], Leaf | None]
 
+# The code in the one column of a relation without columns. Not 0, which is NULL.
 PRESENT: Code = 1
 
 
@@ -38,6 +39,7 @@ class Index:
 
 
 def _index_source(arity: int, bound: tuple[int, ...]) -> str:
+    # Text for this arity and these columns: no loop over positions runs for each row.
     columns = [f"c{i}" for i in range(arity)]
     free = [columns[i] for i in range(arity) if i not in bound]
     entry = free[0] if len(free) == 1 else _tuple(free)
@@ -72,20 +74,26 @@ class Readable(Protocol):
     lazy: bool
 
     @property
-    def arity(self) -> int: ...
+    def arity(self) -> int:
+        """The number of columns, at least 1: see the module's note on relations without columns."""
 
     @property
-    def primary_columns(self) -> tuple[int, ...]: ...
+    def primary_columns(self) -> tuple[int, ...]:
+        """The columns of the primary index: all but the last."""
 
     def __bool__(self) -> bool: ...
 
-    def lookup(self, bound: tuple[int, ...]) -> Lookup: ...
+    def lookup(self, bound: tuple[int, ...]) -> Lookup:
+        """Return a function from a key of the bound columns to the rest of the matching rows, or None."""
 
-    def probe(self) -> Probe: ...
+    def probe(self) -> Probe:
+        """Return a function from a primary key and a leaf to the part of the leaf that holds, or None."""
 
-    def items(self) -> Iterable[tuple[Key, Leaf]]: ...
+    def items(self) -> Iterable[tuple[Key, Leaf]]:
+        """Return the entries of the primary index; their leaves belong to the source."""
 
-    def fanout(self, bound: tuple[int, ...]) -> float: ...
+    def fanout(self, bound: tuple[int, ...]) -> float:
+        """Return about how many rows match a key of the bound columns, for the choice of a join order."""
 
 
 class Table:
@@ -100,6 +108,7 @@ class Table:
         self.primary: dict[Key, Leaf] = {}
         self.primary_columns = tuple(range(self.arity - 1))
         self._indexes: dict[tuple[int, ...], Index] = {}
+        # What overlays remember of this table, cleared whenever it changes.
         self.caches: list[dict[Key, Any]] = []
 
     def __bool__(self) -> bool:
@@ -110,6 +119,7 @@ class Table:
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         """A function from a key of the bound columns to the rest of the matching rows, or None where there is no match."""
+        # The dictionary is never replaced, so that a compiled rule can hold this bound method for good.
         return self.entries(bound).get
 
     def probe(self) -> Probe:
@@ -123,6 +133,7 @@ class Table:
         return probe
 
     def items(self) -> Iterable[tuple[Key, Leaf]]:
+        """Return a live view of the primary index, which must not change while it is iterated."""
         return self.primary.items()
 
     def entries(self, bound: tuple[int, ...]) -> dict[Key, Any]:
@@ -142,6 +153,7 @@ class Table:
 
     def add(self, key: Key, leaf: Leaf) -> None:
         """Take in rows that are not there yet; the table owns the leaf from now on."""
+        # Precondition: no row of the leaf is in the table, so nothing is tested.
         have = self.primary.get(key)
         if have is None:
             self.primary[key] = leaf
@@ -154,6 +166,7 @@ class Table:
 
     def remove(self, key: Key, leaf: Leaf) -> None:
         """Take out rows that are there."""
+        # Indexes first: where `leaf` is the stored bitmap itself, `have -= leaf` empties it.
         for index in self._indexes.values():
             index.remove(key, leaf)
         have = self.primary[key]
@@ -168,13 +181,16 @@ class Table:
         rows = max(len(self), 1)
         if bound == self.primary_columns or bound in self._indexes:
             return rows / max(len(self.entries(bound)), 1)
+        # Without an index the distribution is unknown: assume that each column is equally selective.
         return float(rows ** (1 - len(bound) / self.arity))
 
     def add_all(self, other: Table) -> None:
+        """Add the rows of another table, none of which is here; the other keeps its leaves."""
         for key, leaf in other.primary.items():
             self.add(key, leaf.copy())
 
     def remove_all(self, other: Table) -> None:
+        """Remove the rows of another table, all of which are here."""
         for key, leaf in other.primary.items():
             self.remove(key, leaf)
 
@@ -185,6 +201,7 @@ class Table:
             gathered[key].append(last)
         for key, lasts in gathered.items():
             leaf = BitMap(lasts)
+            # Only what is new may be added; duplicates within `rows` are gone, because a bitmap is a set.
             if key in self.primary:
                 leaf -= self.primary[key]
                 gathered[key] = list(leaf)
@@ -199,6 +216,7 @@ class Table:
                 self.remove(key, BitMap(lasts))
 
     def clear(self) -> None:
+        """Remove all rows; the indexes stay defined, as compiled rules hold their dictionaries."""
         if self.primary:
             self.primary.clear()
             for entries in (*(index.entries for index in self._indexes.values()), *self.caches):
@@ -277,13 +295,16 @@ class Overlay:
 
     @property
     def primary_columns(self) -> tuple[int, ...]:
+        """The columns of the primary index, which the old state and the changes share."""
         return self.gone.primary_columns
 
     @property
     def arity(self) -> int:
+        """The number of columns, which the old state and the changes share."""
         return self.gone.arity
 
     def fanout(self, bound: tuple[int, ...]) -> float:
+        """Return the fan-out of the old state: a transaction changes few rows of it."""
         return self.old.fanout(bound)
 
     def __bool__(self) -> bool:
@@ -296,6 +317,8 @@ class Overlay:
         remaining: dict[Key, Any] = {}  # old - gone, by key; dropped when gone changes
         self.gone.caches.append(remaining)
 
+        # new = (old - gone) + came, at this key alone. The cached difference is the only copy; old and came are handed
+        # out as they are, so callers must not change an entry.
         def lookup(key: Key) -> Any:
             if key in gone:
                 entry = remaining.get(key)
@@ -318,6 +341,7 @@ class Overlay:
         first, second = self._came(self.primary_columns)
 
         def probe(key: Key, leaf: Leaf) -> Leaf | None:
+            # For an old state that is derived on demand, this derives the rows of the leaf and no others.
             entry = old(key, leaf)
             if entry and key in gone:
                 entry = entry - gone[key]
@@ -329,10 +353,12 @@ class Overlay:
         return probe
 
     def _came(self, bound: tuple[int, ...]) -> tuple[dict[Key, Any], dict[Key, Any]]:
+        # Rederived and inserted rows, or inserted rows alone: no strategy has more than two.
         first, *others = (table.entries(bound) for table in self.came)
         return first, others[0] if others else {}
 
     def items(self) -> Iterator[tuple[Key, Leaf]]:
+        """Yield the entries of the new state; those that no change touches are the old ones, not copied."""
         lookup = self.lookup(self.primary_columns)
         changed = {key for table in (self.gone, *self.came) for key in table.primary}
         for key, leaf in self.old.items():
