@@ -53,9 +53,12 @@ class Subscription:
 
     def part(self, result: Result) -> Change | None:
         """The part of a version that the subscription is notified of; None where there is none."""
+        # A part that the engine computes for itself is in `bound`; any
+        # other part is selected from the change of the whole view.
         change = result.bound.get(self.query) if self.bindings else result.changes.get(self.view)
         if change is None and self.bindings and (whole := result.changes.get(self.view)):
             change = whole.where(self.bindings)
+        # An empty part is not a notification: a subscriber is called for versions that change its rows, and for no others.
         return (change.only(self.signs) or None) if change is not None else None
 
 
@@ -77,6 +80,8 @@ class Subscriptions:
             return
         failures: list[Exception] = []
         while self.queue:
+            # The version stays at the head while its callbacks run: that is
+            # how a nested commit knows to queue its own version and return.
             failures += self._call_back(self.queue[0])
             self.queue.popleft()
         if failures:
@@ -84,6 +89,7 @@ class Subscriptions:
 
     def _call_back(self, result: Result) -> Iterator[Exception]:
         """Call all callbacks; yield what they raise."""
+        # A copy, because callbacks subscribe and cancel. Who subscribes during this version is notified from the next one on.
         for subscription in tuple(self.active):
             change = subscription.part(result)
             # An earlier callback of this version may have cancelled this subscription.

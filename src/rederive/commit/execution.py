@@ -46,6 +46,8 @@ class RuleExecution:
                 self._propagate(pending)
                 self._run_round(pending, rules)
             assert pending.propagation is not None
+            # The reference of an immediate rule moves to the state at the end of its
+            # round. That of a deferred rule stays at the state before the transaction.
             for one in rules:
                 pending.processed[one.name] = _copy(pending.propagation.views.get(one.condition.name))
                 pending.processed[f"{one.name} event"] = self._event_delta(one, pending.net)
@@ -54,6 +56,8 @@ class RuleExecution:
             pending.failure = error
             raise
         finally:
+            # The engine goes back to the state before the transaction, so
+            # that readers see nothing of a statement before the commit.
             self._state.engine.rollback()
             pending.propagation = None
 
@@ -83,7 +87,9 @@ class RuleExecution:
         if not rules:
             return []
         program = self._state.program
+        # A bag changes through the relation that numbers its copies, and conditions are lowered to read that one.
         changed = {program.numbered_copies(operation.relation) or operation.relation for operation in operations}
+        # All immediate rules take part as soon as one is concerned: the action of that one may concern the others.
         return rules if any(changed & (one.influents | {one.event.name if one.event else ""}) for one in rules) else []
 
     # One round: the rules in their order, until none has rows left to fire for
@@ -92,8 +98,12 @@ class RuleExecution:
         fired: dict[str, FiredRows] = {}
         while (chosen := self._choose(pending, rules, fired)) is not None:
             one, delta = chosen
+            # A rule fires at most once for a row in a round. So a round over a finite set
+            # of rows ends; only rules that invent rows can exceed the limit on firings.
             fired.setdefault(one.name, FiredRows()).add(delta)
             try:
+                # What an action changes counts before the next rule is chosen. The longer list of operations is propagated
+                # from the state before the transaction, because deltas since one beginning can be subtracted.
                 if added := self._act(pending, one, delta):
                     self._state.engine.rollback()
                     pending.propagation = None
@@ -131,6 +141,7 @@ class RuleExecution:
 
     def _act(self, pending: PendingVersion, one: CompiledRule, delta: Delta) -> list[Operation]:
         """Run the action of a rule; the operations that it adds to the transaction."""
+        # Whether a cascade ends is undecidable. RECURSIVE admits a cycle of rules, and this limit stops it.
         if len(pending.firings) >= (most := self._runtime.most_firings):
             hint = "make its condition false for the rows that its action adds, or fire it in another transaction"
             raise CascadeLimit(one.name, f"the transaction set off more than {most} firings", hint=hint)
@@ -176,6 +187,7 @@ class RuleExecution:
 
     def _fail(self, one: CompiledRule, delta: Delta, error: BaseException) -> None:
         """Record what stopped the transaction, and raise an error that names the rule."""
+        # An interrupt is not a failure of the rule: it passes unchanged.
         if not isinstance(error, Exception):
             return
         kind = {CallAction: "call", WebhookAction: "webhook", WriteAction: "write"}[type(one.rule.action)]

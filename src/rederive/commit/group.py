@@ -37,14 +37,17 @@ class Group:
 
     def take_back(self, engine: Engine) -> None:
         """Bring the engine back to the version that the group starts from."""
+        # At most the last version is prepared and not applied.
         if self.applied < len(self.versions):
             discard(self.versions[-1], engine)
+        # Newest first: each inverse applies to the state that its version left, where it is exact.
         for version in reversed(self.versions[: self.applied]):
             undo(engine, version.net)
 
 
 def discard(pending: PendingVersion, engine: Engine) -> None:
     """Take back what the engine has prepared for a version."""
+    # What is prepared was computed over the moved base rows, so it is discarded before they move back.
     if pending.propagation is not None:
         engine.rollback()
     if pending.has_moved_bases:

@@ -50,6 +50,7 @@ class Monitoring:
         signs = dict.fromkeys(program.monitored if outputs else (), settings.signs)
         queries: dict[Query, None] = {}
         for one in subscriptions:
+            # A subscription outlives its view: after a drop it is silent until a view of that name is defined.
             if not program.is_view(one.view):
                 continue
             if one.bindings and is_bound_alone(program, settings, one.view):
@@ -59,6 +60,7 @@ class Monitoring:
         for constraint in program.constraints:
             signs[constraint.view] = signs.get(constraint.view, frozenset()) | _CONSTRAINT_SIGNS[constraint.mode]
         views = {program.counting_relation(name): name for name in signs}
+        # A count that changes from 2 to 3 leaves with 2 and enters with 3: the copies that enter need both signs.
         relations = {source: signs[name] if source == name else BOTH for source, name in views.items()}
         return cls(signs, {**relations, **rules.conditions}, views, tuple(queries))
 

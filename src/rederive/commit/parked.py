@@ -60,6 +60,7 @@ class ParkedDefinitions:
         reported = (program.bag_of(name) or name for name in found if program.is_view(name))
         for name in dict.fromkeys((*reported, *self.views)):
             delta, counted = found.get(program.counting_relation(name)), program.counting_relation(name) != name
+            # Subscribers know a bag by its rows and multiplicities; the engine reports rows with a column that counts.
             came: Rows = () if delta is None else sum_of_counts(delta.plus) if counted else delta.plus
             types, gone = self.views.get(name, ((), Counter[Row]()))
             same = name in program.relations and program.relations[name].types == types

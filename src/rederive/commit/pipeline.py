@@ -81,6 +81,7 @@ class Pipeline:
             self._call_functions,
         )
         # Once for all versions of a group.
+        # Law of the order: written before applied, applied before the lake follows, and all of it before anybody is notified.
         self._group_steps: tuple[Callable[[Group], None], ...] = (self._journal, self._apply, self._settle)
 
     # What enters the pipeline
@@ -95,6 +96,7 @@ class Pipeline:
         self.check_no_setup("a transaction")
         if state.rules.active:
             state.check_evaluated()
+        # A replay fires no immediate rules: what they did is part of the version that is already committed.
         is_replay = key is not None and state.durable("an idempotency key").journal.find_key(key) is not None
         return PendingVersion(state.rules, state.monitoring, key, is_replay)
 
@@ -137,6 +139,8 @@ class Pipeline:
         for batch in batches:
             outcomes.append(outcome := BatchOutcome())
             for version in batch:
+                # Only the journal can tell whether a repeated key comes
+                # with equal operations, so its first use must be on disk.
                 if group.has_key(version.key):
                     group = self._flush(group)
                 if outcome.error is None:
@@ -149,12 +153,15 @@ class Pipeline:
         """Commit a change of definitions, or initial rows. Inside a setup it waits for the end of the block, and gives None."""
         if self.setup is not None:
             self.setup.add(change)
+            # Later definitions of the block compile against this catalog,
+            # while the engine still runs the program before the block.
             self.state.catalog = change.after
             return None
         state = self.state
         self.runtime.check_idle("a definition")
         if not state.is_open:
             raise Closed
+        # Whatever can be refused without the engine is refused before the engine prepares anything.
         rules = state.rules
         if change.after is not state.catalog:
             rules = rules.over(change.after.program, change.after.rules)
@@ -175,6 +182,7 @@ class Pipeline:
     def change_rules(self, rules: RuleSet) -> None:
         """Commit other rules over the same definitions: no version, but durable."""
         self.runtime.check_actions(self.state.rules.rules, rules.rules)
+        # While definitions are parked, conditions have no rows to compare with.
         self.state.check_evaluated()
         check_precision(rules, self.state.settings.precision)
         self._commit_one(PendingVersion(rules, self.state.monitoring, is_transaction=False))
@@ -202,11 +210,15 @@ class Pipeline:
 
     def _add(self, group: Group, outcome: BatchOutcome, version: TransactionRequest) -> Group:
         """Prepare one more version of a group; the group that the next one joins."""
+        # A version on parked definitions applies base rows before its
+        # program is prepared, so it shares its sync with no other.
         if self.state.parked is not None:
             group = self._flush(group)
         try:
             pending = self._prepare(group, version)
         except NeedsOwnSync:
+            # It is prepared a second time, in an empty group, where it cannot need
+            # this again. `_record` raises before anything is staged or called.
             return self._add(self._flush(group), outcome, version)
         except Exception as error:  # what is wrong with this transaction is not wrong with the others
             outcome.error = error
@@ -220,6 +232,7 @@ class Pipeline:
             for step in self._group_steps:
                 step(group)
         except Exception as error:
+            # The sync is all or nothing, so its failure is the outcome of every version of the group.
             for outcome, _ in group.waiting:
                 outcome.error = error
         else:
@@ -236,6 +249,7 @@ class Pipeline:
         pending: PendingVersion | None = None
         try:
             with state.engine.budget(state.limits):
+                # A version starts from the state that the one before it leaves, durable or not.
                 self._apply_prepared(group)
                 pending = self._open(version)
                 pending.shares_sync = bool(group.versions)
@@ -248,6 +262,7 @@ class Pipeline:
         except BaseException:
             self._discard(pending) if not group.versions else self.close()  # the engine is ahead of the disk
             raise
+        # A repeated key has prepared nothing. The number counts ahead of the disk; `_take_back` resets it.
         if pending.propagation is not None:
             group.versions.append(pending)
             group.is_full = pending.has_called or pending.is_bulk or pending.has_moved_bases
@@ -271,6 +286,8 @@ class Pipeline:
         else:
             operations = version.operations
             if state.bridge is not None:
+                # A repetition is known by its requests as they were sent.
+                # Translating them again would read sources that have changed since.
                 if version.key is not None and store is not None and (known := store.find_result(version.key, operations)):
                     return PendingVersion(state.rules, state.monitoring, version.key, result=known)
                 operations = state.bridge.translate(version)
@@ -286,6 +303,7 @@ class Pipeline:
         state, operations = self.state, pending.operations
         if not pending.is_transaction:
             return
+        # Requests on a bag name rows; the engine's set holds numbered copies of them (decision 0015).
         if state.bags and any(operation.relation in state.bags for operation in operations):
             operations = number_operations(pending.rules.program, operations, state.engine)
         pending.net = state.engine.net_effect(operations)
@@ -317,6 +335,7 @@ class Pipeline:
         version, reported, sources = state.version + 1, pending.monitoring.signs, pending.monitoring.views
         changes = {}
         for name, delta in found.views.items():
+            # Conditions of rules are monitored for firing alone: nobody can subscribe to them.
             if name not in pending.rules.conditions:
                 view = sources.get(name) or state.program.bag_of(name) or name  # the old program knows the bags that are dropped
                 signs = reported.get(view, state.settings.signs)
@@ -344,6 +363,8 @@ class Pipeline:
         """Definitions and initial rows are not checked: they may show what is violated already."""
         if not pending.is_transaction or pending.result is None:
             return
+        # Rows that enter refuse the version. Rows that were in the
+        # constraint before do not: a version may leave or repair them.
         for constraint in pending.rules.program.constraints:
             change = pending.result.changes.get(constraint.view)
             if constraint.mode is Mode.REJECT and change is not None and change.plus:
@@ -355,6 +376,7 @@ class Pipeline:
             raise NeedsOwnSync
         if store is None or pending.result is None or not pending.is_transaction:
             return
+        # A kill up to here leaves nothing on disk.
         failpoints.hit("commit:propagated")
         if pending.shares_sync and store.is_bulk(pending.net, pending.result):
             raise NeedsOwnSync
@@ -376,6 +398,7 @@ class Pipeline:
             return
         last = group.versions[-1]
         try:
+            # Only transactions share a group, so the last version tells what kind all of them are.
             if last.is_transaction:
                 store.append([version.entry for version in group.versions if version.entry is not None])
             elif last.change is None:
@@ -415,6 +438,8 @@ class Pipeline:
             if last.result is not None:  # an engine measures its rows when they are committed
                 last.result = replace(last.result, engine_reason=state.engine.reason)
         if state.store is not None:
+            # A kill here leaves durable versions that nobody was notified
+            # of. Subscribers find them when they resume from their position.
             failpoints.hit("commit:applied")
         for version in group.versions:
             version.is_committed = True
@@ -429,6 +454,8 @@ class Pipeline:
         if store is None or store.lake is None or not group.versions:
             return
         try:
+            # The journal refers to the rows of a bulk version and does not hold them. Its changes are read from the change
+            # tables, so these take it before the next version.
             if group.versions[-1].is_bulk:
                 self.settle()
             elif store.journal.version - store.journal.settled >= SETTLED_AFTER:

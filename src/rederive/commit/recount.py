@@ -35,6 +35,7 @@ def recounted(
 
 
 def _change(name: str, parts: tuple[Delta | None, Delta | None], before: Program, after: Program, uncounted: list[Row]) -> Delta:
+    # gone: the rows before, counted or of the set; came: the rows after. The delta is their difference.
     counts, own = parts
     came, gone = (sum_of_counts(side) for side in ((counts.plus, counts.minus) if counts is not None else ((), ())))
     gone.update(uncounted)

@@ -29,6 +29,7 @@ def check_program(state: DatabaseState, program: Program) -> None:
         if state.engine.size(base):
             raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
     if state.settings.strict and (refused := not_incremental(program)) is not None:
+        # An auxiliary relation is named after the view that it serves.
         owner = refused.relation.partition(".")[0]
         raise Unsupported(f"'{owner}' is {WHOLE}", refused.span, hint="partition it, or leave --strict out")
 
@@ -91,6 +92,8 @@ def evaluate_parked(state: DatabaseState, pending: PendingVersion) -> None:
     assert state.parked is not None
     if pending.rules.active or state.bridge is not None:
         raise state.parked.error
+    # Applied ahead of the journal, because a program is evaluated over committed rows. The engine holds base relations alone
+    # now, so the inverse of the net effect takes it back exactly (`discard`).
     bases = state.engine.propagate(pending.net).views
     state.engine.commit()
     pending.has_moved_bases = True

@@ -47,6 +47,8 @@ class Setup:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pipeline, last = self._pipeline, self._pipeline.state.catalog
+        # The catalog goes back in any case: `redefine` compares the
+        # change with what the engine runs, and an exception discards it.
         pipeline.setup, pipeline.state.catalog = None, self._before
         if kind is None:
             if self._changes and (version := pipeline.redefine(self._merge(last))) is not None:
@@ -60,6 +62,7 @@ class Setup:
         for change in self._changes:
             for relation, rows in change.facts.items():
                 parts.setdefault(relation, []).append(rows)
+        # A relation may be defined, loaded and dropped inside one block.
         facts = {name: _concatenate(rows) for name, rows in parts.items() if name in last.program.relations}
         changes = self._changes
         return CatalogChange(last, facts, any(c.always for c in changes), any(c.loads for c in changes))

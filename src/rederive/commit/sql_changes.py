@@ -86,6 +86,7 @@ class ChangeEvaluator:
         try:
             if change.condition is not None:
                 holds = row_function(change.condition, columns, types)
+                # WHERE selects the rows for which the condition is true: neither false nor NULL.
                 rows = [row for row in rows if holds(row) is True]
             if change.values is None:
                 return self._replace(table, [(row, None) for row in rows], parsed)
@@ -100,6 +101,7 @@ class ChangeEvaluator:
         new = tuple(_typed(table, row, parsed) for _, row in rows if row is not None)
         if new and self._state.program.numbered_copies(table.name) is None:
             self._check_distinct(table, old, new, parsed)
+        # All old rows leave before a new one enters. So `SET k = k + 1` does not conflict with the rows that it replaces.
         return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
 
     def _check_distinct(self, table: Relation, old: Sequence[Row], new: Sequence[Row], parsed: ParsedStatement) -> None:
@@ -111,6 +113,7 @@ class ChangeEvaluator:
         rekeyed = [row for row, before in zip(new, old, strict=True) if any(row[i] != before[i] for i in key)]
         if not rekeyed:
             return
+        # One row is looked up by its new key; several cost one reading of the table.
         found = self._rows(table, {i: rekeyed[0][i] for i in key} if len(rekeyed) == 1 else {})
         unchanged = set(found).difference(old)
         double = next((row for row, count in Counter((*new, *unchanged)).items() if count > 1), None)
@@ -130,6 +133,8 @@ class ChangeEvaluator:
             step = -1 if operation.action is Action.DELETE else 1
             for row in operation.rows:
                 if all(row[i] == value for i, value in bindings.items()):
+                    # In a set the last request about a row decides. In a bag each
+                    # request is one copy, and there are never fewer than none.
                     bag[row] = max(bag[row] + step, 0) if is_bag else max(step, 0)
         return list(bag.elements())
 

@@ -82,6 +82,7 @@ class SqlRun:
         return None
 
     def _define(self, kind: str, parsed: ParsedStatement) -> Result | None:
+        # A definition is a version of its own, and so cannot be a part of another one.
         if self._transaction is not None:
             raise parsed.unsupported("a definition inside a transaction", None, "COMMIT first")
         if kind == "rule":

@@ -126,6 +126,7 @@ class DatabaseState:
 
     def close(self) -> None:
         """Let go of the engine and the store."""
+        # The engine goes first: whatever closing the store raises, nobody reads or commits any more.
         self.engine, self.is_open = cast(Engine, _ClosedEngine()), False
         if self.store is not None:
             self.store.close()
@@ -147,6 +148,7 @@ class DatabaseState:
         monitoring = self.monitor(rules)
         monitored = tuple(monitoring.relations)
         while True:
+            # Ends, because every attempt stores fewer views than the one before.
             maintenance = self._plan(rules, monitoring.relations)
             try:
                 found = self.engine.install(maintenance, monitored, rows, bound=monitoring.queries, announce=announce)
@@ -203,6 +205,7 @@ class DatabaseState:
         self.check_evaluated(query.view)
         subscription = Subscription(query.view, callback, signs, dict(query.bindings), self.subscriptions)
         before = self.monitor(self.rules)
+        # Added before the program is planned, because the plan covers what active subscriptions need.
         self.subscriptions.active.append(subscription)
         if self.monitor(self.rules) != before:
             try:

@@ -39,6 +39,8 @@ def back_up(folder: Path, target: Path) -> StoreCopy:
     """Copy the journal of a store into a new folder."""
     with name_errors(folder), closing(connect_read_only(folder)) as source, _new_folder(target) as made:
         _copy_files(folder, made)
+        # SQLite's online backup copies one committed state while the writer goes on.
+        # The table BACKUP is the mark by which `connect` refuses to write to the copy.
         with closing(sqlite3.connect(made / FILE, isolation_level=None)) as copy:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file without a WAL, which is readable on a read-only medium
@@ -59,12 +61,14 @@ def restore(backup: Path, folder: Path, lake: str | None = None) -> StoreCopy:
             copy.execute("PRAGMA journal_mode = WAL")
         journal = Journal.open(made)
         try:
+            # Before the folder gets its name: no store with a final name can continue the history of its backup.
             journal.begin_epoch()
             if lake is not None:
                 journal.move_lake(lake)
             found = _describe(journal)
         finally:
             journal.close()
+        # Nobody else knows the folder by its partial name, so nobody waits for this lock.
         (made / LOCK).unlink()
     return found
 
@@ -88,11 +92,14 @@ def _new_folder(target: Path) -> Iterator[Path]:
         raise StoreError("the folder exists already and is not empty", hint="give a folder that does not exist").at(str(target))
     partial = target.with_name(target.name + PARTIAL)
     with name_errors(target):
+        # A killed attempt leaves its partial folder, which the next one removes.
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     try:
         yield partial
         with name_errors(target):
+            # Files, their folder, the new name, the parent: after a power
+            # failure the name leads to a whole copy or does not exist.
             for file in partial.iterdir():
                 _sync(file)
             _sync(partial)

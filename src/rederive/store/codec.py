@@ -27,6 +27,7 @@ def _encode_other(value: Value) -> str | int | float | bool | None:
 
 
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_encode_other).encode
+# A number in a JSON array ends with a comma or a bracket. The same characters inside a string only cost a second encoding.
 _SIGNED_ZERO: Final = re.compile(r"-0\.0[],]")
 
 
@@ -47,6 +48,7 @@ def _unsigned(row: Row) -> Row:
 def _unsigned_zero(value: Value) -> Value:
     match value:
         case float():
+            # IEEE 754: -0.0 + 0.0 is 0.0, and every other number stays what it is.
             return value + 0.0
         case Decimal() if not value:
             return value.copy_abs()
@@ -95,6 +97,7 @@ def encode_columns(relation: Relation) -> str:
 
 def _domain(column: Column) -> list[bool | int]:
     """What only columns of SQL have: whether they may be NULL, and the width of narrow integers."""
+    # Left out for plain columns: the journal compares columns by text, also with texts from before SQL.
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 

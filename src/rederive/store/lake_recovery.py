@@ -37,6 +37,7 @@ def attach(lake: Lake, journal: Journal, program: Program) -> None:
             relation, stored = table_of(program, name), rows.get(name, [])
             if relation.name != name:  # the base relation numbers the copies of a bag, whose table has no numbers
                 stored = [row[:-1] for row in stored]
+            # Whole tables, because a killed attempt may have written any of them.
             lake.replace(Area.BASE, relation, as_frame(lake, relation, stored, folder))
     _write_history(lake, journal, program)
     journal.attach_lake(lake.root)
@@ -52,6 +53,7 @@ def _write_history(lake: Lake, journal: Journal, program: Program) -> None:
     records = []
     for record in journal.since(journal.reach()):
         fitting = (one for one in record.views if columns.get(one.relation.name) == one.relation.columns)
+        # The base tables are at the last version already, so only the changes of views are replayed.
         records.append(replace(record, base=(), views=tuple(fitting)))
     settle(lake, LakeRelations((), views), records)
 

@@ -147,6 +147,7 @@ class LakeSync:
         self.note_progress()
         with self._lock:
             if self._working:
+                # The thread knows the relations of one program. Versions of another one wait for the next settling.
                 self._upto = self.journal.version if program is self._program else self._upto
                 return
         self.wait()
@@ -190,6 +191,8 @@ class LakeSync:
     def _next(self) -> int | None:
         """The version to settle up to; None if the tables have it, and the thread ends."""
         with self._lock:
+            # Under the lock: either the thread sees a greater `_upto`, or
+            # `settle_later` sees that it has ended and starts another one.
             self._working = self._settled < self._upto
             return self._upto if self._working else None
 
@@ -214,6 +217,7 @@ class LakeSync:
             whole = as_frame(self.lake, program.relations[program.counting_relation(name)], rows, folder)
             if program.counting_relation(name) != name:
                 whole = expand_copies(whole, whole.columns[-1])
+            # The engine's rows are those of the journal's last version: the table skips every record up to it.
             self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
 
     def _settle(self, records: list[VersionRecord], relations: LakeRelations) -> int:
@@ -228,6 +232,7 @@ class LakeSync:
         known = {relation.name for relation in relations.views}
         dropped = {one.relation.name: one.relation for one in recorded if one.relation.name not in known}
         with_tables = [name for name in dropped if self.lake.has_table(Area.VIEWS, name)]
+        # The program no longer knows whether a dropped view was a bag. Adding up multiplicities is right for a set, too.
         bags = {one.relation.name for one in recorded if one.delta.counts is not None}
         return replace(
             relations,

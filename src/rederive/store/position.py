@@ -13,6 +13,7 @@ from typing import Final
 
 from rederive.errors import MalformedInput
 
+# 18 digits fit into the 64-bit integers of SQLite.
 _FORM: Final = re.compile(r"(?:([0-9a-f]{16})-)?([0-9]{1,18})")
 
 

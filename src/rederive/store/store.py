@@ -151,6 +151,7 @@ class Store:
     def history(self, program: Program, views: Sequence[str], since: int) -> Iterator[tuple[int, dict[str, Change]]]:
         """The versions after `since` with the changes of several views."""
         records = (self.recorded_changes(program.relations.get(view, Relation(view, ())), since) for view in views)
+        # Every view's changes come in the order of versions, so merging them holds one change of each view in memory.
         found = merge(*records, key=lambda change: change.version)
         for version, changes in groupby(found, key=lambda change: change.version):
             yield version, {change.view: change for change in changes}

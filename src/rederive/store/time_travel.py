@@ -31,6 +31,7 @@ def rows_at(
         try:
             return lake.rows_at(relation, version, bindings)
         except VersionGone:
+            # A VACUUM may have removed the files of that version. The journal still leads back as far as it reaches.
             if version < store.journal.reach(relation.name):
                 raise
     since = DeltaSum()

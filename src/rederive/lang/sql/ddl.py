@@ -55,6 +55,7 @@ def parse_definition_at(text: str, name: str, line: int, column: int) -> SqlDefi
     >>> str(parse_definition_at("CREATE VIEW v AS SELECT 1 AS x", "views.sql", 7, 3).span)
     'views.sql:7:3'
     """
+    # Blank lines and spaces in front give the tokens the places that they have in the file.
     (parsed,) = parse(f"{chr(10) * (line - 1)}{' ' * (column - 1)}{text}", name)
     return definition_of(parsed)
 
@@ -102,6 +103,7 @@ def dropped_view(parsed: ParsedStatement) -> tuple[str, bool]:
 
 def add_definition(known: Program, added: SqlDefinition) -> Program:
     """The program with one more table or view."""
+    # SQL ignores the case of names and Datalog does not: a name of SQL clashes with every relation that differs by case alone.
     taken = next((name for name in known.relations if name.lower() == added.name), None)
     if taken is not None:
         hint = "use CREATE OR REPLACE VIEW to replace a view" if added.is_view else None
@@ -129,12 +131,15 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
     if _is_temporary(tree):
         raise parsed.unsupported("a temporary table", None, "omit TEMPORARY")
     columns, key = _columns(tree.this, context)
+    # Without a key, equal rows may occur several times: the base relation numbers
+    # them. A key of all columns says no more than that the table is a set.
     bag = BagRelations(rows=f"{added.name}.copies") if not key else None
     relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False, bag=bag)
     builder.relations[added.name] = relation
     if bag is not None:
         copies = bag.rows
         builder.relations[copies] = Relation(copies, (*columns, Column("copy", NUMBER)), span=parsed.span)
+        #   t(columns) :- t.copies(columns, _).
         terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
         rule = Rule(Atom(added.name, terms), (Atom(copies, (*terms, Variable("0"))),), parsed.span)
         builder.definitions.append(rule)
@@ -162,6 +167,7 @@ def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Colum
     if missing := [name for name in keys if name not in known]:
         raise UnknownName("column", missing[0], known, context.span(schema))
     key = tuple(known.index(name) for name in dict.fromkeys(keys))
+    # PRIMARY KEY implies NOT NULL.
     return tuple(replace(c, nullable=c.nullable and i not in key) for i, c in enumerate(columns)), key
 
 
@@ -236,6 +242,8 @@ def _define_bag(builder: ProgramBuilder, name: str, columns: Sequence[Column], p
     context = StatementContext(builder, name, parsed)
     bag, width = bag_relations(name), len(columns)
     assert bag.counts is not None
+    #   v.bag(columns, count) :- count = count : { v.all(columns, identity) }.
+    #   v(columns) :- v.bag(columns, _).
     context.declare(bag.counts, (*columns, Column("count", NUMBER)), range(width))
     context.aggregate(bag.counts, Function.COUNT, bag.rows, range(width), None)
     context.declare(name, columns)

@@ -91,6 +91,7 @@ class AnsiParser(SparkParser):
         negate = self._match(TokenType.NOT)
         if not self._match_set(self.RANGE_PARSERS):
             if negate:
+                # This NOT negates no predicate, so it belongs to what follows.
                 self._retreat(self._index - 1)
             return value
         predicate = self.RANGE_PARSERS[self._prev.token_type](self, value)
@@ -132,6 +133,7 @@ class AnsiSpark(Spark):
     class Tokenizer(Spark.Tokenizer):
         """Reads a doubled quote inside quotes as one quote."""
 
+        # Spark reads 'O''Brien' as one string. sqlglot's dialect of Spark reads two strings and concatenates them.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
     Parser = AnsiParser

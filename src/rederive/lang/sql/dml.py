@@ -195,6 +195,7 @@ class _DmlLowering:
         table = self.table(tree.this)
         where = tree.args["where"].this if tree.args.get("where") is not None else None
         parts = [*updates, *([where] if where is not None else [])]
+        # Without subqueries a row alone decides about itself. A subquery reads tables, so it needs a program.
         if any(part.find(exp.Query) for part in parts):
             return self.change_by_query(tree, table, where, updates)
         scope = self.scope(tree.this, table)
@@ -220,6 +221,7 @@ class _DmlLowering:
                 raise UnknownName("table or alias", identifier(update.this.args["table"]), [alias], self.context.span(update))
             i = self.position(table, identifier(update.this))
             type: SqlType = column_type(table.columns[i])
+            # Every expression reads the old row: SET a = b, b = a exchanges both.
             value = lower.lower(update.expression)
             columns[i] = lower.cast(value, type, update) if value.type != type else value
         self.check_once([identifier(update.this) for update in updates])

@@ -116,6 +116,7 @@ class ExpressionLowering:
             case exp.Not():
                 return self.call("not", [self.boolean(node.this)], BOOL)
             case exp.NullSafeNEQ():
+                # a IS DISTINCT FROM b is NOT (a <=> b). `<=>` takes NULL for a value, so the answer is never NULL.
                 equal = self.comparison("<=>", self.lower(node.this), self.lower(node.expression), node)
                 return self.call("not", [equal], BOOL)
             case exp.Is():
@@ -158,6 +159,7 @@ class ExpressionLowering:
         if isinstance(node.this, exp.Star):
             raise self.context.unsupported("* in an expression", node, "name the columns")
         found = self.scope.resolve(identifier(node), identifier(node.args.get("table")) or None, self.context.span(node))
+        # A null test in the body makes a nullable column NOT NULL for whatever is lowered after it.
         return replace(found, nullable=not self.scope.body.is_not_null(found))
 
     def literal(self, node: exp.Literal | exp.Boolean | exp.Null) -> TypedTerm:
@@ -205,6 +207,7 @@ class ExpressionLowering:
         zone = self.context.builder.zone
         if isinstance(typed.term, Constant) and (constant := cast_constant(typed.term, typed.type, to, zone)) is not None:
             return TypedTerm(constant, to, False)
+        # In ANSI mode CAST fails on a value that it cannot cast; TRY_CAST gives NULL.
         name = f"try_{to.functor}" if attempt and to != STRING else to.functor
         return self.call(name, [typed], to, nullable=typed.nullable or attempt)
 
@@ -256,6 +259,8 @@ class ExpressionLowering:
 
     def connective(self, node: exp.And | exp.Or) -> TypedTerm:
         """A chain of AND or OR as one call."""
+        # Neither connective is strict: FALSE AND NULL is FALSE, TRUE OR NULL is TRUE. Operands are evaluated from left to
+        # right until one decides, so that an earlier one can guard a division.
         parts = [self.boolean(part) for part in node.flatten()]
         return self.call(_CONNECTIVES[type(node)], parts, BOOL, nullable=any(part.nullable for part in parts))
 
@@ -265,12 +270,14 @@ class ExpressionLowering:
         if isinstance(other, exp.Null):
             return self.call("is null", [typed], BOOL, nullable=False)
         if isinstance(other, exp.Boolean):
+            # x IS TRUE is x <=> TRUE: FALSE where x is NULL.
             return self.call("<=>", [self.boolean(node.this), self.literal(other)], BOOL, nullable=False)
         raise self.context.unsupported(f"IS {other.sql('spark')}", node, "use IS NULL, IS TRUE or IS FALSE")
 
     def between(self, node: exp.Between) -> TypedTerm:
         """BETWEEN, as two comparisons."""
         value, low, high = (self.lower(part) for part in (node.this, node.args["low"], node.args["high"]))
+        # One bound can decide although the other one is NULL: FALSE AND NULL is FALSE.
         parts = [self.comparison(">=", value, low, node), self.comparison("<=", value, high, node)]
         return self.call("and", parts, BOOL, nullable=any(part.nullable for part in parts))
 
@@ -281,6 +288,7 @@ class ExpressionLowering:
         value, *options = self.to_common_type([self.lower(part) for part in (node.this, *node.expressions)], node)
         if len(options) >= LISTED and all(isinstance(option.term, Constant) for option in options):
             return self.call("in", [value, *options], BOOL, nullable=any(one.nullable for one in (value, *options)))
+        # x IN (a, b) is x = a OR x = b: TRUE if one is equal, otherwise NULL if x or an option is NULL.
         tests = [self.call("=", [value, option], BOOL) for option in options]
         return tests[0] if len(tests) == 1 else self.call("or", tests, BOOL, nullable=any(t.nullable for t in tests))
 
@@ -294,6 +302,7 @@ class ExpressionLowering:
     def choice(self, conditions: Sequence[TypedTerm], results: Sequence[TypedTerm], node: exp.Expr) -> TypedTerm:
         """The first result whose condition is true; the last result has no condition."""
         results = self.to_common_type(results, node)
+        # A condition that is NULL is not true, so the next branch is tried. NULL conditions do not make the result nullable.
         parts = [part for pair in zip(conditions, results, strict=False) for part in pair] + [results[-1]]
         return self.call("case", parts, results[-1].type, nullable=any(result.nullable for result in results))
 
@@ -322,6 +331,7 @@ class ExpressionLowering:
         else:
             operands = common_type(left.type, right.type) if operator == "div" else gives
             sides = [self.cast(side, operands or gives, node) for side in (left, right)]
+        # The IR computes with 64 bits. In ANSI mode a result that exceeds a narrower type is an error, so it is checked.
         result = self.call(operator, sides, gives)
         if gives.is_integer and gives.bits < 64:
             return TypedTerm(Call(gives.functor, (result.term,), gives=NUMBER), gives, result.nullable)

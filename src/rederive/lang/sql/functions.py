@@ -118,6 +118,7 @@ def _concat(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 def _concat_ws(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     parts = _lowered(lower, call, STRING)
+    # concat_ws skips arguments that are NULL; only a separator that is NULL gives NULL.
     return lower.call("concat_ws", parts, STRING, nullable=parts[0].nullable)
 
 
@@ -134,6 +135,7 @@ def _rlike(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 def _ilike(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    # Spark defines ILIKE as LIKE of both sides in lower case.
     sides = [lower.call("lower", [side], STRING) for side in _lowered(lower, call, STRING)]
     return lower.call("like", sides, BOOL)
 
@@ -162,6 +164,7 @@ def _pad(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 def _abs(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     typed = _number(lower, call.arguments[0])
+    # abs(-128) does not fit TINYINT.
     return _within(lower, lower.call("abs", [typed], typed.type))
 
 
@@ -187,6 +190,7 @@ def _round(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         raise lower.context.unsupported("round to a number of places that is not a literal", call.node)
     gives = typed.type
     if gives.is_decimal:
+        # One more digit before the point, because rounding can add one: 9.9 becomes 10.
         scale = max(0, min(gives.type.scale, digits))
         gives = decimal(min(38, gives.type.precision - gives.type.scale + scale + 1), scale)
     return _within(lower, lower.call("round", [typed, *places], gives))
@@ -216,6 +220,7 @@ def _arithmetic(operator: str) -> Handler:
 
 def _extreme(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     parts = lower.to_common_type([lower.lower(part) for part in call.arguments], call.node)
+    # greatest and least skip NULL, and are NULL only if all arguments are.
     return lower.call(call.name, parts, parts[0].type, nullable=all(part.nullable for part in parts))
 
 
@@ -259,6 +264,7 @@ def _date_add(sign: int) -> Handler:
     def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
         moment, days = call.arguments
         shift = lower.lower(days)
+        # Spark refuses BIGINT here.
         if shift.type not in (TINYINT, SMALLINT, INT, STRING):
             message = f"'{call.name}' needs a number of days as INT, not {shift.type}"
             raise TypeClash(message, lower.context.span(days), hint="cast it to INT")
@@ -271,6 +277,7 @@ def _date_add(sign: int) -> Handler:
 
 def _trunc(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     moment, unit = _lowered(lower, call, DAY, STRING)
+    # A unit that does not exist gives NULL, and no error.
     return lower.call("trunc", [moment, unit], DAY, nullable=True)
 
 

@@ -27,6 +27,7 @@ from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import BIGINT, BOOL, SqlType, mean_type, sum_type
 
+# FALSE is less than TRUE: the least of conditions is their conjunction, the greatest their disjunction.
 _FUNCTIONS = {
     "count": Function.COUNT,
     "count_if": Function.COUNT,
@@ -59,6 +60,7 @@ def _aggregates(node: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
+    # An aggregate inside a subquery or a window belongs to that one.
     if isinstance(node, exp.Query | exp.Window):
         return
     if is_aggregate(node.this if isinstance(node, exp.Filter) else node):
@@ -173,6 +175,7 @@ class _GroupingLowering:
             return chosen
         if isinstance(item, exp.Column) and not item.args.get("table"):
             name = identifier(item)
+            # As in Spark, a column of the sources takes precedence over an alias of the SELECT list.
             if self.lower.scope.find(name, None, self.context.span(item)) is None:
                 aliased = [i for i in items if isinstance(i, exp.Alias) and identifier(i.args["alias"]) == name]
                 return aliased[0].this if aliased else item
@@ -260,6 +263,7 @@ class _GroupingLowering:
         terms = (*(g.term for g in groups), *(r.term for r in results.values()))
         simple = tuple(t for t in terms if isinstance(t, Variable | Constant))
         body.mention(outer)
+        # A group is one row, and its grouping columns identify it: above a grouping there are no copies.
         body.sources.append(SourceRows((*simple, *outer), (*(t for t in simple[: len(groups)]), *outer)))
         body.add(*self.read(groups, outer, results))
         inner = self.lower.scope
@@ -281,6 +285,8 @@ class _GroupingLowering:
         self.group_columns = [column_of(typed, f"group{i + 1}") for i, typed in enumerate(groups)]
         self.rows = self.context.name("rows")
         arguments = [a.argument for a in self.aggregates.values() if a.argument is not None]
+        #   rows(groups, outer, arguments, identity) :- body.
+        # The identity keeps rows with equal groups and arguments apart, so that sums and counts include each of them.
         terms = [self.body.representative(typed.term) for typed in (*self.groups, *arguments)]
         hidden = self.body.identity(terms)
         columns = [*self.group_columns, *self.outer_columns, *(column_of(a, "value") for a in arguments)]
@@ -303,6 +309,7 @@ class _GroupingLowering:
     def result_term(self, aggregate: AggregateCall) -> TypedTerm:
         variable = self.context.fresh(aggregate.function.value)
         counts = aggregate.function is Function.COUNT
+        # A group of GROUP BY has at least one row. The only group of a query without GROUP BY may be empty.
         nullable = not counts and (not self.by_group or (aggregate.argument is not None and aggregate.argument.nullable))
         typed = TypedTerm(variable, aggregate.gives, nullable)
         self.context.columns[variable.name] = column_of(typed, variable.name)
@@ -314,6 +321,7 @@ class _GroupingLowering:
         if aggregate.distinct and value is not None:
             source, value = self.distinct(aggregate, value, width), width
         name = self.context.name(aggregate.function.value)
+        #   sum1(group, result) :- result = sum argument : { rows(group, argument, identity) }.
         result = Column("result", aggregate.gives.type, True, 64)
         self.context.declare(name, [*self.group_columns, *self.outer_columns, result], group)
         self.context.aggregate(name, aggregate.function, source, group, value)
@@ -323,6 +331,7 @@ class _GroupingLowering:
         """Define the relation of groups and distinct values: without identities, equal values are one row."""
         assert aggregate.argument is not None
         name = self.context.name("distinct")
+        #   distinct(group, argument) :- rows(group, argument, _).
         self.context.declare(name, [*self.group_columns, *self.outer_columns, column_of(aggregate.argument, "value")])
         terms = tuple(self.context.fresh("c") for _ in range(self.arity))
         self.context.define(name, (*terms[:width], terms[value]), [Atom(self.rows, terms)])
@@ -369,6 +378,9 @@ class _GroupingLowering:
         name, some = self.context.name("total"), self.context.name("some")
         self.context.declare(name, [*self.outer_columns, *(column_of(r, "result") for r in results.values())])
         self.context.declare(some, self.outer_columns)
+        #   some(outer) :- rows(outer, _).
+        #   total(outer, results) :- sum1(outer, result1), ...
+        #   total(outer, defaults) :- domain(outer), !some(outer).
         terms = tuple(self.context.fresh("c") for _ in range(self.arity))
         self.context.define(some, terms[: len(outer)], [Atom(self.rows, terms)])
         self.context.define(name, (*outer, *(_variable(r) for r in results.values())), self.results(outer, results))

@@ -166,6 +166,7 @@ class JoinLowering:
         span = self.context.span(node)
         ours, theirs = ([column.name for column in side.visible] for side in (left, right))
         if (node.args.get("method") or "").upper() == "NATURAL":
+            # Without a shared name, NATURAL JOIN is a cross join.
             shared = [name for name in dict.fromkeys(ours) if name in theirs]
         else:
             shared = identifiers(node.args.get("using") or ())
@@ -201,6 +202,9 @@ class JoinLowering:
             inner.body.mention(v for v in [left.term] if isinstance(v, Variable))
             keys.append(replace(key, left=replace(key.left, typed=left)))
         self.condition(node, keys, inner)
+        #   hit(left) :- right(right), condition.
+        #   SEMI: body, hit(left).       ANTI: body, !hit(left).
+        # Unlike NOT IN, an ANTI JOIN needs no null test: a pair whose condition is NULL does not match.
         atom = define_hits(inner.body, self.context)
         scope.body.mention(v for v in atom.terms if isinstance(v, Variable))
         scope.body.add(atom if positive else Negation(atom))
@@ -211,6 +215,8 @@ class JoinLowering:
 
     def outer(self, node: exp.Join, scope: Scope, side: str) -> None:
         """LEFT, RIGHT and FULL JOIN: the matches, and the rows without a match, padded with NULL."""
+        # A side is read twice, by the matches and by the rows without
+        # a match, and negation takes one atom: each side becomes one.
         left = self.frozen(scope)
         right_scope = Scope(self.context.body(scope.body), scope.parent)
         self.operand(node.this, right_scope)
@@ -261,6 +267,9 @@ class JoinLowering:
         The key of an outer join is that of both sides. In a FULL JOIN it may be NULL on either side, so a column `side` tells
         matches (0), rows of the left side (1) and rows of the right side (2) apart.
         """
+        # An outer join is the union of the inner join and, for each side that it preserves, of an anti-join padded with NULL.
+        #   match(l, r) :- left(l), right(r), condition.
+        #   join(l, r) :- match(l, r).
         match, whole = self.context.name("match"), self.context.name("join")
         terms = (*left.atom.terms, *right.atom.terms)
         nullable = [replace(c, nullable=True) for c in left.columns] if side in ("RIGHT", "FULL") else list(left.columns)
@@ -281,6 +290,8 @@ class JoinLowering:
     def alone(self, whole: str, match: str, terms: Sequence[Simple], side: JoinSide, head: Sequence[Simple]) -> None:
         """Define the rows of one side that have no partner, padded with NULL."""
         name = self.context.name("hit")
+        #   hit(l) :- match(l, _).
+        #   join(l, NULL) :- left(l), !hit(l).
         self.context.declare(name, side.columns)
         self.context.define(name, side.atom.terms, [Atom(match, tuple(terms))])
         self.context.define(whole, head, [side.atom, Negation(Atom(name, side.atom.terms))])

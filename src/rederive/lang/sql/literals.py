@@ -15,6 +15,7 @@ from rederive.values import from_text
 
 def numeric_literal(text: str) -> TypedTerm:
     """A numeric literal: the narrowest of INT, BIGINT and DECIMAL, or DOUBLE if it has an exponent."""
+    # Spark: 1e0 is a DOUBLE, and 1.0 is a DECIMAL(2,1).
     if "e" in text.lower():
         if not math.isfinite(value := float(text)):
             raise ValueError(f"{text} does not fit DOUBLE")
@@ -29,6 +30,7 @@ def numeric_literal(text: str) -> TypedTerm:
     assert isinstance(exponent, int)
     if max(len(digits), -exponent) > MAX_PRECISION:
         raise ValueError(f"{text} has more than {MAX_PRECISION} digits")
+    # 0.001 has one digit and three places, so it needs DECIMAL(3,3).
     gives = decimal(max(len(digits), -exponent), -exponent)
     return TypedTerm(Constant(exact, gives.type), gives, False)
 

@@ -139,6 +139,7 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
     if tree is not None:
         tree = balance_chains(tree)
         check_depth(tree, span)
+    # sqlglot makes a Command, with the rest as plain text, of statements that it knows by their first word alone.
     if tree is None or isinstance(tree, exp.Command):
         raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
     parsed = ParsedStatement(tree, span)

@@ -67,6 +67,7 @@ def _factored(node: exp.Or) -> Iterator[exp.Expr]:
         yield node
         return
     yield from (next(part for part in branches[0] if part.sql() == text) for text in shared)
+    # A branch that consists of the shared part alone is implied by it: a OR (a AND b) is a.
     rest = [[part for part in branch if part.sql() not in shared] for branch in branches]
     if all(rest):
         yield exp.or_(*(exp.and_(*branch, copy=False) for branch in rest), copy=False)
@@ -127,4 +128,5 @@ def _null(typed: TypedTerm, lower: ExpressionLowering) -> None:
     elif not typed.nullable:
         body.fail()
     else:
+        # NULL is a value of the IR, and `=` of rules is identity: this is true exactly if the term is NULL.
         body.add(Comparison(Operator.EQ, typed.term, Constant(None, typed.type.type)))

@@ -101,6 +101,7 @@ class QueryLowering:
             return self._lower_select(node, around)
 
     def _lower_select(self, node: exp.Select, around: Scope | None) -> PreparedQuery:
+        # SQL evaluates FROM, WHERE, GROUP BY, HAVING, windows, SELECT, DISTINCT, LIMIT, in this order.
         scope = Scope(self.context.body(around.body if around else None), around)
         lower = ExpressionLowering(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
@@ -212,6 +213,8 @@ class QueryLowering:
             hidden += [replace(self.context.columns[v.name], nullable=True) for v in identity]
         rel = LoweredRelation(self.context.into(target, "union", hidden), fields, tuple(hidden))
         self._declare(rel)
+        #   union(columns, 1, identity1, NULL) :- branch1.
+        #   union(columns, 2, NULL, identity2) :- branch2.
         for number, ((branch, terms, identity), offset) in enumerate(zip(rows, offsets, strict=True), 1):
             padded: list[Simple] = [Constant(None, column.type) for column in hidden]
             padded[0] = Constant(number, NUMBER)
@@ -251,6 +254,7 @@ class QueryLowering:
         """The rows of both sides, or of the first only. A shared variable matches NULL with NULL, as set operations of SQL do."""
         # The sides are relations, because a negated body must be a single atom.
         sides = [self.project(replace(branch, distinct=True), None).name for branch in branches]
+        #   intersect(x) :- one(x), two(x).       except(x) :- one(x), !two(x).
         variables = tuple(self.context.fresh(field.name) for field in rel.fields)
         other = Atom(sides[1], variables)
         literals: list[Literal] = [Atom(sides[0], variables), Negation(other) if negated else other]
@@ -327,6 +331,7 @@ def _branches(node: exp.SetOperation, *, all_: bool) -> list[exp.Expr]:
 def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
     if not isinstance(node, exp.Union) or bool(node.args.get("distinct")) is all_:
         return [node]
+    # LIMIT and WITH of an inner union are its own, so it stays one branch.
     return _branches(node, all_=all_) if _is_unlimited(node) and not node.args.get("with_") else [node]
 
 

@@ -94,6 +94,8 @@ class RuleBody:
         """Require `one = two`: both become one variable, which is not NULL, since NULL = NULL is not true."""
         for side in (one, two):
             self.require_not_null(side)
+        # All joins of the IR are by identity, where NULL matches NULL. With the
+        # null test above, a shared variable is SQL's equality (decision 0016).
         left, right = (self.representative(side.term) for side in (one, two))
         if isinstance(left, Constant) and isinstance(right, Constant):
             if left.value is None or left.value != right.value:
@@ -187,6 +189,8 @@ class RuleBody:
         return added
 
     def _close(self, known: set[str]) -> None:
+        # Closure under functional dependencies: a known key determines
+        # all columns of its source, which may be another one's key.
         growing = True
         while growing:
             growing = False

@@ -67,6 +67,7 @@ class Scope:
             outer = self.parent.resolve(name, table, span)
         except UnknownName:
             raise self._unknown(name, table, span) from None
+        # The term as the enclosing body sees it now: a variable that was equated there has a representative.
         term = self.parent.body.term(outer.term)
         self.body.mention(variables(term))
         return replace(outer, term=term)

@@ -138,6 +138,7 @@ def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 def _tidy(rule: Rule) -> Rule:
     """The rule with `_` for each variable that occurs once."""
+    # A variable whose name is a number is printed as `_`.
     everywhere = [v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal)]
     alone = {name: Variable(str(i)) for i, name in enumerate(everywhere) if everywhere.count(name) == 1}
 

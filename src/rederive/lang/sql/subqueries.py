@@ -62,6 +62,7 @@ class SubqueryLowering:
                 atom = self.define("hit", [self.equals(node, lower)])
             case _:
                 atom = self.define("hit", [self.exists(node, lower)])
+        #   IN, EXISTS: body, hit(outer).       NOT EXISTS: body, !hit(outer).       NOT IN: body, !bad(outer).
         body.mention(v for v in atom.terms if isinstance(v, Variable))
         body.add(atom if positive else Negation(atom))
 
@@ -148,6 +149,9 @@ class SubqueryLowering:
         body = lower.scope.body
         outer = tuple(dict.fromkeys(v for atom in (found, doubtful) for v in atom.terms if isinstance(v, Variable)))
         body.mention(outer)
+        #   mark(outer, TRUE) :- domain(outer), hit(outer).
+        #   mark(outer, FALSE) :- domain(outer), !bad(outer).
+        #   mark(outer, NULL) :- domain(outer), bad(outer), !hit(outer).
         name = self.context.name("mark")
         nullable = found is not doubtful
         flag = Column("flag", BOOLEAN, nullable)

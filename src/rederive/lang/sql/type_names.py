@@ -46,6 +46,7 @@ def named_type(node: exp.DataType, context: StatementContext) -> SqlType:
     """The type that a type name means; types that are not supported are refused."""
     if node.this is exp.DType.DECIMAL:
         return _decimal(node, context)
+    # A TIMESTAMP_NTZ is a wall clock time. In UTC it equals the TIMESTAMP of that time; in another zone it does not.
     if node.this is exp.DType.TIMESTAMPNTZ and context.builder.zone != UTC:
         what = f"TIMESTAMP_NTZ in a database whose time zone is {context.builder.zone}"
         raise context.unsupported(what, node, "use TIMESTAMP, or open the database with zone='UTC'")
@@ -60,6 +61,7 @@ def named_type(node: exp.DataType, context: StatementContext) -> SqlType:
 
 
 def _decimal(node: exp.DataType, context: StatementContext) -> SqlType:
+    # DECIMAL by itself is DECIMAL(10,0).
     numbers = [parameter.name for parameter in node.expressions] or ["10"]
     precision, scale = (int(text) if text.isdecimal() else -1 for text in (*numbers, "0")[:2])
     if len(numbers) > 2 or not 0 <= scale <= precision <= MAX_PRECISION or precision == 0:

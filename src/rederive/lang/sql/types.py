@@ -9,8 +9,10 @@ from rederive.ir.rules import Column
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, Kind, Type
 
 MAX_PRECISION: Final = 38
+# Digits; the limits of Spark's DecimalType and its MINIMUM_ADJUSTED_SCALE.
 _MIN_SCALE: Final = 6
 _INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+# Spark holds a BIGINT in a DECIMAL(20,0), although 19 digits suffice.
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 _NAMES: Final = {
     Kind.SYMBOL: "STRING",
@@ -99,6 +101,7 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
     if one.is_numeric and two.is_numeric:
         return _common_decimal(as_decimal(one), as_decimal(two)) if DOUBLE not in (one, two) else DOUBLE
     if STRING in (one, two):
+        # ANSI mode casts the text: to BIGINT for integers of every width, to DOUBLE for a DECIMAL, to other types as they are.
         other = two if one == STRING else one
         return BIGINT if other.is_integer else DOUBLE if other.is_decimal else other
     return MOMENT if {one, two} == {DAY, MOMENT} else None
@@ -119,6 +122,7 @@ def arithmetic_type(operator: str, one: SqlType, two: SqlType) -> SqlType | None
     shared = common_type(one, two)
     if shared is None or not shared.is_numeric:
         return DOUBLE if shared == VOID and operator != "div" else None
+    # DIV is BIGINT, also of decimals. `/` of integers is a DOUBLE, and integers keep their width otherwise.
     if operator == "div":
         return BIGINT if shared != DOUBLE else None
     if shared == DOUBLE or (operator == "/" and shared.is_integer):
@@ -129,6 +133,8 @@ def arithmetic_type(operator: str, one: SqlType, two: SqlType) -> SqlType | None
 
 
 def _decimal_arithmetic(operator: str, a: Type, b: Type) -> SqlType:
+    # Spark's rules of DecimalPrecision: the type holds every exact result,
+    # a quotient with at least six places. Then it is bounded to 38 digits.
     whole, scale = max(a.precision - a.scale, b.precision - b.scale), max(a.scale, b.scale)
     match operator:
         case "*":

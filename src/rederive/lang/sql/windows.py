@@ -68,6 +68,8 @@ def keep_first_rows(
     by = [_order(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
     name = context.name("first")
     # Equal rows in the order are numbered by their other columns, so that the result does not depend on the engine.
+    #   first(columns, n) :- n = row_number by (order) : { window(columns) }, n <= limit + offset.
+    #   query :- first(columns, n), n > offset.
     context.ranking(name, frozen.name, (), by, most + skipped if most is not None else None)
     number = context.fresh("number")
     frozen.join(Atom(name, (*frozen.variables, number)))
@@ -272,6 +274,7 @@ class _WindowLowering:
         equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
         least = self.context.name("least")
         declared = [self.context.columns[v.name] for v in self.variables(equal)]
+        #   least(partition, order, m) :- m = min n : { rank(partition, order, rest, n) }.
         self.context.declare(least, [*declared, Column("result", NUMBER)], range(len(equal)))
         places = [columns.index(v) for v in self.variables(equal)]
         self.context.aggregate(least, Function.MIN, name, places, len(columns))
@@ -281,6 +284,8 @@ class _WindowLowering:
         """dense_rank: the number among the distinct values of the order."""
         equal = [*self.group, *(o.column for o in order if o.column not in self.group)]
         distinct, name = self.context.name("distinct"), self.context.name("dense")
+        #   distinct(partition, order) :- window(columns).
+        #   dense(partition, order, n) :- n = row_number by (order) : { distinct(partition, order) }.
         self.context.declare(distinct, [self.context.columns[v.name] for v in self.variables(equal)])
         self.context.define(distinct, self.variables(equal), [Atom(self.frozen.name, self.frozen.variables)])
         by = [replace(o, column=equal.index(o.column)) for o in order]
@@ -308,6 +313,11 @@ class _WindowLowering:
         self.context.declare(there, [*keys, held])
         moved = Comparison(Operator.EQ, place, Call("+", (number, Constant(steps, NUMBER)), gives=NUMBER))
         self.context.define(there, (*group, place, value), [Atom(ranked, (*columns, number)), moved])
+        #   shifted(partition, n + steps, value) :- rank(partition, rest, n).
+        #   some(partition, n) :- shifted(partition, n, _).
+        #   looked(partition, n, value) :- rank(partition, rest, n), shifted(partition, n, value).
+        #   looked(partition, n, default) :- rank(partition, rest, n), !some(partition, n).
+        # A row whose value is NULL is in `some`: its neighbour gets NULL, and not the default.
         some, found = self.context.name("some"), self.context.name("looked")
         self.context.declare(some, keys)
         self.context.define(some, (*group, place), [Atom(there, (*group, place, value))])

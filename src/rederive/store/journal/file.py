@@ -69,12 +69,14 @@ class StoreLock:
                 f"process {holder} has this store open",
                 hint="end that process, because only one may write a store; or read it: rederive log",
             ).at(str(folder)) from None
+        # The process id is for messages alone. The lock is the flock, which the system releases when its holder dies.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return cls(descriptor)
 
     def release(self) -> None:
         """Release the lock."""
+        # The file stays: if it were removed, two processes could hold locks on two files of the same name.
         os.close(self.descriptor)
 
 
@@ -118,6 +120,7 @@ def create_folder(folder: Path) -> None:
 
 def connect(folder: Path) -> sqlite3.Connection:
     """A connection for the only writer. The journal is created if there is none, and an older format is migrated."""
+    # Autocommit: a transaction begins and ends where the code says so, and not where Python's module would put it.
     connection = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
     try:
         _check_identity(connection)
@@ -169,12 +172,15 @@ def _check_identity(connection: sqlite3.Connection) -> None:
 def _create_tables(connection: sqlite3.Connection) -> None:
     """Create all tables in one transaction: a kill leaves either a journal or a blank file, which the next opening fills."""
     failpoints.hit("journal.create:before")
+    # The mode is a property of the file, and cannot change inside a transaction.
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     with closing(connection.cursor()) as cursor:
         cursor.execute("BEGIN IMMEDIATE")
+        # Not `executescript`, which would commit the open transaction first.
         for statement in _TABLES.split(";\n"):
             cursor.execute(statement)
+        # Both pragmas write the first page of the file, so they commit with the tables.
         cursor.execute(f"PRAGMA application_id = {_APPLICATION}")
         cursor.execute(f"PRAGMA user_version = {FORMAT}")
         failpoints.hit("journal.create:written")
@@ -200,6 +206,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _check_pages(connection: sqlite3.Connection) -> None:
+    # Checks the pages without comparing every index with its table, which `integrity_check` would do.
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
         raise CorruptStore(f"{FILE} is damaged: {answer}")

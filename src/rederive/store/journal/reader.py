@@ -183,6 +183,7 @@ class JournalReader:
         if self.closed or self._connection.in_transaction:
             yield
             return
+        # Deferred: the first read inside takes the snapshot, and a writer is not blocked.
         self._connection.execute("BEGIN")
         try:
             yield
@@ -196,6 +197,7 @@ class JournalReader:
     def _following(self, version: int, view: str | None) -> Iterator[VersionRecord]:
         while True:
             with self._snapshot():
+                # The writer may trim versions between two batches: a gap is refused, never skipped.
                 self._check_reach(version, view)
                 records = self._records(version, view, _BATCH)
             if not records:

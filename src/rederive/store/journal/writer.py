@@ -84,6 +84,8 @@ class Journal(RuleJournal):
         epoch = new_epoch()
         with self._transaction("amend"):
             self._connection.execute("INSERT INTO epoch VALUES (?, ?)", (epoch, self.version))
+            # Subscribers may have acknowledged versions that the backup lacks. Their cursors are set aside, and reading one is
+            # refused until its subscriber acknowledges again (decision 0057).
             self._connection.execute("INSERT OR REPLACE INTO lost_cursor SELECT name, version FROM cursor")
             self._connection.execute("DELETE FROM cursor")
         return epoch
@@ -157,6 +159,7 @@ class Journal(RuleJournal):
         if self.lake is not None:
             raise Mismatch(f"the store already has a lake: {self.lake}").at(str(self.folder))
         with self._transaction("attach"):
+            # One transaction: at every moment either the journal or the lake holds the base rows.
             self._connection.execute("INSERT INTO lake VALUES (?, ?)", (uri, self.version))
             self._connection.execute("DELETE FROM base")
 
@@ -185,6 +188,7 @@ class Journal(RuleJournal):
         if self.closed:
             raise Closed
         with name_errors(self.folder):
+            # Takes SQLite's write lock now. A deferred transaction would fail at its first write instead.
             self._connection.execute("BEGIN IMMEDIATE")
             failpoints.hit(f"journal.{name}:begun")
             try:
@@ -194,6 +198,7 @@ class Journal(RuleJournal):
             except BaseException:
                 if self._connection.in_transaction:  # after some errors, such as a full disk, SQLite has rolled back already
                     self._connection.execute("ROLLBACK")
+                # The numbers that the rolled back transaction gave to new relations do not exist.
                 self._ids = self._known_ids()
                 raise
 
@@ -232,6 +237,7 @@ class Journal(RuleJournal):
 
     def _id(self, relation: Relation) -> int:
         """The number of a relation with these columns in the file; a new relation gets one."""
+        # The file knows a relation by its name, columns and key; being monitored is not a part of that.
         kept = replace(relation, monitored=None)
         if kept not in self._ids:
             insert = "INSERT INTO relation (name, columns) VALUES (?, ?)"
@@ -253,6 +259,7 @@ class Journal(RuleJournal):
     def _trim(self) -> None:
         """Delete versions beyond the retention, but none that is not settled."""
         if self.retention is not None:
+            # The horizon is a version: those up to it go. Idempotency keys go with their versions.
             horizon = min(self.version - self.retention, self.settled)
             self._connection.execute("DELETE FROM change WHERE version <= ?", (horizon,))
             self._connection.execute("DELETE FROM version WHERE number <= ?", (horizon,))
