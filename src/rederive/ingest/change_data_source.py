@@ -83,6 +83,7 @@ class ChangeDataSource(DataSource):
         `epoch`: the history that `since` belongs to. None means that `since` was just read from this journal.
         """
         with self._journal() as (journal, view):
+            # An empty epoch is that of a checkpoint from before epochs: a plain version.
             if epoch is not None:
                 journal.version_at(f"{epoch}-{since}" if epoch else str(since))
             last = journal.version if until is None else until
@@ -130,10 +131,12 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._source.begin()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        # An offset never goes back, and keeps its epoch: after a restore `partitions` refuses it, so two histories never mix.
         last = self._source.latest() if self._target is None else self._target
         return {**start, "version": max(last, start["version"])}
 
     def prepareForTriggerAvailableNow(self) -> None:
+        # A run with availableNow ends: versions that are committed meanwhile are left to the next run.
         self._target = self._source.latest()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

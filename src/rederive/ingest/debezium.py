@@ -91,6 +91,8 @@ def _image(envelope: Mapping[str, Json], name: str, place: str) -> Mapping[str, 
 
 
 def _insertion(after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str) -> tuple[Operation, ...]:
+    # Debezium delivers at least once, and repeats its snapshot (`r`) after
+    # some failures: with a key, a repetition replaces a row by itself.
     action = Action.UPSERT if relation.key else Action.INSERT
     return (Operation(action, relation.name, (_row(after, "after", relation, fields, place),)),)
 
@@ -112,6 +114,7 @@ def _replacement(
     before: Mapping[str, Json] | None, after: Mapping[str, Json] | None, relation: Relation, fields: Fields, place: str
 ) -> tuple[Operation, ...]:
     insertion = _insertion(after, relation, fields, place)
+    # With an equal key the upsert replaces the old row. With another key the old row would stay, so it is deleted first.
     if relation.key and (before is None or _key_row(before, relation, fields, place) == _key_row(after, relation, fields, place)):
         return insertion
     return (*_deletion(before, relation, fields, place), *insertion)
@@ -123,6 +126,7 @@ def _replacement(
 def _row(image: Mapping[str, Json] | None, name: str, relation: Relation, fields: Fields, place: str) -> Row:
     if image is None:
         raise MalformedInput(f"the envelope has no '{name}'", hint=_FULL if name == "before" else None).at(place)
+    # Debezium's placeholder for a large column that the update did not touch, which PostgreSQL does not log.
     if _UNAVAILABLE in image.values():
         column = next(column for column, value in image.items() if value == _UNAVAILABLE)
         raise IllTypedRow(f"the source did not send the value of column '{column}'", hint=_FULL).at(place)
@@ -197,6 +201,7 @@ def _day(value: Any, _: Mapping[str, Any]) -> date:
 
 
 def _unscaled(value: Any, field: Mapping[str, Any]) -> Decimal:
+    # Kafka Connect writes a decimal as the two's complement of its digits, the most significant byte first.
     number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
     return Decimal(number).scaleb(-int(field["parameters"]["scale"]))
 

@@ -149,6 +149,7 @@ class Ingestion:
 
     def stop(self) -> StreamProgress:
         """End the stream after the current batch."""
+        # Stopping a query interrupts its thread. So the current batch ends first, and then one that began in between.
         self._batches.idle.wait()
         self.query.stop()
         self._batches.idle.wait()
@@ -209,6 +210,7 @@ def _check_checkpoint(db: IngestTarget, spark: SparkSession, checkpoint: str, so
 
     Every finished batch leaves a cursor in the store, with the stream's id and its source in the name.
     """
+    # Spark writes the file commits/N after batch N is done, and metadata with the id when the stream first starts.
     if not names_in(spark, f"{checkpoint}/commits"):
         return
     line = spark.read.text(f"{checkpoint}/metadata").head()
@@ -290,6 +292,8 @@ class _BatchLoop:
         if read.rejected and self._quarantine is None:
             raise _with_help(read.rejected[0].error)
         failpoints.hit("stream:batch")
+        # The commit precedes the quarantine: if the database refuses the
+        # batch, nothing of it is in quarantine, and all of it is read again.
         result = self._db.commit_operations(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
         failpoints.hit("stream:committed")
         if read.rejected and self._quarantine is not None:

@@ -295,7 +295,7 @@ def _json_rows(text: str, relation: Relation, path: Path) -> list[Row]:
 
 
 def _parquet_rows(data: bytes, relation: Relation, path: Path) -> list[Row]:
-    import pyarrow  # here, as importing it takes longer than name_file_errors most files
+    import pyarrow  # not at the top: importing it takes longer than reading most files
     import pyarrow.parquet
 
     try:

@@ -58,6 +58,7 @@ def decode_batch(items: Iterable[Item]) -> DecodedBatch:
     """
     found = list(items)
     steps = (item for item in found if isinstance(item, Operation))
+    # Later operations on a row win, so only neighbours are joined.
     runs = groupby(steps, key=lambda step: (step.action, step.relation))
     operations = (Operation(*what, tuple(row for step in run for row in step.rows)) for what, run in runs)
     rejected = tuple(item for item in found if isinstance(item, RejectedInput))

@@ -147,5 +147,6 @@ def _topics(spark: SparkSession, servers: str, topics: Sequence[str], options: R
             f"the Spark session cannot read Kafka: it was started without {', '.join(KAFKA)}",
             hint=f"fetch it once for sessions that rederive starts: {COMMAND} kafka; or start yours with spark.jars.packages",
         )
+    # Spark's defaults would lose messages silently: those from before the start, and those that Kafka has deleted unread.
     fixed = {"kafka.bootstrap.servers": servers, "subscribe": ",".join(topics), "failOnDataLoss": "true"}
     return _reader(spark, "kafka", {"startingOffsets": "earliest", **options, **fixed}).load()

@@ -30,6 +30,7 @@ def parse_line(line: str, name: str, number: int) -> Json:
     """
     try:
         value: Json = _DECODER.decode(line)
+        # The line was decoded from UTF-8, so a lone surrogate can only come from an escape.
         if found := _HALF_PAIR.search(line):
             _encode(value, found.start() + 1)
     except json.JSONDecodeError as error:
@@ -90,6 +91,7 @@ class _HalfPair(Exception):
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    # JSON leaves open what a repeated key means: Python takes the last value, other readers the first.
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -40,6 +40,7 @@ def rows_to_delete(net: DataFrame) -> DataFrame:
 def copies_to_insert(net: DataFrame, table: DataFrame, names: Sequence[str]) -> DataFrame:
     """The copies that enter, and those that remain of `rows_to_delete`: as many as were present, less those that leave."""
     present = table.groupBy(*(_column(name).alias(f"_{i}") for i, name in enumerate(names))).agg(F.count("*").alias(_PRESENT))
+    # NULL matches NULL: rows are compared as values, not by SQL's `=`.
     same = reduce(and_, (_column(name).eqNullSafe(F.col(f"_{i}")) for i, name in enumerate(names)))
     remaining = net.where(F.col(NET) < 0).join(present, same).withColumn(NET, F.col(NET) + F.col(_PRESENT))
     columns = [*map(_column, names), F.col(NET)]
@@ -49,11 +50,13 @@ def copies_to_insert(net: DataFrame, table: DataFrame, names: Sequence[str]) -> 
 def expand_copies(rows: DataFrame, count: str) -> DataFrame:
     """Each row as often as its column `count` says, without that column."""
     others = [_column(name) for name in rows.columns if name != count]
+    # An array of n elements explodes to n rows.
     return rows.select(*others, F.explode(F.array_repeat(F.lit(0), F.col(count).cast("int")))).drop("col")
 
 
 def number_copies(rows: DataFrame) -> DataFrame:
     """The rows with one more column, which numbers the copies of each row from 1."""
+    # Copies are equal, so any order serves; row_number needs one.
     alike = Window.partitionBy(*map(_column, rows.columns)).orderBy(F.lit(0))
     return rows.withColumn("_copy", F.row_number().over(alike).cast("long"))
 

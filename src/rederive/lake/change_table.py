@@ -52,5 +52,6 @@ def net_changes(changes: DataFrame, relation: Relation) -> DataFrame:
     """
     names = [quote(name) for name in column_names(relation)]
     first, last = F.min_by(CHANGE, VERSION), F.max_by(CHANGE, VERSION)
+    # GROUP BY puts NULLs into one group, so rows with NULL are one row, as in an engine.
     ends = changes.groupBy(*names).agg(first.alias("_first"), last.alias(CHANGE))
     return ends.where(F.col("_first") == F.col(CHANGE)).drop("_first")

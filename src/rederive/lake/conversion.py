@@ -45,6 +45,7 @@ def from_text(text: SparkColumn, column: Column) -> ConvertedColumn:
     value = _parsed(text, column.type)
     if column.type.kind is Kind.SYMBOL:
         return ConvertedColumn(text)
+    # Spark's casts trim blanks and take forms such as '1d' or '2024' that `rederive.values` refuses: the pattern decides.
     matching = text.rlike(_pattern(column.type))
     value = F.when(matching, value)
     return _checked(value, column, text.isNotNull() & value.isNull(), text)
@@ -70,6 +71,7 @@ def _pattern(type: Type) -> str:
 
 def _parsed(text: SparkColumn, type: Type) -> SparkColumn:
     if type.kind is Kind.TIMESTAMP:
+        # A text without an offset is in UTC. Spark would take it in the time zone of the session.
         dated = F.when(F.length(text) == len(_FIRST), F.concat(text, F.lit("T00:00"))).otherwise(text)
         return _utc(F.when(dated.rlike(_OFFSET), dated).otherwise(F.concat(dated, F.lit("Z"))).try_cast("timestamp"))
     return text.try_cast(spark_type(type))
@@ -112,6 +114,7 @@ def _fits(found: spark_types.DataType, type: Type) -> bool:
         case Kind.UNSIGNED:
             return isinstance(found, _INTEGERS) or (isinstance(found, spark_types.DecimalType) and _digits(found) <= (20, 0))
         case Kind.FLOAT:
+            # Integers are not widened: a double holds them exactly up to 2**53 only.
             return isinstance(found, spark_types.DoubleType | spark_types.FloatType)
         case Kind.BOOLEAN:
             return isinstance(found, spark_types.BooleanType)
@@ -135,6 +138,7 @@ def _digits(found: spark_types.DataType) -> tuple[int, int]:
 
 def _checked(value: SparkColumn, column: Column, unreadable: SparkColumn | None, shown: SparkColumn) -> ConvertedColumn:
     fits = _in_range(value, column)
+    # NULL is neither inside nor outside of a range; whether it is allowed is checked elsewhere.
     beyond = F.coalesce(~fits, F.lit(False)) if fits is not None else None
     tests = [test for test in (unreadable, beyond) if test is not None]
     if not tests:
@@ -175,6 +179,7 @@ def from_json(document: SparkColumn, column: Column) -> ConvertedColumn:
     field = F.variant_get(document, f"$['{column.name}']", "variant")
     text = F.variant_get(document, f"$['{column.name}']", "string")
     kind = F.schema_of_variant(field)
+    # A JSON null is a variant of its own; a field that is missing is SQL's NULL.
     null = F.is_variant_null(field) | field.isNull()
     value, problem = from_text(F.when(~null, text), column)
     reason = F.concat(F.lit(f"column '{column.name}': a JSON value of type "), F.lower(kind), F.lit(f" is not a {column.type}"))
@@ -192,4 +197,5 @@ def _json_kind(type: Type) -> str:
         case Kind.BOOLEAN:
             return "^BOOLEAN$"
         case Kind.DECIMAL:
+            # A fraction must come as text, because many writers of JSON round numbers to doubles.
             return r"^(BIGINT|STRING|DECIMAL\(\d+,0\))$"

@@ -24,6 +24,7 @@ def table_properties(relation: Relation, zone: str) -> dict[str, str]:
     columns = [[column.name, str(column.type), *_domain(column)] for column in relation.columns]
     declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
     own = {_FORMAT: str(FORMAT), _RELATION: json.dumps(declaration), _ZONE: zone}
+    # With deletion vectors a small MERGE marks rows as deleted and does not rewrite their files.
     return {"delta.enableDeletionVectors": "true", **own}
 
 

@@ -61,11 +61,13 @@ def table_state(spark: SparkSession, path: str) -> TableState | None:
     none = jvm.scala.Option.empty()
     try:
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        # False: a stale snapshot, which Delta would refresh in the background, is not good enough.
         state = log.update(False, none, none)
     except FAILURES as error:
         raise NotATable(f"the log of the table cannot be read: {java_reason(error)}", hint="restore its _delta_log").at(
             path
         ) from None
+    # Delta gives version -1 to a folder without a log.
     if state.version() < 0:
         return None
     written = state.transactions().get(APPLICATION)
@@ -122,6 +124,7 @@ def idempotent_options(version: int | None) -> dict[str, str]:
     """
     if version is None:
         return {}
+    # The log keeps only the last txnVersion. The metadata stay with each commit, and time travel finds a version by them.
     return {"txnAppId": APPLICATION, "txnVersion": str(version), "userMetadata": json.dumps({APPLICATION: version})}
 
 

@@ -77,6 +77,7 @@ def _check_key(rows: DataFrame, relation: Relation) -> None:
         return
     names = column_names(relation)
     keys = [quote(names[i]) for i in relation.key]
+    # The rows are distinct, so two rows with one key differ in another column.
     twice = rows.groupBy(*keys).agg(F.count("*").alias("_rows")).where(F.col("_rows") > 1).limit(1).drop("_rows")
     shared = rows.join(twice, [names[i] for i in relation.key], "left_semi").select(*map(quote, names)).limit(2)
     if len(found := rows_of(shared.toArrow(), relation)) == 2:

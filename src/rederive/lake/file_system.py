@@ -44,6 +44,7 @@ def remove(spark: SparkSession, path: str) -> None:
     """Delete the folder at the path, if there is one, and what Delta remembers of it."""
     files, place = _opened(spark, path)
     files.delete(place, True)
+    # Delta caches logs by path, and would take a new table at this path for the old one.
     forget_table(spark, place)
 
 

@@ -66,6 +66,7 @@ class JdbcTable:
             raise IllTypedRow(f"relation '{relation.name}': {problem}").at(self.table)
         if self.version is None:
             return rows_of(found, relation), None
+        # If the table is empty, the LEFT JOIN yields one row with the version alone, in which _THERE is NULL.
         return rows_of(found.filter(found[_THERE].is_valid()), relation), self._number(found[_VERSION].to_pylist())
 
     def _address(self, environment: Mapping[str, str]) -> str:

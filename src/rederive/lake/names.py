@@ -25,6 +25,7 @@ def folder_name(relation: str) -> str:
     >>> len(folder_name("x" * 1000))
     150
     """
+    # A leading `_` is encoded, too: Hadoop hides files and folders whose names start with it.
     data = relation.encode()
     coded = "".join(chr(byte) if byte in _PLAIN and (i or byte != ord("_")) else f"-{byte:02x}" for i, byte in enumerate(data))
     if len(coded) <= _LONGEST:

@@ -146,6 +146,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
     found: object = spark._jvm
     for part in name.split("."):
         found = getattr(found, part)
+    # py4j takes every unknown name for a package.
     return not isinstance(found, JavaPackage)
 
 

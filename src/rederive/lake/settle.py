@@ -65,6 +65,8 @@ def settle(lake: Lake, relations: LakeRelations, versions: Sequence[VersionRecor
         for _ in _write_tables(lake, relations, versions, folder):
             failpoints.hit("lake.settle:table")
     failpoints.hit("lake.settle:tables")
+    # Last: whoever reads `state/settled` never sees a version that some table lacks. A kill before leaves tables at different
+    # versions, and the next settling brings each of them further.
     _note_settled(lake, last)
     failpoints.hit("lake.settle:after")
     return last
@@ -104,6 +106,7 @@ def _changes(
 ) -> DataFrame | None:
     """The changes with the columns of the relation's change table; None if no version changes the relation."""
     schema = change_schema(relation)
+    # A bulk version has staged files only of the relations that it changes.
     frames = [
         lake.spark.read.schema(schema).parquet(path)
         for version in versions

@@ -94,6 +94,7 @@ def changed_rows(
     """The rows with one sign in a view's change table, and the copies of each, of the versions after `after` up to `upto`."""
     asked = (F.col(VERSION) > after) & (F.col(VERSION) <= upto) & (F.col(CHANGE) == sign)
     table = lake.read(Area.CHANGES, relation).where(asked if where is None else asked & where)
+    # The first three columns are the change table's own.
     others = [F.col(f"`{name}`") for name in table.columns[3:]]
     found = collect(table.select(*others, F.col(COUNT)), with_number(relation))
     return [(row[:-1], int(str(row[-1]))) for row in found]

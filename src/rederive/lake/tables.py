@@ -147,6 +147,8 @@ class Lake:
         """
         history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
         commits = sorted((int(row["version"]), version_in(row["userMetadata"])) for row in history)
+        # Delta drops old commits from its log. If the first one is gone, the
+        # version of the earliest ones left is unknown until one names it.
         current = -1 if commits[0][0] == 0 else None
         found = None
         for number, noted in commits:
@@ -185,6 +187,7 @@ class Lake:
         if table is None:
             self.create(area, relation)
         if not _has_version(table, version):
+            # After a kill, tables are at different versions, and each takes only the changes that it lacks.
             later = changes_after(changes, _written(table))
             signed = self._bag_changes(area, relation, later) if bag else net_changes(later, relation)
             self._apply_net(area, relation, signed, version, bag)
@@ -278,9 +281,11 @@ class Lake:
     def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int, bag: bool = False) -> None:
         """One commit that deletes and inserts; an append if nothing is deleted; none if nothing changes."""
         place = self.path(area, relation.name)
+        # It is read twice, for its signs and by the write, and must be the same both times.
         held = signed.persist()
         try:
             signs = {row[CHANGE] for row in held.select(CHANGE).distinct().collect()}
+            # An append does not read the table; a MERGE joins with it.
             if signs == {PLUS}:
                 self._append(place, held.drop(CHANGE), version)
             elif signs:
@@ -325,6 +330,7 @@ def _stored(rows: DataFrame, relation: Relation) -> DataFrame:
 
 
 def _identical(names: tuple[str, ...]) -> str:
+    # `<=>` finds rows with NULL, which `=` does not.
     return " AND ".join(f"old.{quote(name)} <=> change.{quote(name)}" for name in names)
 
 
