@@ -68,6 +68,7 @@ class LazyRows(Collection[Row]):
     def __iter__(self) -> Iterator[Row]: ...
 
     def __contains__(self, row: object) -> bool:
+        # A search through all rows, which decodes them: whoever asks often makes a set first.
         return any(row == one for one in self)
 
 
@@ -92,6 +93,7 @@ class Delta:
         >>> Delta.of({("a",): 2, ("b",): -1, ("c",): 0})
         Delta(plus={('a',): 2}, minus={('b',): 1})
         """
+        # Rows with the number zero are dropped here, so that every delta made by the algebra is net.
         entering = {row: count for row, count in signed.items() if count > 0}
         return cls(entering, {row: -count for row, count in signed.items() if count < 0})
 
@@ -102,6 +104,7 @@ class Delta:
         >>> Delta.between(Counter({("a",): 1, ("b",): 2}), [("b",), ("c",)])
         Delta(plus={('c',): 1}, minus={('b',): 1, ('a',): 1})
         """
+        # S - R as signed multisets: what both have cancels.
         return cls(new, old).net()
 
     # The algebra
@@ -155,6 +158,7 @@ class Delta:
         >>> Delta([("a",), ("b",)]).override(Delta([("b",)], [("a",)]))
         Delta(plus=frozenset({('b',)}), minus=frozenset({('a',)}))
         """
+        # Where `later` has a row on both sides, plus decides: assign takes away before it adds.
         plus, minus = frozenset(later.plus), frozenset(later.minus)
         return Delta((frozenset(self.plus) - minus) | plus, (frozenset(self.minus) - plus) | (minus - plus))
 
@@ -192,6 +196,7 @@ class Delta:
         if not isinstance(self.plus, Mapping) and not isinstance(self.minus, Mapping):
             return None
         counts = (list(multiplicities(self.plus).values()), list(multiplicities(self.minus).values()))
+        # A bag whose rows are all there once is reported like a set.
         return counts if any(count != 1 for count in chain(*counts)) else None
 
 
@@ -232,6 +237,7 @@ class DeltaSum:
 
     def _move(self, row: Row, count: int) -> None:
         total = self.counts.get(row, 0) + count
+        # A nervous plus may be there already, a nervous minus gone already: of repeated signs one counts.
         if self.is_clamped:
             total = max(-1, min(1, total))
         if total:
@@ -284,6 +290,7 @@ def from_numbered(delta: Delta) -> Delta:
     >>> from_numbered(Delta([("a", 2), ("a", 3)], [("b", 1)]))
     Delta(plus=Counter({('a',): 2}), minus=Counter({('b',): 1}))
     """
+    # The numbers of a row's copies are dense, so the number of copies that enter or leave is all that matters.
     return Delta(Counter(row[:-1] for row in delta.plus), Counter(row[:-1] for row in delta.minus))
 
 
@@ -327,6 +334,7 @@ class CountedSide(Mapping[Row, int]):
     @property
     def counted_rows(self) -> Rows | None:
         """The side as counted rows, which may be far away; None where some of them cancel."""
+        # With one side empty nothing cancels: (row, n) enters means n copies enter.
         delta = self._counting.delta
         return delta.side(self._sign) if not len(delta.side(self._sign.opposite)) else None
 

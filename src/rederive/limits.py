@@ -23,6 +23,7 @@ from rederive.ir.rules import Rule, read_by
 POLL: Final = 0.05  # seconds between two looks
 _STATUS: Final = Path("/proc/self/statm")
 _PAGE: Final = sysconf("SC_PAGE_SIZE")
+# Guards `_ACTIVE` and the fields of a watch against the watcher's thread; the working threads only read `late`.
 _GUARD: Final = Lock()
 _ACTIVE: Final[dict[int, Watch]] = {}
 _THREAD: Final = local()  # its `watch` is that of what the thread works on
@@ -33,10 +34,10 @@ _watcher: Thread | None = None
 class Limits:
     """`rounds` and `tuples` stop a recursion that invents values, such as n(x + 1) :- n(x). Other recursions end by themselves.
 
-    `memory`: the bytes that relations, kept views and what belongs to them may take in this process, about, where the machine and
+    `memory`: the bytes that relations, stored views and what belongs to them may take in this process, where the machine and
     the container have them. A view of strategy auto that does not fit is derived on demand; engine auto moves to Spark.
 
-    Budgets of one definition, transaction or question, which is refused whole beyond them: `seconds`; `rows` that it looks at as
+    Budgets of one definition, transaction or query, which is refused whole beyond them: `seconds`; `rows` that it looks at as
     possible changes or answers; `growth`, the bytes by which the process may grow. By default there are none.
     """
 
@@ -64,9 +65,12 @@ class Budget(Protocol):
     """`seconds` that one operation may take, and bytes of `growth` that it may add to the process."""
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """The seconds that the operation may take."""
+
     @property
-    def growth(self) -> float: ...
+    def growth(self) -> float:
+        """The bytes by which the process may grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Watch:
     """What stops the work of one engine. It has a budget while `within` lasts."""
 
     def __init__(self) -> None:
+        # Always the same list: compiled rules hold it. Only its truth is tested where work loops.
         self.late: list[str] = []
         self._running = False
         self._seconds = inf
@@ -91,6 +96,7 @@ class Watch:
     @contextmanager
     def within(self, budget: Budget | None) -> Iterator[None]:
         """Stop what runs inside when it exceeds the budget; inside another budget, that one counts."""
+        # Budgets do not nest: a transaction inside a transaction spends the outer one's.
         if self._running or budget is None or (budget.seconds == inf and budget.growth == inf):
             yield
             return
@@ -108,6 +114,7 @@ class Watch:
         if not self._running:
             yield
             return
+        # The time left goes on from here; the growth starts over, because what ran in between may have taken memory.
         budget = Left(self.seconds_left, self._growth)
         seconds, outer = self._seconds, _current()
         _end(self)
@@ -121,6 +128,7 @@ class Watch:
 
     @property
     def seconds_left(self) -> float:
+        """The seconds until the budget is spent; negative where it is overdrawn."""
         return self._due - monotonic()
 
     def check(self) -> None:
@@ -129,6 +137,7 @@ class Watch:
             self.stop()
 
     def stop(self) -> NoReturn:
+        """Raise the error that names the part of the budget that is spent."""
         raise LimitExceeded(f"the work was stopped after {self.late[0]}", hint=HINT).of(())
 
     def look(self, now: float, memory: int | None) -> None:
@@ -138,17 +147,20 @@ class Watch:
         if now > self._due:
             self.late.append(f"{self._seconds:g} s")
         elif memory is not None:
+            # The first look within a budget is the base line: up to POLL seconds after the start.
             self._before = memory if self._before is None else self._before
             if memory - self._before > self._growth:
                 self.late.append(f"{self._growth / 2**20:g} MiB of memory")
 
     def begin(self, budget: Budget) -> None:
+        """Start to count time and memory towards a budget."""
         self.late.clear()
         self._running, self._before = True, None
         self._seconds, self._growth = budget.seconds, budget.growth
         self._due = monotonic() + budget.seconds
 
     def end(self) -> None:
+        """Stop counting, and forget that a budget was spent."""
         self._running = False
         self.late.clear()
 
@@ -160,6 +172,7 @@ def seconds_left() -> float:
     inf
     """
     watch = _current()
+    # Not below a millisecond: callers hand it to waits, for which zero or less means something else.
     return inf if watch is None else max(watch.seconds_left, 0.001)
 
 
@@ -190,6 +203,7 @@ def _look_on() -> None:
     while True:
         sleep(POLL)
         if _ACTIVE:
+            # One reading for all engines: memory is the process's, whoever takes it.
             memory = _memory()
             with _GUARD:
                 for watch in _ACTIVE.values():
@@ -199,6 +213,7 @@ def _look_on() -> None:
 def _memory() -> int | None:
     """The bytes that the process holds; None where the system does not say."""
     try:
+        # /proc/self/statm: the second number is the resident set, in pages.
         return int(_STATUS.read_text().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
         return None

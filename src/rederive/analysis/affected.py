@@ -16,6 +16,7 @@ def affected_relations(before: Program, after: Program, changed: Iterable[str]) 
         if not same:
             affected.add(name)
     growing = True
+    # affected(target) :- edge(source, target), affected(source).  To a fixpoint; views that were dropped are not in `after`.
     while growing:
         growing = False
         for definition in after.definitions:

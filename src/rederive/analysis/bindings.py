@@ -57,11 +57,13 @@ def join_order(
     waiting = list(literals)
     steps: list[JoinStep] = []
     while waiting:
+        # Free tests first, in one pass: without it, a body of n tests would be ranked n times.
         position = next((i for i, literal in enumerate(waiting) if _is_free(literal, bound, held, safe)), None)
         if position is None:
             position = int(min((*_rank(literal, bound, held, fanout, safe), i) for i, literal in enumerate(waiting))[-1])
         literal = waiting.pop(position)
         steps.append(JoinStep(literal, binding_pattern(literal, bound) if isinstance(literal, Atom) else ()))
+        # Negations and tests add nothing new: they are chosen only when their variables are bound. An equation may bind one.
         bound.update(v.name for v in literal_variables(literal))
         held.update(_made_firm(literal, held))
     return tuple(steps)
@@ -89,12 +91,14 @@ def _rank(literal: Literal, bound: set[str], held: set[str], fanout: Fanout | No
         case Comparison():
             return (_comparison_rank(literal, bound, held, safe),)
         case Negation():
+            # A negated literal binds nothing, so it comes after the atoms that bind its variables; then it costs one lookup.
             return (1,) if all(v.name in bound for v in literal_variables(literal)) else (9,)
         case Atom():
             columns = binding_pattern(literal, bound)
             free = len(literal.terms) - len(columns)
             if not free:
                 return (1,)
+            # An atom without any bound column is a product with what was joined before: it comes last among atoms.
             return (2, not columns, fanout(literal, columns) if fanout else free, free, -len(columns))
 
 
@@ -102,7 +106,9 @@ def _comparison_rank(literal: Comparison, bound: set[str], held: set[str], safe:
     sides = (literal.left, literal.right)
     computed = [v.name for side in sides if isinstance(side, Call) for v in variables(side)]
     if not evaluable(literal, bound) or not held.issuperset(computed):
+        # Not yet: what is not bound, or not firm, is chosen only where nothing else is left.
         return 9
+    # In a safe order every functor waits behind all atoms and negations; the likely failures come very last.
     if safe and calls_functor(literal):
         return 4 if any(fallible(side, safe=True) for side in sides) else 3
     return 3 if any(map(fallible, sides)) else 0

@@ -25,6 +25,8 @@ Half = tuple[Variable, ...]
 
 
 class Form(Enum):
+    """How the recursive rule of a transitive closure is written."""
+
     LEFT = "left-linear"
     RIGHT = "right-linear"
     NONLINEAR = "non-linear"
@@ -64,13 +66,17 @@ def closure_of(component: Component) -> Closure | None:
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     if others or len(rules) < len(component.definitions):
         return None
+    # Exit rules do not read p, so what they derive is a fixed set of steps.
     exits = tuple(rule for rule in rules if not _reads(rule, name))
     recursive = tuple(rule for rule in rules if _reads(rule, name))
     found = [_recursion(rule) for rule in recursive]
+    # All recursive rules must have one form and one width; each linear one then repeats the step of an exit rule.
     shapes = {(one.form, len(one.middle)) for one in found if one is not None}
     if not exits or None in found or len(shapes) != 1:
         return None
     ((form, width),) = shapes
+    # A linear rule names its steps itself; they must be those of the exit rules, up to names of variables. A non-linear rule
+    # composes p with itself, whatever its steps are.
     if form is not Form.NONLINEAR and _shapes(exits) != _shapes(tuple(one.step for one in found if one and one.step)):
         return None
     middle = next(one.middle for one in found if one is not None)
@@ -98,6 +104,7 @@ def _recursion(rule: Rule) -> _Recursion | None:
     own = [literal for literal in rule.body if isinstance(literal, Atom) and literal.relation == rule.head.relation]
     rest = tuple(literal for literal in rule.body if literal not in own)
     match own:
+        # Any other literal would restrict which pairs compose, and the result need not be transitive.
         case [one, two] if not rest:
             return _nonlinear(first, last, one, two) or _nonlinear(first, last, two, one)
         case [atom]:
@@ -109,6 +116,7 @@ def _recursion(rule: Rule) -> _Recursion | None:
 def _nonlinear(first: Half, last: Half, one: Atom, two: Atom) -> _Recursion | None:
     """p(X, Z), p(Z, Y)."""
     middle = _different(one.terms[len(first) :], (*first, *last))
+    # Z occurs in both atoms and nowhere else: composition, without a further condition.
     if middle is None or one.terms != (*first, *middle) or two.terms != (*middle, *last):
         return None
     return _Recursion(Form.NONLINEAR, middle, None)
@@ -118,6 +126,7 @@ def _linear(rule: Rule, first: Half, last: Half, atom: Atom, rest: tuple[Literal
     """p(X, Z), step(Z, Y) or step(X, Z), p(Z, Y). The step must not read the half that p hands to the head as it is."""
     begins, ends = atom.terms[: len(first)], atom.terms[len(first) :]
     read = {v for literal in rest for v in literal_variables(literal)}
+    # With X untouched, p(X, _) holds all ends from X: the step depends on Z and Y alone.
     if begins == first and read.isdisjoint(first):
         form, middle, pair = Form.LEFT, _different(ends, (*first, *last)), (*ends, *last)
     elif ends == last and read.isdisjoint(last):
@@ -137,6 +146,7 @@ def _halves(head: Atom) -> tuple[Half, Half] | None:
 def _different(terms: tuple[Simple, ...], others: Half) -> Half | None:
     """The terms as variables, where they are that, different from one another and from the others."""
     found = tuple(term for term in terms if isinstance(term, Variable) and term not in others)
+    # A variable that repeats, or a constant, would be a selection on the pairs.
     return found if len(set(found)) == len(terms) else None
 
 
@@ -146,6 +156,7 @@ def _shapes(rules: tuple[Rule, ...]) -> frozenset[Rule]:
 
 
 def _shape(rule: Rule) -> Rule:
+    # Variables numbered by their first occurrence: equal rules up to renaming become equal.
     names = dict.fromkeys(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
     return substitute_variables(rule, {name: Variable(f"v{i}") for i, name in enumerate(names)})
 

@@ -21,9 +21,11 @@ from rederive.ir.rules import Atom, Comparison, Literal, Negation, Rule, literal
 class Statistics(Protocol):
     """Sizes of relations as they are now."""
 
-    def rows(self, relation: str) -> float: ...
+    def rows(self, relation: str) -> float:
+        """Return the number of rows of a relation."""
 
-    def fanout(self, relation: str, bound: tuple[int, ...]) -> float: ...
+    def fanout(self, relation: str, bound: tuple[int, ...]) -> float:
+        """Return about how many rows of a relation match a key of the bound columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,18 @@ INSERTED = 0.3  # of what a deletion costs, about: nothing has to be put back
 def estimate(component: Component, statistics: Statistics) -> Estimate:
     """The cost of the component's maintenance, for what it reads from outside."""
     rules = [definition for definition in component.definitions if isinstance(definition, Rule)]
+    # Never zero: an empty view still costs a lookup.
     size = max(sum(statistics.rows(name) for name in component.relations), 1.0)
+    # In a recursion one new tuple leads to about as many others as the view has under one key.
     spread = max((_entry(name, rules, statistics) for name in component.relations), default=1.0) if component.recursive else 1.0
     per_row: dict[str, float] = {}
     for rule in rules:
         for i, literal in enumerate(rule.body):
             atom = literal.atom if isinstance(literal, Negation) else literal
+            # Changes within the component are part of the recursion, which `spread` accounts for.
             if isinstance(atom, Comparison) or atom.relation in component.relations:
                 continue
+            # No more than the whole view can change, whatever the product of the fan-outs says.
             found = _product([rule.body[j] for j in range(len(rule.body)) if j != i], atom, statistics)
             per_row[atom.relation] = per_row.get(atom.relation, 0.0) + min(1.0 + found * spread, size + found)
     return Estimate(per_row, sum(_full(rule, component, statistics) for rule in rules))
@@ -70,6 +76,7 @@ def _product(rest: Sequence[Literal], start: Atom, statistics: Statistics) -> fl
 def _joined(literals: Sequence[Literal], known: frozenset[str], statistics: Statistics) -> float:
     steps = join_order(literals, known, lambda atom, bound: statistics.fanout(atom.relation, bound))
     atoms = ((step.literal, step.bound) for step in steps if isinstance(step.literal, Atom))
+    # A literal with all columns bound is a test: it multiplies nothing.
     return prod(statistics.fanout(atom.relation, bound) for atom, bound in atoms if len(bound) < len(atom.terms))
 
 

@@ -31,10 +31,12 @@ def carried_column(component: Component) -> int | None:
         if isinstance(definition, Aggregate):
             return None
         inside = [literal for literal in definition.body if isinstance(literal, Atom) and literal.relation == name]
+        # Two recursive literals may join rows of different parts.
         if len(inside) > 1:
             return None
         pairs += [(definition, atom) for atom in inside]
     arity = len(pairs[0][0].head.terms)
+    # Every recursive rule must carry the same column: the parts are then closed under all of them.
     return next((i for i in range(arity) if all(_carries(rule, atom, i) for rule, atom in pairs)), None)
 
 

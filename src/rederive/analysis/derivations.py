@@ -23,6 +23,7 @@ def derived_once(component: Component, program: Program) -> bool:
     >>> {c.relations: derived_once(c, program) for c in components(program)}
     {('big',): True, ('sold',): False}
     """
+    # Two rules may derive the same row, and so may two rounds of a recursion.
     if component.recursive or len(component.definitions) != 1:
         return False
     (rule,) = component.definitions
@@ -33,6 +34,8 @@ def derives_once(rule: Rule, program: Program) -> bool:
     """Whether each row of the head is derived by one binding of the variables at most."""
     atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
     known = _variables(rule.head)
+    # Functional dependencies to a fixpoint (Armstrong): the key of an atom determines its other variables. Variables that only
+    # equations bind follow from those of the atoms.
     while grown := [a for a in atoms if not known.issuperset(_variables(a)) and known.issuperset(_identity(a, program))]:
         known = known.union(*map(_variables, grown))
     return all(known.issuperset(_variables(atom)) for atom in atoms)
@@ -54,6 +57,7 @@ def _key(name: str, program: Program) -> tuple[int, ...]:
     if not definitions:
         return relation.key or whole
     match definitions:
+        # One result for each group; a numbered row is identified by all of its columns.
         case (Aggregate(function=function, group=group),) if function is not Function.ROW_NUMBER:
             return tuple(range(len(group)))
         case _:

@@ -45,6 +45,7 @@ def edges(definition: Definition) -> Iterator[Edge]:
     """The dependencies that one definition adds; atoms are called by their full name, variant included."""
     match definition:
         case Aggregate():
+            # An aggregate must see its whole source, as a negation must: both are negative edges.
             yield Edge(definition.source, definition.relation, True, "aggregation", definition.span)
         case Rule(head, body):
             for literal in body:
@@ -65,6 +66,7 @@ def components(program: Program) -> tuple[Component, ...]:
         for edge in edges(definition):
             if edge.source in views:
                 sources[edge.target].append(edge.source)
+    # Names in the order of declaration, so that equal programs have equal components and texts.
     order = {name: i for i, name in enumerate(program.relations)}
     found = []
     for group in strongly_connected(sources):
@@ -92,6 +94,7 @@ def _invents(rule: Rule, inside: Sequence[str]) -> bool:
     bound = {v for atom in atoms for v in literal_variables(atom)}
     tests = (literal for literal in rule.body if isinstance(literal, Comparison) and literal.operator is Operator.EQ)
     sides = [(one, other) for test in tests for one, other in ((test.left, test.right), (test.right, test.left))]
+    # A variable that an atom binds too is only tested: a value that some row has already.
     computes = any(isinstance(one, Variable) and one not in bound and isinstance(other, Call) for one, other in sides)
     return computes and any(atom.relation in inside for atom in atoms)
 
@@ -102,6 +105,7 @@ def check_stratified(program: Program) -> None:
         if component.recursive:
             inside = [edge for d in component.definitions for edge in edges(d) if edge.source in component.relations]
             for edge in inside:
+                # Stratified: no cycle through a negative edge. Both ends in one component are such a cycle.
                 if edge.negative:
                     cycle = _cycle(edge, inside)
                     declared = [name for name in cycle[:-1] if not program.relations[name].is_auxiliary]
@@ -112,6 +116,7 @@ def _cycle(closing: Edge, inside: Sequence[Edge]) -> tuple[str, ...]:
     """A shortest way from the closing edge's target back to its source, closed by that edge."""
     paths: dict[str, tuple[str, ...]] = {closing.target: (closing.target,)}
     frontier = [closing.target]
+    # Breadth first; it ends, because the component is strongly connected.
     while closing.source not in paths:
         frontier = [e.target for name in frontier for e in inside if e.source == name and _extend(paths, e)]
     return (*paths[closing.source], closing.target)
@@ -133,6 +138,8 @@ def strata(rules: Iterable[Definition]) -> dict[str, int]:
     found = [edge for rule in all_rules for edge in edges(rule)]
     level = {edge.source: 0 for edge in found} | {_head(rule): 1 for rule in all_rules}
     changed = True
+    # Least solution of level(target) >= level(source), and > where the edge is negative. It exists where the rules are
+    # stratified.
     while changed:
         changed = False
         for edge in found:
@@ -169,6 +176,8 @@ def strongly_connected(successors: Mapping[str, Sequence[str]]) -> Iterator[froz
     >>> [sorted(c) for c in strongly_connected({"a": ["b"], "b": ["a", "c"], "c": []})]
     [['c'], ['a', 'b']]
     """
+    # index: order of discovery; low: the smallest index on the stack that a node reaches. A component is complete when the two
+    # are equal.
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -189,6 +198,7 @@ def strongly_connected(successors: Mapping[str, Sequence[str]]) -> Iterator[froz
                     on_stack.add(following)
                     work.append((following, iter(successors[following])))
                     break
+                # An edge to a node off the stack leads into a finished component and closes no cycle.
                 if following in on_stack:
                     low[node] = min(low[node], index[following])
             else:

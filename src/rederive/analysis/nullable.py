@@ -23,6 +23,7 @@ def nullable_columns(program: Program, views: Collection[str]) -> frozenset[Plac
     found = {(name, i) for name, r in program.relations.items() for i, column in enumerate(r.columns) if column.nullable}
     known = frozenset(found)
     definitions = [definition for definition in program.definitions if defines(definition) in views] if found else []
+    # NULL flows from columns to columns to a least fixpoint: a column is free of NULL unless some rule brings it.
     while more := {place for definition in definitions for place in _reached(definition, found)} - found:
         found |= more
     return frozenset(found - known)
@@ -34,6 +35,7 @@ def _reached(definition: Definition, found: Collection[Place]) -> set[Place]:
             return {(head.relation, i) for i, term in enumerate(head.terms) if _may_be_null(term, definition, found)}
         case Aggregate(relation, function, source, group, value):
             places = {(relation, i) for i, column in enumerate(group) if (source, column) in found}
+            # COUNT of NULLs is 0. Every other function of NULLs alone is NULL.
             folds = value is not None and (source, value) in found and function is not Function.COUNT
             return places | ({(relation, len(group))} if folds else set())
 
@@ -43,9 +45,11 @@ def _may_be_null(term: Simple, rule: Rule, found: Collection[Place]) -> bool:
     if isinstance(term, Constant):
         return term.value is None
     held = [(a.relation, i) for a in rule.body if isinstance(a, Atom) for i, other in enumerate(a.terms) if other == term]
+    # A join on a column without NULL excludes NULL: one such atom suffices.
     if held:
         return all(place in found for place in held)
     equations = [one for one in rule.body if isinstance(one, Comparison) and term in literal_variables(one)]
     others = {v for one in equations for v in literal_variables(one) if v != term}
+    # Without the equations that were used, so that x = y, y = x ends.
     rest = Rule(rule.head, tuple(literal for literal in rule.body if literal not in equations), rule.span)
     return any(_may_be_null(other, rest, found) for other in others)

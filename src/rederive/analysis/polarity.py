@@ -27,6 +27,7 @@ def needed_signs(program: Program, monitored: Mapping[str, frozenset[Sign]]) -> 
         needed[name].add(sign)
         for definition in program.definitions_of(name):
             for edge in edges(definition):
+                # A row that enters the source of an aggregate may take one result of its group away and bring another.
                 signs = BOTH if isinstance(definition, Aggregate) else {sign.opposite if edge.negative else sign}
                 frontier += [(edge.source, s) for s in signs]
     return {name: frozenset(signs) for name, signs in needed.items()}

@@ -32,6 +32,7 @@ def base_patterns(program: Program, view: str, bindings: Pattern = ()) -> Patter
     waiting = [(view, bindings)]
     while waiting:
         name, given = waiting.pop()
+        # Ends: there are finitely many constants, and so finitely many patterns of each relation.
         if (name, given) in seen:
             continue
         seen.add((name, given))
@@ -41,6 +42,7 @@ def base_patterns(program: Program, view: str, bindings: Pattern = ()) -> Patter
         for definition in definitions:
             match definition:
                 case Aggregate():
+                    # A bound group column restricts the source; a bound result does not, as it depends on all rows of the group.
                     group = {definition.group[i]: value for i, value in given if i < len(definition.group)}
                     waiting.append((definition.source, tuple(sorted(group.items()))))
                 case Rule():
@@ -57,6 +59,7 @@ def _read_patterns(rule: Rule, given: Mapping[int, Value]) -> Iterable[tuple[str
                 return
             case Variable(name) if values.setdefault(name, value) != value:
                 return
+    # A negated atom is read as well: a change of it can change the view. Comparisons are ignored, which only widens the patterns.
     for literal in rule.body:
         atom = literal.atom if isinstance(literal, Negation) else literal
         if isinstance(atom, Atom):
@@ -75,6 +78,7 @@ def _value(term: Simple, values: Mapping[str, Value]) -> tuple[Value, bool]:
 def is_relevant(patterns: Patterns, relation: str, rows: Iterable[Row]) -> bool:
     """Whether any of the rows fits a pattern of the relation."""
     read = patterns.get(relation, frozenset())
+    # The empty pattern fits every row.
     if () in read:
         return any(True for _ in rows)
     return any(all(row[i] == value for i, value in pattern) for row in rows for pattern in read)

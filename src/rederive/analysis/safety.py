@@ -19,11 +19,14 @@ def binders(body: Sequence[Literal]) -> dict[str, Literal]:
     ['x', 'y']
     """
     bound: dict[str, Literal] = {}
+    # Positive atoms have finitely many rows. A negated atom and an inequality hold for infinitely many values: they bind
+    # nothing.
     for literal in body:
         if isinstance(literal, Atom):
             for variable in literal_variables(literal):
                 bound.setdefault(variable.name, literal)
     waiting = [literal for literal in body if isinstance(literal, Comparison) and literal.operator is Operator.EQ]
+    # Equations bind in turn, until none gains a variable.
     while ready := [(literal, name) for literal in waiting for name in _solved(literal, bound)]:
         for literal, name in ready:
             bound.setdefault(name, literal)
@@ -47,6 +50,7 @@ def check_safety(rule: Rule) -> None:
       help: use 'x' in an atom of the body that is not negated, or equate it with something bound
     """
     bound = binders(rule.body)
+    # `binders` decides for the whole body at once: the order of literals in the text has no meaning.
     for literal in (rule.head, *rule.body):
         for variable in literal_variables(literal):
             if variable.name not in bound:

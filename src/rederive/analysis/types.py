@@ -54,6 +54,7 @@ def term_type(term: Term, types: Mapping[str, Type]) -> Type:
         case Call(gives=Type() as type):
             return type
         case Call():
+            # Literals decide only where nothing else does: in x + 1 the type is that of x.
             fixed = anchor(term, types)
             return fixed if fixed is not None else _widest(term_type(argument, types) for argument in term.arguments)
 
@@ -131,6 +132,7 @@ def _infer(literals: Sequence[Literal], relations: Mapping[str, Relation]) -> di
                 inference.atom(literal.atom, relations)
             case Comparison():
                 comparisons.append(literal)
+    # Each round but the last finds a type of some variable, so there are at most as many as variables.
     while inference.comparisons(comparisons):
         pass
     return inference.types
@@ -145,6 +147,7 @@ class _Inference:
 
     def atom(self, atom: Atom, relations: Mapping[str, Relation]) -> None:
         relation = relation_of(atom.relation, len(atom.terms), relations, atom.span)
+        # A column's declared type is the only source of types besides functors and literals.
         for term, column in zip(atom.terms, relation.columns, strict=True):
             self._demand(term, column.type)
 
@@ -154,12 +157,14 @@ class _Inference:
         for comparison in comparisons:
             self._calls(comparison.left)
             self._calls(comparison.right)
+            # Both sides of a comparison have one type; a side that is known fixes the other.
             side = SYMBOL if comparison.operator in _ON_SYMBOLS else self._anchor(comparison)
             if side is not None:
                 self._demand(comparison.left, side)
                 self._demand(comparison.right, side)
         if len(self.types) > known:
             return True
+        # At most one variable by literals, then back to the others: its type may decide them.
         return any(self._by_literals(comparison) for comparison in comparisons)
 
     def _anchor(self, comparison: Comparison) -> Type | None:
@@ -191,6 +196,7 @@ class _Inference:
         if term.gives is not None:
             return
         functor = functor_of(term)
+        # A functor over arguments of one type: the first type that is known is the type of all.
         shared = anchor(term, self.types) if functor.same else None
         if shared is not None:
             self._demand(term, shared)
@@ -220,6 +226,7 @@ class _Inference:
     def _demand_variable(self, variable: Variable, needed: Type) -> None:
         found = self.types.setdefault(variable.name, needed)
         origin = self._origins.setdefault(variable.name, variable.span)
+        # No coercion between variables: a type found twice must be the same.
         if found != needed:
             raise _clash(variable, found, needed, origin)
 

@@ -31,6 +31,7 @@ class Expressions:
             case Variable():
                 return self.variable(term)
             case Constant():
+                # By reference, not as text: no constant has to survive a round trip through repr.
                 return self.name("constant", term.value)
             case Call("in", (tested, *options)) if term.gives is not None:
                 return self.call(
@@ -47,6 +48,7 @@ class Expressions:
                 return self.call(self.name("functor", function), term.arguments)
 
     def call(self, function: str, arguments: Sequence[Term]) -> str:
+        """Return the text of a call with these arguments."""
         return f"{function}({', '.join(map(self.value, arguments))})"
 
     def lazy(self, term: Call) -> str:
@@ -62,6 +64,7 @@ class Expressions:
     # Many arguments are written as halves of halves: Python nests two hundred parentheses, and no more.
 
     def case(self, arguments: Sequence[Term]) -> str:
+        """Return the text of a CASE whose arguments are conditions and results in turn, and at last the ELSE."""
         *branches, otherwise = arguments
         pairs = list(zip(branches[::2], branches[1::2], strict=True))
         return self.chosen(pairs, self.value(otherwise)) if pairs else self.value(otherwise)
@@ -76,6 +79,7 @@ class Expressions:
         return f"({local} if ({local} := {first}) is not {missed} else {self.chosen(pairs[half:], otherwise)})"
 
     def coalesce(self, arguments: Sequence[Term]) -> str:
+        """Return the text for the first argument that is not NULL; those after it are not evaluated."""
         if len(arguments) == 1:
             return self.value(arguments[0])
         half, local = len(arguments) // 2, self.local()
@@ -93,6 +97,7 @@ class Expressions:
         return f"({decisive} if ({left} := {self.connective(arguments[:half], decisive)}) is {decisive} else {rest})"
 
     def local(self) -> str:
+        """Return a new name for a part of an expression that is read twice."""
         return f"part_{next(self.numbers)}"
 
 

@@ -33,6 +33,7 @@ def show_value(value: Value) -> str:
     match value:
         case None:
             return "null"
+        # Before int: bool is a subclass of it.
         case bool():
             return "true" if value else "false"
         case int() | float():
@@ -92,7 +93,9 @@ def show_rule(rule: Rule) -> str:
     """
     literals = (rule.head, *rule.body)
     times = Counter(v for literal in literals for v in literal_variables(literal))
+    # Names that the rule does not use yet.
     free = (name for i in count(1) if Variable(name := f"_{i}") not in times)
+    # One that occurs once is printed as `_` again; one that occurs twice would lose its identity.
     names = {v: Variable(next(free)) for v, occurrences in times.items() if v.is_anonymous and occurrences > 1}
     head, *body = (show_literal(_renamed(literal, names) if names else literal) for literal in literals)
     return f"{head} :- {', '.join(body)}." if body else f"{head}."
@@ -126,6 +129,7 @@ def show_aggregate(aggregate: Aggregate, source: Relation) -> str:
     if aggregate.function is Function.ROW_NUMBER:
         return _show_ranking(aggregate, names)
     head = ", ".join([*(names[i] for i in aggregate.group), "result"])
+    # COUNT counts rows or values that are not NULL; which column they come from is not printed.
     value = "" if aggregate.function is Function.COUNT or aggregate.value is None else f" {names[aggregate.value]}"
     body = f"{aggregate.source}({', '.join(names)})"
     return f"{aggregate.relation}({head}) :- result = {aggregate.function.value}{value} : {{ {body} }}."

@@ -24,6 +24,7 @@ class Variant(Enum):
     results, and `FRESH` is a view evaluated from scratch.
     """
 
+    # The values are the superscripts in printed programs: closure^del.
     OLD = ""
     NEW = "new"
     DEL = "del"
@@ -96,6 +97,7 @@ Literal: TypeAlias = Atom | Negation | Comparison
 class Rule:
     """`head :- body.` The body is a conjunction; an empty one makes the head a fact of a view."""
 
+    # Terms of head and body are variables and constants; a call is bound by an equation `x = f(...)` in the body.
     head: Atom
     body: tuple[Literal, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -135,6 +137,7 @@ class Aggregate:
     relation: str
     function: Function
     source: str
+    # Columns of the source, in the order in which they become the first columns of the view.
     group: tuple[int, ...]
     value: int | None
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -275,6 +278,7 @@ class Program:
     stored: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     zone: str = UTC
+    # Caches, derived from the fields above: they do not count in comparisons, and `replace` computes them again.
     _defined: Mapping[str, tuple[Definition, ...]] = field(init=False, repr=False, compare=False)
     _bags: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
@@ -282,6 +286,7 @@ class Program:
         found: dict[str, list[Definition]] = {}
         for definition in self.definitions:
             found.setdefault(defines(definition), []).append(definition)
+        # The dataclass is frozen; its constructor is the one place that may set a field.
         object.__setattr__(self, "_defined", {name: tuple(definitions) for name, definitions in found.items()})
         # a pass may copy a relation under an auxiliary name; the bag is the declared one
         bags = {name: relation.bag for name, relation in self.relations.items() if relation.bag and not relation.is_auxiliary}
@@ -333,6 +338,7 @@ class Program:
         Views that are declared as monitored, and the views of constraints, are added to them.
         """
         views = [self.relations[name] for name in self.views if not self.relations[name].is_auxiliary]
+        # As in Soufflé, `.output` names the results; a program without one monitors every view that does not opt out.
         chosen = self.outputs or tuple(view.name for view in views if view.monitored is None)
         constraints = {constraint.view for constraint in self.constraints}
         more = (view.name for view in views if view.monitored or view.name in constraints)
@@ -365,5 +371,6 @@ def literal_variables(literal: Literal) -> tuple[Variable, ...]:
 
 def read_by(rule: Rule) -> tuple[str, ...]:
     """The relations that a rule names; an error about its evaluation may show rows of each."""
+    # The head too: an error about a value may show a row of it.
     atoms = (literal.atom if isinstance(literal, Negation) else literal for literal in (rule.head, *rule.body))
     return tuple(dict.fromkeys(atom.relation for atom in atoms if isinstance(atom, Atom)))

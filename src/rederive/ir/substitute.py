@@ -19,6 +19,7 @@ def substitute_variables(rule: Rule, values: Substitution) -> Rule:
     >>> show_rule(substitute_variables(rule, {"x": Variable("y"), "y": Variable("x")}))
     'p(y) :- e(y, x).'
     """
+    # Simultaneously: a term that is put in is not substituted again, so names can be swapped.
     head = _atom(rule.head, values)
     return replace(rule, head=head, body=tuple(_literal(literal, values) for literal in rule.body))
 

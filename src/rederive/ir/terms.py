@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from rederive.errors import Span
 
+# bool is a subclass of int and datetime of date in Python: a `match` on values tests the subclass first.
 Value: TypeAlias = str | int | float | bool | Decimal | datetime.date | datetime.datetime | None
 Row: TypeAlias = tuple[Value, ...]
 UTC = "UTC"  # the default time zone of a database; values of kind timestamp are always in it
@@ -51,14 +52,15 @@ TIMESTAMP = Type(Kind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of one rule. A name that starts with a digit stands for `_`, and occurs once in the text."""
+    """A variable of one rule. A name that starts with a digit is that of a `_`, and occurs once in the text."""
 
+    # Scoped to its rule: the same name in two rules is two variables.
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it stands for `_`."""
+        """Whether it was written as `_`."""
         return self.name[0].isdigit()
 
 
@@ -85,6 +87,7 @@ class Call:
 
 
 Term: TypeAlias = Variable | Constant | Call
+# What an atom may hold. Lowering flattens calls into equations, so joins compare simple terms only.
 Simple: TypeAlias = Variable | Constant
 
 

@@ -80,6 +80,7 @@ class _Printer:
         found: dict[str, None] = {}
 
         def visit(name: str, path: tuple[str, ...]) -> None:
+            # A common table expression can read those before it only.
             if name in path:
                 raise StrategyError(f"'{name}' is recursive, and cannot be printed as one SQL query")
             if name in views and name not in found:
@@ -99,6 +100,7 @@ class _Printer:
 
     def _table(self, name: str) -> str:
         rules = list(self._rules(name))
+        # UNION makes a set of several rules by itself.
         word = "SELECT DISTINCT" if len(rules) == 1 else "SELECT"
         return "\n  UNION\n".join(self._select(rule, self._program.relations[name], word) for rule in rules)
 
@@ -126,13 +128,16 @@ class _Printer:
         places: dict[Variable, str] = {}
         conditions: list[str] = []
         atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
+        # Atoms first: the first column in which a variable occurs is where its value is found.
         for i, atom in enumerate(atoms):
             conditions += self._matched(atom, f"t{i}", places, binds=True)
         waiting = [literal for literal in rule.body if isinstance(literal, Comparison)]
         while waiting:
+            # An equation that binds a variable comes before those that read it, wherever it is in the body.
             literal = next((test for test in waiting if _ready(test, places)), waiting[0])
             waiting.remove(literal)
             conditions += self._compared(literal, places)
+        # Negations last: they bind nothing.
         conditions += (self._absent(literal.atom, places) for literal in rule.body if isinstance(literal, Negation))
         source = ", ".join(f"{self._name(atom.relation)} t{i}" for i, atom in enumerate(atoms))
         return places, f" FROM {source}" if source else "", conditions
@@ -142,6 +147,7 @@ class _Printer:
         for term, column in zip(atom.terms, self._program.relations[atom.relation].columns, strict=True):
             place = f"{alias}.{self._quoted(column.name)}"
             if isinstance(term, Variable) and term not in places:
+                # A variable that only a negated atom has is `_`: any value will do, so it adds no condition.
                 if binds:
                     places[term] = place
                 continue
@@ -200,6 +206,7 @@ def identifier(relation: str) -> str:
 
 def _identifiers(relations: Sequence[str] | Mapping[str, Relation]) -> dict[str, str]:
     found = {name: identifier(name) for name in relations}
+    # `a.b` and `a__b` would be one name.
     if len(set(found.values())) < len(found):
         clash = next(name for name in found if "." in name and found[name] in relations)
         raise StrategyError(f"'{found[clash]}' is the name in SQL of what is made for '{clash}'", hint="rename that relation")
@@ -210,12 +217,14 @@ def _literal(constant: Constant, dialect: Dialect) -> str:
     match constant.value:
         case None:
             return "NULL"
+        # bool is a subclass of int, and datetime of date: the subclass is matched first.
         case bool():
             return "TRUE" if constant.value else "FALSE"
         case int():
             return str(constant.value)
         case str():
             return dialect.text(constant.value)
+        # From text: a literal such as 0.1 would be a DECIMAL, and infinity has no literal at all.
         case float():
             return f"CAST('{constant.value!r}' AS DOUBLE)"
         case Decimal():

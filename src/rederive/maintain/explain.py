@@ -54,6 +54,7 @@ def explain(
 
 def as_data(maintenance: MaintenanceProgram, estimates: Estimates, memory: str = "") -> dict[str, Any]:
     """Plain data: sections with their phases and rules, strata, nodes and edges of the network; the time zone if it matters."""
+    # Rules are printed as the maintenance program holds them; nothing is rewritten for the text.
     program = maintenance.program
     lookups, queries = _queries_data(maintenance)
     return {
@@ -74,6 +75,7 @@ def _has_times(maintenance: MaintenanceProgram) -> bool:
 
 
 def _section_data(section: Section, program: Program, estimates: Estimates) -> dict[str, Any]:
+    # Estimates matter only where an engine has a choice.
     estimate = estimates.get(section.component.relations) if section.is_adaptive else None
     return {
         "views": [show_relation(program.relations[name]) for name in section.component.relations],
@@ -144,6 +146,7 @@ def _queries_data(maintenance: MaintenanceProgram) -> tuple[list[dict[str, str]]
 
 
 def _state_rules(maintenance: MaintenanceProgram) -> Iterator[MaintenanceRule]:
+    # States that no printed rule reads are left out.
     used = {edge.source for section in maintenance.sections for d in section.component.definitions for edge in edges(d)}
     used.update(name for section in maintenance.sections for name in section.component.relations)
     for state in maintenance.states.values():
@@ -153,6 +156,7 @@ def _state_rules(maintenance: MaintenanceProgram) -> Iterator[MaintenanceRule]:
 
 def _strata(maintenance: MaintenanceProgram) -> list[list[str]]:
     phases = [phase for section in maintenance.sections for phase in section.phases]
+    # Variants are relations of their own: p^minus negates p^ins and p^red, and there is no cycle.
     rules: list[Definition] = [rule.whole for phase in phases for rule in phase.rules]
     rules += [phase.fold.definition for phase in phases if phase.fold is not None]
     rules += [rule.rule for rule in _state_rules(maintenance)]
@@ -163,6 +167,7 @@ def _strata(maintenance: MaintenanceProgram) -> list[list[str]]:
 def _network(maintenance: MaintenanceProgram) -> dict[str, Any]:
     """Who passes changes on to whom; through a negation or an aggregate both signs may arise."""
     sections = maintenance.sections
+    # Sorted and distinct: two rules that read the same relation are one edge.
     links = sorted(
         {
             (edge.source, edge.target, edge.through)
@@ -236,6 +241,7 @@ def passes_data(maintenance: MaintenanceProgram) -> list[dict[str, Any]]:
     results = []
     before: PassResult | None = None
     for result in maintenance.history:
+        # Passes are pure, so equality of the results is what "unchanged" means.
         changed = before is None or (result.program, result.sections) != (before.program, before.sections)
         before = result
         data: dict[str, Any] = {"pass": result.name, "reason": result.reason, "changed": changed}
@@ -269,6 +275,7 @@ def as_dot(maintenance: MaintenanceProgram) -> str:
     lines = ["digraph propagation {", "  rankdir=BT;", '  node [fontname="sans-serif"];']
     for node in network["nodes"]:
         shape = "box" if node["strategy"] == "base relation" else "ellipse"
+        # A JSON string is a valid quoted string of Graphviz.
         label = json.dumps(f"{node['relation']}\n{node['strategy']}", ensure_ascii=False)
         lines.append(f"  {json.dumps(node['relation'])} [shape={shape}, label={label}];")
     for edge in network["edges"]:

@@ -26,6 +26,7 @@ def rule_program(rule: Rule, atoms: Sequence[Atom], relations: Mapping[str, Rela
     Atoms are distinguished by identity: the same relation in two variants is two base relations. An atom of the body that is not
     among them has no rows; where it is negated, the negation holds and is left out.
     """
+    # By identity, not equality: two atoms that read alike are two inputs.
     names = {id(atom): atom_name(i) for i, atom in enumerate(atoms)}
     declared = {names[id(atom)]: Relation(names[id(atom)], relations[atom.relation].columns) for atom in atoms}
     body = tuple(one for literal in rule.body if (one := _renamed(literal, names)) is not None)
@@ -43,6 +44,7 @@ def _renamed(literal: Literal, names: Mapping[int, str]) -> Literal | None:
         case Comparison():
             return literal
         case Negation(atom):
+            # !r over an empty r holds.
             return Negation(Atom(names[id(atom)], atom.terms)) if id(atom) in names else None
         case Atom():
             return Atom(names[id(literal)], literal.terms)
@@ -75,6 +77,7 @@ def program_over_seeds(component: Component, program: Program) -> Program:
     (name,) = component.relations
     relation = program.relations[name]
     seed = replace(relation, name=seeds_name(name))
+    # p(X) :- p.seed(X).  The exit rules are evaluated elsewhere, and their rows are the seeds.
     start = Rule(canonical(relation), (canonical(seed),))
     relations = {one.name: one for one in (relation, seed, *(program.relations[other] for other in other_relations(component)))}
     return Program(relations, (start, *recursive_rules(component)))

@@ -29,6 +29,7 @@ class MaintenanceRule:
         """The rule with its filter as the last literal, as `explain` prints it."""
         if self.filter is None:
             return self.rule
+        # p^del :- ..., !p^new.  The filter is part of the rule; only where it is tested differs.
         unless = Negation(self.rule.head.as_variant(self.filter))
         return replace(self.rule, body=(*self.rule.body, unless))
 
@@ -63,6 +64,7 @@ class State:
 def state_rules(state: State, relation: Relation) -> tuple[MaintenanceRule, ...]:
     """(N1) p^new :- p, !p^del.  (N2), (N3) p^new :- p^red.  p^new :- p^ins."""
     new = canonical(relation, Variant.NEW)
+    # p^del may overlap with p^red and p^ins: (N2) and (N3) put such rows back.
     remaining = Rule(new, (canonical(relation), Negation(canonical(relation, state.gone))))
     entering = (Rule(new, (canonical(relation, variant),)) for variant in state.came)
     return tuple(MaintenanceRule(f"N{i}", rule, (0,)) for i, rule in enumerate((remaining, *entering), 1))
@@ -84,10 +86,12 @@ def _in_state(literal: Literal, state: Variant) -> Literal:
             return literal.as_variant(state)
         case Negation(atom):
             return Negation(atom.as_variant(state))
+        # A comparison reads no relation, so it is the same in every state.
         case Comparison():
             return literal
 
 
 def positions_in(component: Component, body: Sequence[Literal]) -> tuple[int, ...]:
     """The body positions that read relations of the component: a recursive rule starts from each tuple that these gain."""
+    # Only positive atoms: within a component nothing is negated, as the program is stratified.
     return tuple(i for i, literal in enumerate(body) if isinstance(literal, Atom) and literal.relation in component.relations)

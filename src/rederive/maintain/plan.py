@@ -128,12 +128,14 @@ def plan(
     chosen = _sections(program, names, strategy, precision, only or {}, not_stored, conditions or {})
     history += (PassResult("strategies", "each component gets the rules of its strategy", program, chosen),)
     sections, rewritten = _rewrite_sections(chosen, program, strategy)
+    # r^new = (r - r^del) + r^ins for every base relation: transactions fill r^del and r^ins with the net effect.
     bases = tuple(State(name) for name in program.bases)
     return MaintenanceProgram(program, sections, bases, history + rewritten)
 
 
 def _rewrite_program(program: Program, targets: Collection[str], strategy: str) -> tuple[Program, tuple[PassResult, ...]]:
     results = [PassResult("source", "the program as it is defined", program)]
+    # A pass that does not run for this strategy leaves no trace in the history.
     for one in PASSES:
         if strategy in one.strategies:
             program = one.rewrite(program, targets)
@@ -162,7 +164,9 @@ def _sections(
     conditions: Mapping[str, str],
 ) -> tuple[Section, ...]:
     """The rules of a strategy for each component that the targets need."""
+    # A view that no target needs has no section: it is derived when somebody queries it.
     read = needed(program, targets)
+    # Path analysis (HD94, section 4): rules of a sign that nobody monitors are not made.
     signs = needed_signs(program, {name: only.get(name, BOTH) for name in targets})
     found = [component for component in components(program) if read.intersection(component.relations)]
     differenced = _differenced(program, targets, conditions, found) if strategy == AUTO else {}
@@ -170,6 +174,8 @@ def _sections(
 
     def section(component: Component) -> Section:
         monitored = frozenset[Sign]().union(*(signs.get(name, BOTH) for name in component.relations))
+        # In this order: what is only summed needs no state at all; what has no room cannot be stored; conditions are
+        # differenced; everything else follows the strategy.
         if passing.issuperset(component.relations):
             return differencing_once(component)
         if strategy == AUTO and set(not_stored).intersection(component.relations):
@@ -191,6 +197,7 @@ def _passed_on(program: Program, targets: Collection[str]) -> frozenset[str]:
         for edge in edges(definition):
             readers.setdefault(edge.source, []).append(definition)
     passing = (name for name, found in readers.items() if name not in targets and all(map(_is_total, found)))
+    # Auxiliary relations only: a declared view may be queried, and is stored where its strategy says so.
     relations = frozenset(name for name in passing if program.relations[name].is_auxiliary)
     once = (component for component in components(program) if relations.issuperset(component.relations))
     return frozenset(name for component in once if derived_once(component, program) for name in component.relations)
@@ -204,6 +211,7 @@ def _is_total(definition: Definition) -> bool:
 def _is_unbound(component: Component) -> bool:
     """Whether a rule's head binds nothing in its body: a test whether it still holds would search all of it."""
     rules = [d for d in component.definitions if isinstance(d, Rule)]
+    # alarm() :- r(x), s(x).  To filter a deletion of it, the other state would be searched for any x.
     return any(rule.body and not any(isinstance(term, Variable) for term in rule.head.terms) for rule in rules)
 
 
@@ -215,9 +223,11 @@ def _differenced(
 
     Recursion and aggregates are stored, as strategy auto stores them: what they read must be exact, and have both signs.
     """
+    # A view that something else needs is maintained by the strategy of that, exactly and once.
     others = needed(program, [name for name in names if name not in conditions])
     strict = [name for name in names if conditions.get(name) != NERVOUS]
     stored = [component for component in found if not _can_difference(component) or _is_unbound(component)]
+    # What a stored view reads must be exact and have both signs: an error in its delta would stay in the view.
     below = needed(program, [name for component in stored for name in component.relations])
     exact = needed(program, strict) | below
     return {
@@ -242,6 +252,7 @@ def _section(component: Component, program: Program, strategy: str, precision: s
     match chosen:
         case Strategy.RECOMPUTE:
             return recompute(component, program)
+        # Every strategy but recompute maintains an aggregate by affected group.
         case _ if aggregate is not None:
             return by_group(component, program, aggregate, chosen)
         case Strategy.COUNTING:

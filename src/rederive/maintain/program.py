@@ -66,6 +66,7 @@ class Phase:
 
     name: str
     semantics: Semantics
+    # A set: the order of rules within a phase has no meaning, strata decide.
     rules: tuple[MaintenanceRule, ...] = ()
     fold: Fold | None = None
     strict: tuple[MaintenanceRule, ...] = ()
@@ -85,6 +86,7 @@ class Section:
     component: Component
     strategy: Strategy
     reason: str
+    # Phases run in order, each to its end: a later phase reads what an earlier one completed.
     phases: tuple[Phase, ...]
     states: tuple[State, ...] = ()
     initial: tuple[Phase, ...] = ()
@@ -125,6 +127,7 @@ class MaintenanceProgram:
     sections: tuple[Section, ...]
     bases: tuple[State, ...]
     history: tuple[PassResult, ...] = field(default=(), compare=False, repr=False)
+    # Caches of functions of the fields above; they do not count in comparisons.
     _queries: dict[BindingPattern, QueryRules] = field(default_factory=dict, init=False, compare=False, repr=False)
     _components: dict[str, Component] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -136,6 +139,7 @@ class MaintenanceProgram:
     @property
     def derived_views(self) -> tuple[str, ...]:
         """The views whose states are derived on demand: by their strategy, or because no section maintains them."""
+        # Views under recompute are neither stored nor derived on demand: both states are evaluated as tables.
         maintained = {name: section.strategy for section in self.sections for name in section.component.relations}
         return tuple(n for n in self.program.views if maintained.get(n, Strategy.ON_DEMAND).is_derived_on_demand)
 

@@ -35,6 +35,7 @@ class RequestedQueries:
 
 def requested_queries(maintenance: MaintenanceProgram) -> RequestedQueries:
     """What the rules request in the join order that is used where no sizes are known."""
+    # Distinct, in order of first use: the same text at every run.
     lookups = list(dict.fromkeys(_lookups(maintenance)))
     queries = answering_rules((lookup.pattern for lookup in lookups), maintenance)
     return RequestedQueries(tuple(dict.fromkeys(lookup.rule for lookup in lookups)), queries)
@@ -46,6 +47,7 @@ def answering_rules(patterns: Iterable[BindingPattern], maintenance: Maintenance
     queries: dict[BindingPattern, tuple[MaintenanceRule, ...]] = {}
     while waiting:
         pattern = waiting.pop(0)
+        # Ends: a view of n columns has 2^n patterns.
         if pattern not in queries:
             rules, requests = _answer(pattern, maintenance)
             queries[pattern] = rules
@@ -68,6 +70,7 @@ def _answer(
 ) -> tuple[tuple[MaintenanceRule, ...], Iterable[BindingPattern]]:
     """The query rules of a pattern with their lookups in lower views, and the patterns that both request."""
     relations, component = maintenance.program.relations, maintenance.component(pattern.relation)
+    # Literals of the same component are requested by the query rules themselves.
     lower = frozenset(maintenance.derived_views).difference(component.relations)
     found = maintenance.query_rules(pattern)
     lookups = [lookup for m in found.rules for lookup in lower_lookups(m, relations, lower)]
@@ -82,6 +85,7 @@ def _aggregate_lookup(pattern: BindingPattern, aggregate: Aggregate, maintenance
     """The lookup by which the requested groups read their rows."""
     relations = maintenance.program.relations
     view, source = canonical(relations[aggregate.relation]), relations[aggregate.source]
+    # m_s(g) :- m_p(g, ...).  The group's variables are named as in the view; a bound result is not passed on.
     groups = {column: view.terms[i] for i, column in enumerate(aggregate.group)}
     rows = Atom(source.name, tuple(groups.get(i, term) for i, term in enumerate(canonical(source).terms)), Variant.OLD)
     requested = aggregate_pattern(pattern, aggregate)

@@ -40,6 +40,7 @@ def linearize(program: Program) -> Program:
     p(x, y) :- p.step(x, y).
     p(x, y) :- p.step(x, z), p(z, y).
     """
+    # Only non-linear ones: a left-linear view stays as it is written, and queries choose their form by themselves.
     for closure in closures(program).values():
         if closure.form is Form.NONLINEAR:
             program = _with_step(program, closure)
@@ -54,6 +55,7 @@ def closures(program: Program) -> dict[str, Closure]:
 
 def form_for(closure: Closure, bound: Collection[int]) -> Form:
     """The form that carries the bound columns along, where one does; else the form as it is written."""
+    # The recursion must carry the bound half unchanged to the head: p(X, Z) does so for X, p(Z, Y) for Y.
     if all(i in bound for i in range(closure.width)):
         return Form.LEFT
     if all(i in bound for i in range(closure.width, 2 * closure.width)):
@@ -66,6 +68,7 @@ def in_form(closure: Closure, form: Form) -> tuple[Rule, ...]:
     if form is closure.form:
         return (*closure.exits, *closure.recursive)
     assert closure.form is not Form.NONLINEAR, "linearise the program first"
+    # The steps of a linear closure are its exit rules, so these give the recursive rules of the other form.
     return (*closure.exits, *(_recursive(closure, rule, form) for rule in closure.exits))
 
 
@@ -73,6 +76,7 @@ def _recursive(closure: Closure, exit_rule: Rule, form: Form) -> Rule:
     """p(X, Y) :- p(X, Z), step(Z, Y)  or  p(X, Y) :- step(X, Z), p(Z, Y), for the step of an exit rule p(X, Y) :- step(X, Y)."""
     first, last = exit_rule.head.terms[: closure.width], exit_rule.head.terms[closure.width :]
     middle = _middle(closure, exit_rule)
+    # step(Z, Y) or step(X, Z): one half of the exit rule's head is renamed to the middle.
     replaced = first if form is Form.LEFT else last
     names = {term.name: z for term, z in zip(replaced, middle, strict=True) if isinstance(term, Variable)}
     step = substitute_variables(exit_rule, names).body
@@ -101,7 +105,9 @@ def _with_step(program: Program, closure: Closure) -> Program:
     first, last = recursive.head.terms[: closure.width], recursive.head.terms[closure.width :]
     rules: list[Definition] = [*steps]
     if closure.step is None:
+        # p(X, Y) :- p.step(X, Y).
         rules.append(Rule(recursive.head, (Atom(step, recursive.head.terms),), recursive.span))
+    # p(X, Y) :- step(X, Z), p(Z, Y).
     rules.append(replace(recursive, body=(Atom(step, (*first, *closure.middle)), Atom(name, (*closure.middle, *last)))))
     relations = dict(program.relations)
     if closure.step is None:

@@ -76,6 +76,7 @@ def query_rules(pattern: BindingPattern, component: Component, relations: Mappin
     """
     rules: list[MaintenanceRule] = []
     requests: list[BindingPattern] = []
+    # An aggregate contributes nothing: `_rules_in_form` returns rules alone.
     for rule in _rules_in_form(pattern, component):
         for made, requested in _restricted_rules(pattern, rule, relations, component.relations):
             rules.append(made)
@@ -104,15 +105,18 @@ def _restricted_rules(
     magic = magic_atom(pattern, rule.head, relations[rule.head.relation])
     bound = {v.name for v in literal_variables(magic)}
     before: list[Literal] = [magic]
+    # `firm` is empty: the values of m_p come from a request, and no row need have them.
     for step in join_order(rule.body, frozenset(bound), firm=frozenset()):
         atom = step.literal.atom if isinstance(step.literal, Negation) else step.literal
         if isinstance(atom, Atom) and atom.relation in inside:
+            # Sideways information passing: what is bound by m_p and the literals before this one.
             requested = BindingPattern(atom.relation, binding_pattern(atom, bound))
             request = magic_atom(requested, atom, relations[atom.relation])
             if tuple(before) != (request,):  # a request for the rule's own binding adds nothing
                 yield _semi_naive(REQUEST_LABEL, request, before, rule, relations, inside), requested
         before.append(step.literal)
         bound.update(v.name for v in literal_variables(step.literal))
+    # p :- m_p, r1, ..., rn.
     yield _semi_naive("Q", rule.head, before, rule, relations, inside), None
 
 
@@ -120,6 +124,7 @@ def _semi_naive(
     label: str, head: Atom, body: list[Literal], rule: Rule, relations: Mapping[str, Relation], inside: Collection[str]
 ) -> MaintenanceRule:
     """A rule that starts from each of its relations that grow while a query runs: the component's own and the magic ones."""
+    # Magic relations are those that the program does not declare.
     grows = (
         i
         for i, literal in enumerate(body)
@@ -172,7 +177,9 @@ def _lookups_in_order(
 ) -> Iterator[LookupRule]:
     for i, literal in enumerate(body[first:], first):
         atom = literal.atom if isinstance(literal, Negation) else literal
+        # Only whole states are derived; p^del, p^ins and the like are tables that phases fill.
         if isinstance(atom, Atom) and atom.variant in (Variant.OLD, Variant.NEW) and atom.relation in derived:
+            # m_r :- r1, ..., r(i-1).
             before = tuple(body[:i])
             pattern = BindingPattern(atom.relation, binding_pattern(atom, _names(before)))
             request = magic_atom(pattern, atom, relations[atom.relation])

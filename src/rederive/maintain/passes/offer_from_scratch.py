@@ -18,6 +18,7 @@ def offer_from_scratch(section: Section, program: Program) -> Section:
     """The section with its evaluation from scratch, where its view is stored and has rules."""
     if section.strategy is not Strategy.MATERIALIZED or section.aggregate is not None:
         return section
+    # Into p^fresh, so that the stored p stays readable until the commit.
     names = section.component.relations
     difference = tuple(m for name in names for m in difference_rules(program.relations[name], Variant.FRESH))
     phases = (

@@ -29,8 +29,10 @@ Given = tuple[tuple[int, Constant], ...]
 def push_constants(program: Program, targets: Collection[str]) -> Program:
     """The program with specialised versions of the views that its targets read through constants only."""
     general: set[str] = set()
+    # Ends: `general` grows in each turn, and holds views of the program alone.
     while True:
         pushed = _Pushing(program, general).program(targets)
+        # A version next to its general view would be maintained twice: such views are left general.
         still = needed(pushed, targets).intersection(_specialised(pushed))
         if not still:
             return pushed
@@ -46,6 +48,7 @@ class _Pushing:
 
     def __init__(self, program: Program, general: Collection[str]) -> None:
         self.before = program
+        # A version is made of rules, and an aggregate has none: it stays general.
         aggregates = {d.relation for d in program.definitions if isinstance(d, Aggregate)}
         self.candidates = set(program.views).difference(aggregates, general)
         self.closures = closures(program)
@@ -84,6 +87,7 @@ class _Pushing:
         values = dict(given)
         columns = (show_value(values[i].value) if i in values else "_" for i in range(relation.arity))
         name = f"{relation.name}.at({', '.join(columns)})"
+        # Entered before its rules are made: a recursive rule then finds its own version.
         if name not in self.made:
             self.made[name] = replace(relation, name=name)
             for rule in self._rules(relation.name, values):
@@ -105,6 +109,7 @@ def _bound(rule: Rule, given: Mapping[int, Constant]) -> dict[str, Constant] | N
     found: dict[str, Constant] = {}
     for i, constant in given.items():
         match rule.head.terms[i]:
+            # The rule derives no row with this constant, so the version does not need it.
             case Constant() as other if other != constant:
                 return None
             case Variable(name) if found.setdefault(name, constant) != constant:

@@ -34,8 +34,10 @@ def start_from_new_pair(closure: Closure, m: MaintenanceRule) -> MaintenanceRule
     """The rule behind its new pair, where it is an insertion rule that starts from a new step; any other rule as it is."""
     match m.rule.head.variant, closure.form, m.rule.body:
         case Variant.INS, Form.RIGHT | Form.LEFT, (Atom() as one, Atom() as two) if closure.step is not None:
+            # Right-linear: step^ins(X, Z), p^new(Z, Y). Left-linear: p^new(X, Z), step^ins(Z, Y).
             step, pair = (one, two) if closure.form is Form.RIGHT else (two, one)
             if step.variant is Variant.INS and step.relation == closure.step and pair.relation == closure.relation:
+                # step^ins implies p^new, so step^ins with p^ins is those new steps whose pair is new as well.
                 new_pair = replace(step, relation=closure.relation)
                 return replace(m, rule=replace(m.rule, body=(new_pair, *m.rule.body)), drivers=(0,))
     return m

@@ -37,6 +37,7 @@ def unfold(program: Program, targets: Collection[str]) -> Program:
     q(y) :- e(y, z), e(z, y_), n(y_).
     q(y) :- e(y, z), n(z).
     """
+    # Ends: each turn takes one reader of a view away, and views are not recursive.
     while (found := next(_foldable(program, targets), None)) is not None:
         reader, rules = found
         definitions = (rule for d in program.definitions for rule in (rules if d is reader else (d,)))
@@ -51,6 +52,7 @@ def _foldable(program: Program, targets: Collection[str]) -> Iterator[tuple[Rule
         (name, *_) = component.relations
         if component.recursive or name in targets or name not in read:
             continue
+        # A relation that a rule reads twice has two entries: it is not unfolded, as its rules would be multiplied.
         readers = [d for d in program.definitions if defines(d) in read for edge in edges(d) if edge.source == name]
         rules = [d for d in component.definitions if isinstance(d, Rule) and _plain(d.head)]
         if len(readers) == 1 and len(rules) == len(component.definitions) <= MOST_RULES:
@@ -74,11 +76,13 @@ def _in_place(reader: Rule, place: int, rule: Rule) -> Rule:
     """The reader with a rule's body for the atom; what is the rule's own is called by names that the reader does not use."""
     atom = reader.body[place]
     assert isinstance(atom, Atom)
+    # Unification is a matching: the head has different variables, each of which gets the reader's term.
     values: dict[str, Simple] = {v.name: t for v, t in zip(rule.head.terms, atom.terms, strict=True) if isinstance(v, Variable)}
     taken = {v.name for literal in (reader.head, *reader.body) for v in literal_variables(literal)}
     for name in dict.fromkeys(v.name for literal in rule.body for v in literal_variables(literal)):
         if name not in values:
             fresh = name
+            # Variables of the body alone are existential: they must not be captured by names of the reader.
             while fresh in taken:
                 fresh += "_"
             taken.add(fresh)

@@ -23,8 +23,10 @@ from rederive.maintain.strategies.recompute import evaluation_phase
 
 def by_group(component: Component, program: Program, aggregate: Aggregate, strategy: Strategy) -> Section:
     """One aggregate, maintained by affected group. Where nothing is stored, a group is folded in both states."""
+    # Where nothing is stored, the new state has no law: it is derived from the source's new state.
     states = (State(aggregate.relation),) if strategy.is_stored else ()
     initial = (evaluation_phase("initial evaluation", component, Variant.OLD),) if strategy.is_stored else ()
+    # Over the new state: s^new is complete, because the source belongs to a lower component.
     fold = Fold(aggregate, Variant.NEW, Variant.FOLD)
     phase = Phase("groups", Semantics.GROUPS, group_rules(program, aggregate), fold)
     return Section(component, strategy, _reason(aggregate), (phase,), states, initial)
@@ -49,6 +51,7 @@ def group_rules(program: Program, aggregate: Aggregate) -> tuple[MaintenanceRule
     """(G), (D), (I) and (E)."""
     source, view = program.relations[aggregate.source], canonical(program.relations[aggregate.relation])
     deleted, inserted = (canonical(source, variant) for variant in (Variant.DEL, Variant.INS))
+    # One head for (G1) and (G2): both sources name their columns alike.
     touched = Atom(aggregate.relation, tuple(deleted.terms[i] for i in aggregate.group), Variant.TOUCHED)
     groups = Atom(aggregate.relation, view.terms[: len(aggregate.group)], Variant.TOUCHED)
     gone, came = view.as_variant(Variant.DEL), view.as_variant(Variant.INS)

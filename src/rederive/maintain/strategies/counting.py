@@ -54,6 +54,8 @@ def count_rules(rule: Rule) -> Iterator[MaintenanceRule]:
         if isinstance(literal, Comparison):
             continue
         number += 1
+        # New before the changed literal, old after it: the sum over i telescopes to body^new - body, and no derivation is
+        # counted twice.
         before = in_state(rule.body[:i], Variant.NEW)
         for label, head, change in (("A", Variant.ADD, Variant.INS), ("S", Variant.SUB, Variant.DEL)):
             changed = _changed(literal, change)
@@ -65,5 +67,6 @@ def _changed(literal: Atom | Negation, change: Variant) -> Atom:
     match literal:
         case Atom():
             return literal.as_variant(change)
+        # !r becomes true where r loses a row, and false where it gains one.
         case Negation(atom):
             return atom.as_variant(Variant.DEL if change is Variant.INS else Variant.INS)

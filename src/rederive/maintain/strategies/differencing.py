@@ -36,6 +36,7 @@ def differencing(component: Component, variants: frozenset[Variant] = ALL, *, ne
     strict = filtration(component, variants)
     if not nervous:
         return replace(strict, strategy=Strategy.DIFFERENCING, reason="not recursive: partial differentials, filtered")
+    # Nervous: the same rules without their filters.
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     makers = (("deletions", Variant.DEL, deletion_rules), ("insertions", Variant.INS, insertion_rules))
     phases = tuple(
@@ -53,6 +54,7 @@ def differencing_once(component: Component) -> Section:
     enters again counts for nothing. Nothing is stored or looked up."""
     (rule,) = component.definitions
     assert isinstance(rule, Rule)
+    # With one derivation for each row, del and ins can only share rows that stay, and these cancel in a sum.
     deletions = Phase("deletions", Semantics.SET, tuple(deletion_rules(rule)))
     insertions = Phase("insertions", Semantics.SET, tuple(insertion_rules(rule)))
     reason = "read by sums and counts alone, and each row has one derivation: partial differentials are exact"
@@ -67,5 +69,6 @@ def _guarded(m: MaintenanceRule) -> MaintenanceRule:
     negated = m.origin.body[driver]
     if not isinstance(negated, Negation):
         return m
+    # p^del needs !r in the old state, p^ins needs !r in the new one; an exact r^ins or r^del would imply it.
     state = Variant.OLD if m.rule.head.variant is Variant.DEL else Variant.NEW
     return replace(m, rule=replace(m.rule, body=(*m.rule.body, Negation(negated.atom.as_variant(state)))))

@@ -31,6 +31,7 @@ def filtration(component: Component, variants: frozenset[Variant] = ALL) -> Sect
         for name, sign, found in (("deletions", Variant.DEL, deletions), ("insertions", Variant.INS, insertions))
         if sign in variants
     )
+    # A sign that is not monitored needs no rules: the two chains do not read each other's results.
     skipped = sum(len(found) for sign, found in ((Variant.DEL, deletions), (Variant.INS, insertions)) if sign not in variants)
     return Section(
         component,
@@ -43,4 +44,5 @@ def filtration(component: Component, variants: frozenset[Variant] = ALL) -> Sect
 
 def _filtered(m: MaintenanceRule) -> MaintenanceRule:
     """With the filter: what it finds must not hold in the other state."""
+    # A deletion must be false in the new state, an insertion must have been false in the old one.
     return replace(m, filter=Variant.NEW if m.rule.head.variant is Variant.DEL else Variant.OLD)

@@ -32,6 +32,7 @@ def materialized(component: Component, program: Program) -> Section:
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     once = derived_once(component, program)
     put_back = Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules))
+    # Without (R) there is no p^red to subtract.
     net = (m for name in component.relations for m in net_rules(program, name, rederived=not once))
     phases = (
         Phase("deletions", Semantics.SET, tuple(m for rule in rules for m in deletion_rules(rule))),
@@ -39,6 +40,7 @@ def materialized(component: Component, program: Program) -> Section:
         Phase("insertions", Semantics.SET, tuple(m for rule in rules for m in insertion_rules(rule))),
         Phase("net effect", Semantics.NET, tuple(net)),
     )
+    # p^new = (p - p^del) + p^red + p^ins holds during all phases: in each it is the state reached so far.
     came = (Variant.INS,) if once else (Variant.RED, Variant.INS)
     states = tuple(State(name, Variant.DEL, came) for name in component.relations)
     initial = (evaluation_phase("initial evaluation", component, Variant.OLD),)
@@ -62,6 +64,7 @@ def insertion_rules(rule: Rule) -> Iterator[MaintenanceRule]:
 
 
 def _changed_rules(rule: Rule, label: str, change: Variant, state: Variant) -> Iterator[MaintenanceRule]:
+    # !r stops to hold where r gains a row, and starts to hold where r loses one.
     opposite = Variant.INS if change is Variant.DEL else Variant.DEL
     number = 0
     for i, literal in enumerate(rule.body):
@@ -73,12 +76,14 @@ def _changed_rules(rule: Rule, label: str, change: Variant, state: Variant) -> I
             case Negation(atom):
                 changed = atom.as_variant(opposite)
         number += 1
+        # All other literals in one state, old for (Di) and new for (Ii): as sets, overlaps between the rules do no harm.
         body = (*in_state(rule.body[:i], state), changed, *in_state(rule.body[i + 1 :], state))
         yield MaintenanceRule(f"{label}{number}", Rule(rule.head.as_variant(change), body, rule.span), (i,), rule)
 
 
 def rederivation_rule(rule: Rule, component: Component) -> MaintenanceRule:
     """(R): a deleted tuple that the new state still derives. It starts from the deletions, and again from what was put back."""
+    # p^del comes first: only rows that were deleted are looked for in the new state.
     body = (rule.head.as_variant(Variant.DEL), *in_state(rule.body, Variant.NEW))
     recursive = positions_in(component, rule.body)
     return MaintenanceRule("R", Rule(rule.head.as_variant(Variant.RED), body, rule.span), (0, *(i + 1 for i in recursive)))

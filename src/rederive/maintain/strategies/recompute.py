@@ -14,6 +14,7 @@ from rederive.maintain.program import Phase, Section, Semantics, Strategy
 def recompute(component: Component, program: Program) -> Section:
     """Both states from scratch, then their difference."""
     differences = (m for name in component.relations for m in difference_rules(program.relations[name], Variant.NEW))
+    # No `states`: the new state is evaluated as a table, and is not an overlay over the old one.
     phases = (
         evaluation_phase("old state", component, Variant.OLD),
         evaluation_phase("new state", component, Variant.NEW),
@@ -37,6 +38,7 @@ def evaluation_rules(component: Component, state: Variant) -> tuple[MaintenanceR
         if isinstance(definition, Rule):
             body = in_state(definition.body, state)
             rule = Rule(definition.head.as_variant(state), body, definition.span)
+            # A driver for each recursive literal; None where there is none, so that the engine chooses the join order.
             found.append(MaintenanceRule("O" if state is Variant.OLD else "O'", rule, positions_in(component, body) or (None,)))
     return tuple(found)
 
@@ -51,6 +53,7 @@ def fresh_rules(component: Component, state: Variant) -> tuple[MaintenanceRule, 
 
 
 def _fresh(literal: Literal, component: Component) -> Literal:
+    # A stored p still holds the old state, so recursive literals must read p^fresh.
     inside = isinstance(literal, Atom) and literal.relation in component.relations
     return literal.as_variant(Variant.FRESH) if inside and isinstance(literal, Atom) else literal
 

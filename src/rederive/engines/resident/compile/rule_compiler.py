@@ -89,6 +89,7 @@ def compile_rule(
     """A function of one leaf of the driver (key, bitmap), or of nothing where no driver is given."""
     safe: list[Function] = []
 
+    # Compiled at the first failure: most functors never fail, and the safe order is the slower one.
     def again(*arguments: object) -> None:
         if not safe:
             safe.append(_Writer(rule, into, resolve, codes, types).write(driver))
@@ -114,11 +115,15 @@ class _Writer(FunctionText):
         super().__init__({"BitMap": BitMap, "ScalarError": ScalarError})
         self.bound: set[str] = set()
         self.locals: dict[str, int] = {}
+        # A variable that occurs once is not read: its column is not unpacked. A count has one entry for each binding of all
+        # variables, so there every variable is used.
         occurrences = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
         counted = isinstance(into, Counts)
         self.used = {name for name, times in occurrences.items() if times > 1 or counted}
+        # The name of the bitmap that holds the bulk variable; `fresh` where this function owns it and may hand it over uncopied.
         self.leaf = ""
         self.fresh = False
+        # Line and depth at which the head's key is first known.
         self.gather: tuple[int, int] | None = None
         self.rest = ""
         self.waiting: list[Literal] = []
@@ -135,6 +140,7 @@ class _Writer(FunctionText):
         self.line(f"def rule({', '.join(arguments)}):")
         self.depth += 1
         calls = any(map(calls_functor, self.rule.body))
+        # One `try` around the body: entering it costs nothing since Python 3.11. A leaf that fails is joined again as a whole.
         with self.block("try:") if calls else self.same_depth():
             self.body(plan)
         if calls and again is not None:
@@ -179,7 +185,9 @@ class _Writer(FunctionText):
         with self.same_depth():
             if plan.start is not None:
                 self.row(plan.start, "key", "leaf", plan.bulk)
+            # Where a leaf would flow is asked before there is a leaf: the bitmap's own literals are left out.
             tail = plan.tail if not isinstance(self.into, Keys) else ()
+            # A leaf that is empty after a subtraction or an intersection of stored bitmaps starts no loop.
             early = dict.fromkeys(literal for literal in tail if self.leaf and self.cheap(literal, plan.bulk))
             for literal in early:
                 self.narrow(literal, plan.bulk)
@@ -190,6 +198,7 @@ class _Writer(FunctionText):
             while self.waiting:
                 self.step(self.waiting.pop(0), plan.bulk)
                 self.mark(plan.bulk)
+            # All other variables are bound now, so each literal of the tail is one bitmap operation.
             for literal in tail:
                 if literal not in early:
                     self.narrow(literal, plan.bulk)
@@ -208,6 +217,7 @@ class _Writer(FunctionText):
         if self.gather is None and isinstance(self.into, Pending) and all(map(self.known, self.rule.head.terms[:-1])):
             self.gather = (len(self.lines), self.depth)
             self.loops = 0
+            # The loops below can only find values of this bitmap: they stop when all of them are found.
             if self.leaf and bulk is not None:
                 self.line(f"rest = {self.leaf}")
                 self.rest, self.leaf = self.leaf, "rest"
@@ -227,6 +237,7 @@ class _Writer(FunctionText):
             case Variable():
                 return self.local(term.name)
             case Constant():
+                # A constant is written as its code, which is fixed for the life of the engine.
                 return str(self.codes.codec(term.type).encode(term.value))
 
     def slots(self, atom: Atom) -> list[str]:
@@ -247,6 +258,7 @@ class _Writer(FunctionText):
 
     def present(self, term: Term) -> str:
         """Whether no variable of a term is NULL, whose code is 0."""
+        # NULL has the code 0, which is false.
         return " and ".join(dict.fromkeys(self.local(v.name) for v in variables(term)))
 
     def variable(self, variable: Variable) -> str:
@@ -275,6 +287,7 @@ class _Writer(FunctionText):
     def holds(self, atom: Atom) -> str:
         """Whether an atom holds, all of whose variables are bound; an expression."""
         source, slots = self.resolve(atom), self.slots(atom)
+        # A probe derives the one row; a lookup by the primary key would derive its whole leaf.
         if source.lazy:
             key = self.key(slots[:-1]) if len(slots) > 1 else "()"
             return f"{self.name('probe', source.probe())}({key}, BitMap(({slots[-1]},)))"
@@ -288,8 +301,10 @@ class _Writer(FunctionText):
         source = self.resolve(atom)
         if not free:
             self.enter(f"if {self.holds(atom)}:")
+        # No variable of the atom is read elsewhere: it holds where the relation has any row.
         elif not bound and not any(self.named(term) for term in atom.terms):
             self.enter(f"if {self.name('rows', source.primary if isinstance(source, Table) else source)}:")
+        # Without a bound column the primary index is walked; its entries give all values of the last column at once.
         elif not bound and columns > 1:
             items = source.primary.items if isinstance(source, Table) else source.items
             key, leaf = f"key{len(self.lines)}", f"leaf{len(self.lines)}"
@@ -306,10 +321,12 @@ class _Writer(FunctionText):
         """Before a loop over one variable: the atoms that wait for this variable alone narrow its values first."""
         if not isinstance(term, Variable) or term.name == bulk or term.name not in self.used:
             return found
+        # for x in r(a, x) & s(b, x): one bitmap operation instead of a loop over r with a test in s for each x.
         for literal in tuple(self.waiting):
             if not isinstance(literal, Atom) or literal.terms.count(term) != 1 or self.resolve(literal).lazy:
                 continue
             if all(other == term or self.known(other) for other in literal.terms):
+                # The literal is joined by the intersection, so it is not joined again.
                 self.waiting.remove(literal)
                 other = self.find(literal, self.without(literal, term.name))
                 self.enter(f"if {other} is not None:")
@@ -360,6 +377,7 @@ class _Writer(FunctionText):
         match term:
             case None:
                 pass
+            # The bitmap belongs to an index: it may be read, copied and narrowed into new ones, never changed.
             case Variable(name) if name == bulk:
                 self.leaf, self.fresh = leaf, False
                 self.bound.add(name)
@@ -374,19 +392,23 @@ class _Writer(FunctionText):
         """Restrict the bulk variable's bitmap by one more literal."""
         assert bulk is not None
         match literal:
+            # leaf - {code} for `y != code`.
             case Comparison(_, left, right):
                 other = left if right == Variable(bulk) else right
                 assert not isinstance(other, Call)
                 slot = self.slot(other)
                 self.leave_test()
                 self.narrowed(f"{self.leaf} - BitMap(({slot},)) if {slot} in {self.leaf} else {self.leaf}")
+            # leaf - r(key) for `!r(key, y)`.
             case Negation(atom):
                 found = self.find(atom, self.without(atom, bulk))
                 self.narrowed(f"{self.leaf} - {found} if {found} is not None else {self.leaf}")
+            # A view derived on demand: only the rows of the leaf are requested, m_r(key, y) for each y in it.
             case Atom() if self.leaf and self.probed(literal, bulk):
                 probe, slots = self.name("probe", self.resolve(literal).probe()), self.slots(literal)
                 key = self.key(slots[:-1]) if len(slots) > 1 else "()"
                 self.narrowed(f"{probe}({key}, {self.leaf})", fresh=True)
+            # leaf & r(key) for `r(key, y)`; the first such atom gives the bitmap itself.
             case Atom():
                 found = self.find(literal, self.without(literal, bulk))
                 self.enter(f"if {found} is not None:")
@@ -422,6 +444,7 @@ class _Writer(FunctionText):
             self.assign(left, right)
         elif isinstance(right, Variable) and right.name not in self.bound:
             self.assign(right, left)
+        # For a count or a request, a failure leaves the binding out and is noted; whether it counts is decided later.
         elif self.lenient is not None:
             holds = f"holds{len(self.lines)}"
             self.attempt(f"{holds} = {self.test(comparison.operator, left, right)}", f"{holds} = False")
@@ -453,12 +476,14 @@ class _Writer(FunctionText):
 
     def test(self, operator: Operator, left: Term, right: Term) -> str:
         match operator:
+            # Identical values, and only they, share a code, so equality of simple terms needs no decoding.
             case Operator.EQ | Operator.NE if not isinstance(left, Call) and not isinstance(right, Call):
                 sign = "==" if operator is Operator.EQ else "!="
                 return f"{self.slot(left)} {sign} {self.slot(right)}"
             case Operator.EQ | Operator.NE:
                 sign = "==" if operator is Operator.EQ else "!="
                 return f"{self.value(left)} {sign} {self.value(right)}"
+        # Order and patterns need the values. Both sides are tested for NULL first: a comparison with NULL does not hold.
         (one, first), (two, second) = self.not_null(left), self.not_null(right)
         match operator:
             case Operator.MATCH | Operator.NOT_MATCH:
@@ -487,6 +512,7 @@ class _Writer(FunctionText):
     def meet(self, one: Atom, two: Atom) -> None:
         """The one variable that is left joins two atoms: some value of it must be in both."""
         (variable,) = (v for v in literal_variables(one) if v.name not in self.bound)
+        # The stored side is looked up first: its values are then the probe into the side that is derived.
         if self.resolve(two).lazy and not self.resolve(one).lazy:
             one, two = two, one
         if self.resolve(one).lazy and not self.resolve(two).lazy and one.terms[-1] == variable:
@@ -496,6 +522,7 @@ class _Writer(FunctionText):
         first = self.find(one, self.without(one, variable.name))
         self.enter(f"if {first} is not None:")
         second = self.find(two, self.without(two, variable.name))
+        # exists z: r(a, z), s(z, b). `isdisjoint` stops at the first common value and builds no bitmap.
         self.enter(f"if {second} is not None and not {first}.isdisjoint({second}):")
 
     # The head
@@ -504,12 +531,14 @@ class _Writer(FunctionText):
         slots = self.slots(self.rule.head)
         key = self.key(slots[:-1]) if len(slots) > 1 else "()"
         match self.into:
+            # One derivation for each binding of the body: count(head) += times.
             case Counts(rows):
                 row = f"({', '.join(slots)},)" if self.rule.head.terms else "()"
                 self.line(f"{self.name('counts', rows)}[{row}] = {self.name('count', rows.get)}({row}, 0) + times")
             case Keys(found):
                 self.line(f"{self.name('reach', found.append)}({key})")
             case Pending(rows):
+                # No loop below the point where the key is known: there is nothing to gather.
                 if self.gather is None or not self.loops:
                     if bulk is None:
                         self.hand_over_one(rows, key, slots[-1])
@@ -523,6 +552,7 @@ class _Writer(FunctionText):
     def hand_over(self, rows: dict[Key, Leaf], key: str, leaf: str, *, owned: bool) -> None:
         pending, get = self.name("pending", rows), self.name("get", rows.get)
         self.line(f"into = {get}({key})")
+        # A leaf of an index or of the driver is copied; one that this function made is handed over as it is.
         self.line(f"if into is None: {pending}[{key}] = {leaf if owned else f'{leaf}.copy()'}")
         self.line(f"else: into |= {leaf}")
 
@@ -546,8 +576,10 @@ class _Writer(FunctionText):
         assert self.gather is not None
         _, depth = self.gather
         self.line(f"rest = rest - {self.leaf}")
+        # `break` leaves the innermost loop only; the outer ones find nothing more, as `rest` is empty.
         self.line("if not rest: break")
         self.depth = depth
+        # What was found is what is missing from the rest.
         self.line(f"hit = {self.rest} - rest")
         self.enter("if hit:")
         self.hand_over(rows, key, "hit", owned=True)
