@@ -48,6 +48,7 @@ class TokenBucket:
 
     def take(self, now: float) -> float:
         """Take a permit and return 0, or return the seconds until there is one."""
+        # A negative number marks a new bucket, which is full.
         full = self.burst if self.left < 0 else self.left + (now - self.at) * self.rate
         self.left, self.at = min(float(self.burst), full), now
         if self.left < 1.0 - 1e-9:  # a permit that is missing by rounding only counts as one
@@ -84,6 +85,7 @@ class Access:
 
     def admit(self, token: Token, now: float) -> None:
         """Refuse a request that exceeds the rate of its token."""
+        # By token, not by address: clients behind one proxy share an address.
         bucket = self._buckets.setdefault(token.name, TokenBucket(self.rate, self.burst))
         if wait := bucket.take(now):
             raise TooMany(f"the token sends more than {self.rate:g} requests per second", hint=f"try again in {wait:.3f} s")
@@ -132,6 +134,7 @@ def restrict_bindings(token: Token, relation: Relation, requested: Mapping[int, 
     """
     # The bindings of the token always hold, whatever the request says.
     own = _own_bindings(token, relation)
+    # Other rows are refused and not answered with none: an empty answer would say that there are no such rows.
     for position, value in own.items():
         if position in requested and requested[position] != value:
             raise Forbidden(f"the token '{token.name}' may not read these rows of '{relation.name}'")
@@ -188,8 +191,10 @@ def can_read_all_rows(token: Token, relation: str) -> bool:
 def redact(token: Token, error: Exception) -> Exception:
     """Return the error without rows, relations, rules and files that the token may not read."""
     match error:
+        # The hint of the error lists similar names: only those that the token may know.
         case UnknownRelation():
             return error.among([name for name in error.known if can_read(token, name) or can_write(token, name)])
+        # The error shows the other row with this key, which may be outside of the token's rows.
         case DuplicateKey() if error.relation in token.rows:
             return Forbidden(f"'{error.relation}' has a row with this key")
         case RuleError() if token.admin:
@@ -208,6 +213,7 @@ def redact(token: Token, error: Exception) -> Exception:
 
 def _redacted(error: RederiveError, shown: RederiveError) -> RederiveError:
     """Return an error of the same class and code, without its text; problem details depend on the class."""
+    # Without `__init__`, whose arguments would be the hidden text. The class decides the HTTP status.
     hidden = error.__class__.__new__(error.__class__)
     RederiveError.__init__(
         hidden, "the request fails on data or definitions that the token may not read", hint=_ASK_ADMINISTRATOR

@@ -44,6 +44,7 @@ class Event:
         b'event: progress\\nid: 00c0ffee00c0ffee-9\\ndata: {"version":9}\\n\\n'
         """
         number = f"id: {self.id}\n" if self.id is not None else ""
+        # JSON text has no line feed, so one `data:` line holds all of it. A blank line ends an event.
         return f"event: {self.name}\n{number}data: {self.data}\n\n".encode()
 
     @cached_property
@@ -117,6 +118,7 @@ def snapshot(at: Position, answers: Mapping[str, tuple[Sequence[str], Sequence[R
 
 
 def _starts(rows: Sequence[Row]) -> range:
+    # A view without rows has one empty piece: the client learns its columns, and that the snapshot is complete.
     return range(0, max(1, len(rows)), MAX_SNAPSHOT_ROWS)
 
 

@@ -95,6 +95,7 @@ class FollowedViews:
         for view, change in result.changes.items():
             for columns, parts in self._parts.get(view, {}).items():
                 for part, delta in _split_change(change, columns, parts):
+                    # A part that the engine computed for itself is in `found` already.
                     found.setdefault(part, delta)
         return PublishedVersion(result.version, found)
 
@@ -139,6 +140,8 @@ class FollowedViews:
                 yield from self._missed(request, self._state.durable("a position").journal.version_at(since), max_events)
                 return
             except (Expired, Mismatch, NoStore) as error:
+                # A position that cannot be resumed from is not an error of the request: an EventSource of a browser would stop
+                # for good. After a reset, the same connection goes on with a snapshot.
                 yield error_event("reset", self._state.version, error)
         yield from snapshot(self._position, {part.view: self._answer(part) for part in request.parts})
 
@@ -154,6 +157,7 @@ class FollowedViews:
         net: Segment | None = Segment(is_nervous) if request.every else None
         for version, deltas in self.changes_since(request.parts, since):
             single.append((version, deltas))
+            # More changes than a queue holds become one net change: whoever was away long is treated like a slow subscriber.
             if net is None and len(single) > max_events:
                 net = Segment(is_nervous)
             if net is not None:
@@ -172,6 +176,7 @@ class FollowedViews:
         if net is not None:
             single = [(self._state.version, net.deltas())]
         for version, deltas in single:
+            # The sign is selected from the net change, not before it: a row that entered and left again has not entered.
             requested = {view: delta for view, d in deltas.items() if (delta := d.restrict(request.signs))}
             if requested:
                 yield request.shape.change(version, requested, since if net is not None else None, "resumed")
@@ -203,6 +208,7 @@ def _split_change(change: Change, columns: tuple[int, ...], parts: Mapping[Value
     found: dict[Query, dict[Sign, dict[Row, int]]] = {}
     for sign in Sign:
         for row, count in multiplicities(change.ordered.side(sign)).items():
+            # One lookup for each row, however many parts are followed.
             if (part := parts.get(tuple(row[i] for i in columns))) is not None:
                 found.setdefault(part, {Sign.PLUS: {}, Sign.MINUS: {}})[sign][row] = count
     return [(part, Delta(sides[Sign.PLUS], sides[Sign.MINUS])) for part, sides in found.items()]

@@ -46,7 +46,7 @@ class Subscriber:
         self.version = 0  # every change up to this version is sent or in the queue
         self.behind: int | None = None  # the number of the first segment of its feed that is not in the queue
         self.is_closed = False
-        self.coalesced = 0
+        self.coalesced = 0  # net changes that it received instead of single versions
         self._bounds = bounds
         self._wake = wake
         self._queue: deque[Event] = deque()
@@ -71,6 +71,7 @@ class Subscriber:
     def put(self, event: Event, version: int) -> None:
         """Add an event to the queue; with it the subscriber has every change up to `version`."""
         self._queue.append(event)
+        # An event that many subscribers share counts in each of their queues, so the limit is on what one client makes wait.
         self._bytes += event.size
         self.version = version
         self.is_quiet = False
@@ -289,6 +290,8 @@ class Hub:
         """Queue a progress event for every subscriber that received nothing since the last heartbeat."""
         event = progress(self.position)
         for subscriber in self.subscribers.values():
+            # A subscriber with waiting or coalesced changes does not have every
+            # change up to the present version, so no progress is claimed for it.
             if subscriber.is_quiet and not subscriber.waiting and subscriber.behind is None:
                 subscriber.put(event, self.version)
             subscriber.is_quiet = True
@@ -297,6 +300,7 @@ class Hub:
         """Queue the net change for the subscribers whose interval ends. Intervals of one length end together."""
         for every, (due, subscribers) in list(self._intervals.items()):
             if now >= due:
+                # A late timer skips the intervals that it missed; they share one net change.
                 self._intervals[every] = (now + every if due + every <= now else due + every, subscribers)
                 for subscriber in subscribers if due else ():
                     if not subscriber.is_full:
@@ -315,6 +319,7 @@ class Hub:
 
     def _end(self, feed: Feed, error: RederiveError) -> None:
         for subscriber in [*feed.live, *feed.late]:
+            # The net change goes first: the subscriber has everything up to the version that ends its view.
             if subscriber.behind is not None:
                 feed.catch_up(subscriber, self.version, "slow")
             self._finish(subscriber, error)

@@ -86,6 +86,7 @@ def open_project(project: Project) -> Database:
     count: clients may have defined, replaced and dropped views.
     """
     texts = written = [(program, _text(program)) for program in project.programs]
+    # A warehouse stores its views as tables (decision 0036): the program over these replaces the one that is written.
     if project.warehouse is not None:
         texts = [_bridge_program(written)]
     # Opening reads everything that is stored, so the budgets of one operation begin afterwards.
@@ -131,6 +132,7 @@ def _concatenate(texts: list[tuple[Path, str]]) -> tuple[str, str]:
 
 
 def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
+    # While the digest is equal, the definitions in the store count: they include what clients did over HTTP.
     digest = sha256(repr([(program.name, text) for program, text in texts]).encode()).hexdigest()
     if db.pipeline.state.program.relations and applied.is_file() and applied.read_text() == digest:
         return
@@ -141,6 +143,7 @@ def _apply(db: Database, texts: list[tuple[Path, str]], applied: Path) -> None:
         for program, text in texts:
             define = db.sql if program.suffix == ".sql" else db.define
             define(text, str(program))
+    # Written after the definitions are durable. A kill in between applies the same texts again, which changes nothing.
     applied.write_text(digest)
 
 

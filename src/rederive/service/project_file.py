@@ -232,6 +232,7 @@ def _token(table: TomlTable, environment: Mapping[str, str]) -> Token:
 
 def _secret(table: TomlTable, variable: str, environment: Mapping[str, str]) -> str:
     secret = environment.get(variable, "")
+    # A variable that is not set would otherwise be the empty secret.
     if len(secret) < _MIN_SECRET:
         problem = f"the environment variable {variable} is not set" if not secret else f"the secret in {variable} is too short"
         raise table.error("secret", problem, f"set it to {_MIN_SECRET} or more random characters")

@@ -84,6 +84,7 @@ def parse_bindings(relation: Relation, parameters: Parameters, options: Iterable
 
 def parse_query(program: Program, token: Token, name: str, parameters: Parameters, options: Iterable[str] = OPTIONS) -> Query:
     """Return the requested part of a relation, restricted to the rows that the token may read."""
+    # Before the name is looked up: `forbidden` must not reveal whether a relation exists.
     check_read(token, name)
     relation = declared(program, name)
     bound = restrict_bindings(token, relation, parse_bindings(relation, parameters, options))

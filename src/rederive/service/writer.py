@@ -146,6 +146,7 @@ class Writer:
     async def close(self) -> None:
         """Finish the jobs in the queue, and close the database."""
         self._ended = True
+        # The mark is the last job, so all jobs before it are finished and answered.
         self._queue.put(_END)
         await asyncio.to_thread(self._thread.join)
         self._db.close()
@@ -153,6 +154,7 @@ class Writer:
     async def _put(self, job: _Job | _CommitJob) -> Any:
         if self._ended:
             raise Closed
+        # Refused at once: a client that waits for an answer in a growing queue would give up and try again.
         if self._queue.qsize() >= self._max_waiting:
             raise Busy(f"{self._queue.qsize()} requests wait for the writer", hint="try again later")
         self._queue.put(job)
@@ -170,6 +172,7 @@ class Writer:
                     job.then(found)
                 except RederiveError as refused:
                     error = refused
+            # The client has disconnected and its future is cancelled. The commit stays.
             if job.future.done():
                 continue
             if error is not None:
@@ -198,6 +201,7 @@ class Writer:
             raise
 
     def _run_batch(self, jobs: Sequence[_Job | _CommitJob]) -> None:
+        # Only neighbours are committed together: a read between two transactions sees the first and not the second.
         for writes, run in groupby(jobs, lambda job: isinstance(job, _CommitJob)):
             group = list(run)
             self._job_started = monotonic()
@@ -210,6 +214,7 @@ class Writer:
                     self._send(self._run_job(job))
 
     def _take_jobs(self) -> list[_Job | _CommitJob | None]:
+        # It waits for one job and takes all that wait behind it. Without a timer, a single transaction is committed at once.
         jobs = [self._queue.get()]
         with suppress(Empty):
             while len(jobs) < MAX_BATCH:
@@ -227,6 +232,7 @@ class Writer:
             if job.redefines:
                 ended = self._followed.ended_parts()
                 done.versions = [_without_parts(self._followed.published_version(result), ended) for result in found]
+                # After the versions: subscribers get the last change of a view before its end.
                 done.versions.append(PublishedVersion(self._db.version, {}, ended))
             done.found.append((job, found, None))
         except BaseException as error:
@@ -243,6 +249,7 @@ class Writer:
             except Exception as error:
                 done.found.append((job, None, error))
         try:
+            # All are durable when this returns. Nobody is answered, and no version published, before.
             outcomes = self._db.pipeline.commit_together(requests)
         except BaseException as error:
             done.found += [(job, None, error) for job in accepted]

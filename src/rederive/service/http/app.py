@@ -129,6 +129,7 @@ async def _socket(socket: WebSocket) -> None:
         token = admit(service, socket, False)
         await change_streams.socket_changes(service, token, socket)
     except Exception as error:
+        # Before the handshake is accepted it can be refused with an HTTP answer. Later an error can only close the socket.
         if socket.application_state is not WebSocketState.CONNECTING:
             raise
         response = answer_exception(redact(token, error))
@@ -144,6 +145,7 @@ def admit(service: Service, connection: HTTPConnection, is_open: bool) -> Token:
     except Unauthorized:
         service.access.admit(Token("unknown", ""), monotonic())  # all guesses share one rate
         raise
+    # After the secret is checked: requests with wrong secrets do not use up the rate of a token.
     service.access.admit(token, monotonic())
     return token
 

@@ -125,6 +125,7 @@ class SubscriberConnection:
         subscriber, self._subscriber = self._subscriber, None
         if subscriber is not None:
             self._service.hub.detach(subscriber)
+            # The hub forgets the subscriber at once; the writer stops following its parts when its turn comes.
             self._service.writer.run_later(lambda db, followed: followed.stop(subscriber.request))
 
 
@@ -133,6 +134,7 @@ class EventStream(Response):
 
     def __init__(self, events: StreamedEvents) -> None:
         super().__init__(None, 200, _HEADERS, EVENTS)
+        # Starlette sets a length of 0 for an empty body, and this body has no known end.
         del self.headers["content-length"]
         self._events = events
 
@@ -175,6 +177,7 @@ async def changes(service: Service, token: Token, request: Request) -> Response:
 async def socket_changes(service: Service, token: Token, socket: WebSocket) -> None:
     """Stream changes over WebSocket: each event is one text message."""
     connection = SubscriberConnection(service, socket, token)
+    # Before `accept`, so that a wrong request is refused with its HTTP status.
     await connection.start()
     await socket.accept()
     watch = asyncio.create_task(_watch_disconnect(socket.receive, connection, "websocket.disconnect"))

@@ -113,6 +113,7 @@ def answer_exception(error: Exception) -> Response:
     if not isinstance(ours, Internal):
         assert isinstance(ours, RederiveError)
         return problem(ours)
+    # The text of a bug may hold rows that the client may not read, so it goes to the log alone.
     reference = uuid4().hex[:12]
     LOG.error("internal error, reference %s", reference, exc_info=error)
     hidden = Internal(RuntimeError())

@@ -117,6 +117,7 @@ def _first_number(db: Database, rule: str | None, after: Position | None) -> tup
     try:
         return (_number(db, after) if after is not None else _journal(db).last_firing), None
     except Mismatch as error:
+        # The stream begins again at the first firing, after a `reset` with this reason.
         return 0, error
 
 
@@ -136,6 +137,7 @@ def _number(db: Database, after: Position | None) -> int:
 
 def _next(db: Database, rule: str | None, after: int) -> Sequence[Firing]:
     _check_rule(db, rule)
+    # One more than a page, which tells whether there are more.
     return _journal(db).firings_after(after, rule, PAGE_SIZE + 1)
 
 

@@ -45,12 +45,15 @@ class Server(uvicorn.Server):
         self.should_exit = True
         service: Service | None = getattr(self._app.state, "service", None)
         if service is not None and self._loop is not None:
+            # uvicorn waits for open responses before it ends the application, and a stream has no end of its own.
             self._loop.call_soon_threadsafe(service.end_streams)
 
 
 def serve(project: Project, ready: Callable[[Address], None]) -> None:
     """Serve a project. `ready` is called with the address when the server accepts connections."""
     allow_many_connections()
+    # The socket is opened before the database: a wrong address fails
+    # at once, and clients that connect early wait in the backlog.
     listening = listen(project.address)
     with listening:
         server = make_server(project)

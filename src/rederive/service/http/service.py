@@ -90,6 +90,7 @@ class Service:
         media = _media_type(request, accepted)
         limit, parts, size = self.project.bounds.body, [], 0
         declared = request.headers.get("content-length", "0")
+        # A chunked body declares no length; its pieces are counted.
         if declared.isdecimal() and int(declared) > limit:
             raise _too_large(limit)
         async for part in request.stream():

@@ -30,6 +30,7 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     key = _idempotency_key(request, token)
     # A client that disconnects while it sends the body raises ClientDisconnect here: nothing is changed.
     media, body = await service.read_body(request, (JSON, LINES))
+    # JSON is parsed here, in the event loop. Rows are typed by the writer, under the program that is current then.
     raw = _parse(body, media)
     check_write_relations(token, (name for transaction in raw for name in transaction.relations))
     lines = media == LINES

@@ -87,6 +87,7 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
         found = db.rows(name, {relation.columns[i].name: v for i, v in part.bindings})
         return VersionedRows(db.version, relation, found), db.position
 
+    # One job of the writer reads rows and version, so both are of one state. Encoding them is left to the event loop.
     answer, position = await service.writer.run(lambda db, _: read(db))
     headers = {"Rederive-Version": str(answer.version), POSITION: position, "Vary": "Accept"}
     return Response(FORMATS[media](answer), media_type=media, headers=headers)
