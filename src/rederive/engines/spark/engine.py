@@ -102,6 +102,7 @@ class SparkEngine:
         self.jobs.queries.touched = 0
         old = self.installed
         given = {n: take_rows(rows, maintenance.program.relations[n].types, self.jobs) for n, rows in (initial or {}).items()}
+        # Before the new program is built: what it does not change is taken over, with auxiliary state.
         affected = affected_relations(old.program, maintenance.program, given)
         new = old.successor(maintenance, monitored, bound, affected)
         try:
@@ -130,6 +131,7 @@ class SparkEngine:
         """The delta between two states; None where a program does not have the relation."""
         if before is None or after is None or before.types != after.types:  # rows of other types are other rows
             return self._delta(*([self.jobs.queries.frame_of(side)] if side is not None else [] for side in (before, after)))
+        # minus = old - new, plus = new - old.
         return self._delta([self.jobs.sets.difference(before, after)], [self.jobs.sets.difference(after, before)])
 
     def _delta(self, minus: Iterable[Frame], plus: Iterable[Frame]) -> Delta:
@@ -162,6 +164,7 @@ class SparkEngine:
                 types = self.program.relations[name].types
                 present.relations.found(name, Variant.DEL).replace([take_rows(delta.minus, types, self.jobs)])
                 present.relations.found(name, Variant.INS).replace([take_rows(delta.plus, types, self.jobs)])
+            # Nothing that is stored or monitored reads these rows: the deltas of base relations are all there is.
             if any(_is_relevant(patterns, name, delta) for name, delta in net.items()):
                 present.run()
             skipped = sum(section.skipped_paths for section in present.maintenance.sections)
@@ -203,6 +206,7 @@ class SparkEngine:
         self.jobs.queries.touched = 0
         try:
             return self.jobs.queries.rows(self.installed.answer(Query(relation, tuple(sorted(bindings.items())))))
+        # Names of temporary views are dropped after each query, or the catalog grows without end.
         finally:
             self._end()
 

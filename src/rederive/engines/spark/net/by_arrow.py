@@ -34,16 +34,20 @@ def net_effect_of_table(requests: Requests, table: pa.Table, stored: StoredRelat
     relation = requests.relation
     request, upsert = request_columns(relation)
     found = _candidates(requests, table, stored, jobs)
+    # A candidate that nobody requests has request -1, below every request, so a requested row keeps its own as the maximum.
     candidates = (add_columns(rows, {request: -1, upsert: 0, WAS: sign}) for rows, sign in found)
     parts = [add_columns(table, {WAS: 0}), *candidates]
     names = columns(relation.types)
+    # One row for each distinct row: last request, last upsert, and `was`, which by the invariant of StoredRelation is 0 or 1.
     each = pa.concat_tables(parts).group_by(names).aggregate([(request, "max"), (upsert, "max"), (WAS, "sum")])
     each = each.rename_columns([name.removesuffix("_max").removesuffix("_sum") for name in each.column_names])
     if relation.key and requests.has_upserts:
         each = _apply_upserts(each, relation)
     last, was = each[request], each[WAS]
+    # The lowest bit of a request says whether the row shall be there; without a request it stays as it was.
     stays = pc.if_else(pc.less(last, _ZERO), was, pc.bit_wise_and(last, int64(1)))
     _check_keys(each.append_column("stays", stays), relation)
+    # net = new - old: idle requests give 0.
     sign = pc.subtract(stays, was)
     minus, plus = (each.filter(test).select(names) for test in (pc.less(sign, _ZERO), pc.greater(sign, _ZERO)))
     jobs.queries.touched += minus.num_rows + plus.num_rows
@@ -57,6 +61,7 @@ def _apply_upserts(each: pa.Table, relation: Relation) -> pa.Table:
     key = [column(i) for i in relation.key]
     last = each.group_by(key).aggregate([(upsert, "max")]).rename_columns([*key, "last"])
     both = each.join(last, key)
+    # An upsert of number n replaces rows whose request is below 2n; its own row has 2n + 1.
     replaced = pc.and_(pc.greater(both["last"], _ZERO), pc.less(both[request], pc.add(both["last"], both["last"])))
     return both.set_column(both.column_names.index(request), request, pc.if_else(replaced, _ZERO, both[request]))
 
@@ -67,6 +72,7 @@ def _check_keys(states: pa.Table, relation: Relation) -> None:
         return
     key = [column(i) for i in relation.key]
     there = states.filter(pc.field("stays") > 0)
+    # Fewer keys than rows: some key has two rows.
     numbers = there.group_by(key).aggregate([([], "count_all")])
     if numbers.num_rows < there.num_rows:
         twice = numbers.filter(pc.field("count_all") > 1).sort_by([(name, "ascending") for name in key]).slice(0, 1)
@@ -105,6 +111,7 @@ def _in_ranges(requests: Requests, table: pa.Table, frame: Frame, jobs: Jobs) ->
     """The candidates of a frame, without a query; others may be among them. None where that is not possible."""
     if (rows := _from_files(requests, table, frame, jobs.tuning.dense_factor)) is not None:
         return rows
+    # More than the candidates does no harm: a row that is not requested stays as it was, and its sign is 0.
     fetched = jobs.queries.fetch(frame)
     return fetched.filter(_ranges(requests)) if fetched is not None else None
 

@@ -61,6 +61,7 @@ def _net_effect(requests: Requests, stored: StoredRelation, jobs: Jobs) -> tuple
         return net_effect_of_table(requests, requests.table, stored, jobs)
     candidates = candidates_plan(requests, candidate_frames(requests, stored), jobs)
     plan = net_effect_plan(relation, requests.has_upserts, jobs.queries.scan(requests.rows), candidates, jobs.parts)
+    # Once: the counts below and the two sides are read from these rows, not from the files again.
     data = jobs.queries.cut_lineage(jobs.queries.data(plan), (*shown(relation.types), NUMBER, NUMBER))
     found = jobs.frames.of_data(data, relation.types, 0)
     sign, rivals = map(ColumnRef, request_columns(relation))
@@ -80,6 +81,7 @@ def net_effect_plan(relation: Relation, has_upserts: bool, requested: Plan, cand
     chosen, (last_name, upsert_name) = refs(shown(relation.types)), request_columns(relation)
     last, upsert, was, stays, upserted = map(ColumnRef, (last_name, upsert_name, WAS, _STAYS, _UPSERTED))
     key: tuple[Expression, ...] = tuple(map(ref, relation.key))
+    # was(row) = sum of the signs of the row in stored frames, 0 where it is only requested.
     rows: list[Plan] = [Projection(requested, (*chosen, last, upsert, Named(number(0), WAS)))]
     if candidates is not None:
         nothing = (Named(number(-1), last_name), Named(number(0), upsert_name))
@@ -97,6 +99,7 @@ def net_effect_plan(relation: Relation, has_upserts: bool, requested: Plan, cand
         infix("%", last, number(2)),
     )
     states = Projection(with_upsert, (*chosen, was, Named(new_state, _STAYS)))
+    # More than one row of the new state with a key is an error; such rows pass the filter even where they do not change.
     rivals: Expression = Window(call("sum", stays), key) if key else number(1)
     sign = Named(Cast(infix("-", stays, was), NUMBER), last_name)
     signed = Projection(states, (*chosen, sign, Named(Cast(rivals, NUMBER), upsert_name)))

@@ -34,6 +34,7 @@ SignedFrame: TypeAlias = tuple[Frame, int]
 
 def candidate_frames(requests: Requests, stored: StoredRelation) -> list[SignedFrame]:
     """The frames of a relation's rows and deltas that may hold candidates."""
+    # The deltas are signed rows, too: their sum with the rows is the relation, so nothing has to be merged first.
     parts = ((stored.rows, 1), *stored.signed)
     return [(frame, sign) for frame, sign in parts if not frame.empty and requests.may_be_in(frame)]
 
@@ -50,6 +51,7 @@ def candidates_plan(requests: Requests, parts: Sequence[SignedFrame], jobs: Jobs
     rows = union_all(
         Projection(filtered(jobs.queries.scan(frame), within), (*chosen, Named(number(sign), WAS))) for frame, sign in parts
     )
+    # Other rows of the range come along; they have no request, so they stay as they were.
     if requests.are_dense(jobs.tuning.dense_factor):
         return rows
     null_safe = not relation.key and jobs.sets.null_safe  # a key has no NULL
@@ -71,5 +73,6 @@ def in_ranges(requests: Requests) -> list[Expression]:
         Infix("AND", (Infix(">=", (value, TypedValue(low, type))), Infix("<=", (value, TypedValue(high, type)))))
         for low, high in requests.ranges
     ]
+    # NULL is in no range of values.
     tests += [NullTest(value)] if requests.may_have_nulls or not tests else []
     return [disjunction(tests)]

@@ -83,6 +83,7 @@ class Requests:
         key, types = self.relation.key, self.relation.types
         if len(key) != 1 or types[key[0]] != NUMBER:
             return False
+        # A key of whole numbers: a range holds at most so many rows.
         most = sum(high - low + 1 for low, high in self.ends.values() if isinstance(low, int) and isinstance(high, int))
         return most <= factor * len(self.rows)
 
@@ -133,6 +134,7 @@ def _number(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> 
             yield _NumberedRows(operation.action, next(frames), next_number)
             next_number += 1
         else:
+            # Of equal rows in a list the last number counts; a relation without columns has its stand-in column.
             rows = {row or (True,): n for n, row in enumerate(operation.rows, next_number)}
             types = (*shown(relation.types), NUMBER)
             yield _NumberedRows(operation.action, jobs.frames.of_rows(((*row, n) for row, n in rows.items()), types))
@@ -144,6 +146,7 @@ def _number(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> 
 
 def _in_driver(numbered: Sequence[_NumberedRows], relation: Relation, jobs: Jobs) -> pa.Table | None:
     """The requests as a table, where they are in the driver and not too many."""
+    # A relation without columns has no identity to join by, and floats compare otherwise in Arrow.
     is_large = sum(len(one.rows) for one in numbered) > jobs.tuning.arrow_rows
     if not relation.arity or not can_compare(relation.types) or is_large:
         return None
@@ -166,6 +169,7 @@ def _check_table(table: pa.Table, relation: Relation, jobs: Jobs) -> tuple[Frame
             raise missing_value(relation, i)
     request, _ = request_columns(relation)
     by = identity(relation)[0]
+    # Deletions and insertions have ranges of their own: stored frames outside of both are not read.
     stays = pc.equal(pc.bit_wise_and(table[request], int64(1)), int64(1))
     ends = {}
     for side in (False, True):

@@ -138,6 +138,7 @@ Expression: TypeAlias = (
 )
 Output: TypeAlias = Expression | Named  # an item of a SELECT list
 
+# The condition of a join that has none, and the stand-in column of a relation without columns.
 TRUE: Final = TypedValue(True, BOOLEAN)
 FALSE: Final = TypedValue(False, BOOLEAN)
 
@@ -159,6 +160,7 @@ def refs(types: Sequence[Type], alias: str = "") -> tuple[ColumnRef, ...]:
 
 def renumbered(positions: Iterable[int]) -> tuple[Output, ...]:
     """The columns at these positions, named by their new ones; the stand-in column where there are none."""
+    # Columns are known by position alone, so a projection gives them new numbers.
     found = tuple(Named(ref(old), column(new)) for new, old in enumerate(positions))
     return found or (Named(TRUE, column(0)),)
 
@@ -188,6 +190,7 @@ def equal(one: Expression, other: Expression, *, null_safe: bool = True) -> Infi
 
     Spark joins by `=` without moving rows that are partitioned by the column; a null-safe key does not count as one.
     """
+    # a <=> b is TRUE for two NULLs and never NULL itself.
     return Infix("<=>" if null_safe else "=", (one, other))
 
 

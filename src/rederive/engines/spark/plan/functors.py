@@ -77,6 +77,7 @@ class Functors:
         one, other, errors = left.value, right.value, left.errors + right.errors
         match operator:
             case Operator.EQ:
+                # Identity, not SQL's equality: a null test is a literal of its own where SQL needs one.
                 return Checked(equal(one, other), errors)
             case Operator.NE:
                 return Checked(LogicalNot(equal(one, other)), errors)
@@ -115,6 +116,7 @@ class Functors:
         self, name: str, function: Callable[..., Any], types: tuple[Type, ...], result: Type, arguments: tuple[Expression, ...]
     ) -> Checked:
         """A functor's Python implementation, called by Spark's Python workers."""
+        # One registration for a functor and its argument types; every character that SQL does not allow is its code point.
         registered = "rederive_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in f"{name} {' '.join(map(str, types))}")
         self.register(registered, _total(function, types, result), result)
         return _result(FunctionCall(registered, arguments))
@@ -132,6 +134,7 @@ def _total(function: Callable[..., Any], types: tuple[Type, ...], result: Type) 
         if any(argument is None for argument in arguments):
             return None, None
         try:
+            # Unsigned numbers are decimals in Spark and integers for the functor.
             (values,) = from_spark([arguments], types)
             value = function(*values)
         except ScalarError as error:
@@ -149,6 +152,7 @@ def _native(functor: str, types: tuple[Type, ...], a: tuple[Expression, ...]) ->
         case "/", Kind.NUMBER:
             return _division(*a)
         case "%", Kind.NUMBER:
+            # ANSI mode raises on division by zero, also for rows that another literal rules out: the case must come first.
             is_zero = infix("=", a[1], number(0))
             error = CaseWhen(((is_zero, _text("division by zero: ", a[0], " % 0")),))
             return Checked(CaseWhen(((is_zero, TypedValue(None, NUMBER)),), infix("%", *a)), (error,))
@@ -175,15 +179,18 @@ def _text(before: str, *parts: Expression | str) -> FunctionCall:
 
 
 def _arithmetic(functor: str, a: tuple[Expression, ...]) -> Checked:
+    # -x is 0 - x, which overflows for the least number alone.
     x, y = a if len(a) == 2 else (number(0), a[0])
     value = call(_CHECKED[functor], x, y)
     listed = [part for one in a for part in (TypedValue(", ", SYMBOL), one)][1:]
+    # try_add and its like give NULL on overflow; it is an error only where no argument is NULL.
     overflows = Infix("AND", (NullTest(value), NullTest(x, is_null=False), NullTest(y, is_null=False)))
     return Checked(value, (CaseWhen(((overflows, _text(f"{functor} overflows 64 bits: ", *listed)),)),))
 
 
 def _division(one: Expression, other: Expression) -> Checked:
     is_zero = infix("=", other, number(0))
+    # -2^63 / -1 is the one quotient of 64-bit numbers that does not fit.
     overflows = infix("AND", infix("=", one, _LEAST), infix("=", other, number(-1)))
     value = CaseWhen(((infix("OR", is_zero, overflows), TypedValue(None, NUMBER)),), infix("div", one, other))
     over = TypedValue("/ overflows 64 bits: -9223372036854775808, -1", SYMBOL)
@@ -193,6 +200,7 @@ def _division(one: Expression, other: Expression) -> Checked:
 def _substring(text: Expression, start: Expression, length: Expression) -> Expression:
     """A start outside of the text gives an empty text, a negative length all of the rest."""
     is_inside = infix("AND", infix(">=", start, number(0)), infix("<", start, _MOST))
+    # Lengths of Spark are 32-bit numbers: longer ones are cut to the longest possible string.
     whole = CaseWhen(((infix("<", length, number(0)), _MOST),), call("least", length, _MOST))
     first = infix("+", Cast(start, CODE), TypedValue(1, CODE))  # Spark counts from 1, in 32 bits
     known = _are_known((text, start, length))

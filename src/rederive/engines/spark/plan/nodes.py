@@ -57,6 +57,7 @@ class Aliased:
 
     input: Plan
     alias: str
+    # Printed in the SELECT that joins under this alias.
     hint: Hint | None = None
 
 
@@ -114,6 +115,7 @@ class Distinct:
 class UnionAll:
     """The rows of all parts, one after the other."""
 
+    # By position, as in SQL: all parts have the same columns in the same order.
     parts: tuple[Plan, ...]
 
     def __post_init__(self) -> None:
@@ -143,6 +145,7 @@ class Limit:
     """At most so many rows."""
 
     input: Plan
+    # Which rows is not determined without a Sort below.
     rows: int
 
 
@@ -169,4 +172,5 @@ def filtered(plan: Plan, conditions: Iterable[Expression]) -> Plan:
 
 def exists(plan: Plan) -> Plan:
     """One row where the plan has any."""
+    # Spark stops at the first row.
     return Limit(Projection(plan, (number(1),)), 1)

@@ -83,6 +83,7 @@ def print_expression(expression: Output) -> str:
             return f"CAST({print_expression(value)} AS {sql_type(type)})"
         case FunctionCall(function, arguments):
             return f"{function}({_list(arguments)})"
+        # Always in parentheses: the text does not depend on the precedence of operators.
         case Infix(operator, operands):
             return f"({f' {operator} '.join(map(print_expression, operands))})"
         case LogicalNot(condition):
@@ -172,6 +173,7 @@ def _select(plan: Plan) -> _Select:
             return _join(plan)
         case Filter(input, conditions):
             found = _opened(input)
+            # A WHERE sees the columns of FROM: it may only join a SELECT that has not chosen columns yet.
             found.where += map(print_expression, conditions)
             return found
         case Projection(input, outputs):
@@ -199,6 +201,7 @@ def _select(plan: Plan) -> _Select:
             return found
         case Limit(input, rows):
             found = _select(input)
+            # A limit of a limit is the smaller one, but only as a subquery.
             found = found.nested() if found.limit else found
             found.limit = f" LIMIT {rows}"
             return found
@@ -208,6 +211,7 @@ def _select(plan: Plan) -> _Select:
 
 def _opened(plan: Plan) -> _Select:
     found = _select(plan)
+    # A REPARTITION hint is about the rows that this SELECT returns: another clause would change them.
     return found if found.is_open and not _is_repartitioned(found) else found.nested()
 
 
@@ -223,6 +227,7 @@ def _is_repartitioned(select: _Select) -> bool:
 def _join(join: Join) -> _Select:
     """A filter of the left side is a filter of the result: no kind of join here adds rows that the left side does not have."""
     found, right = _select(join.left), join.right
+    # Semi and anti joins hide the right side's columns, as SQL does; the left side's stay visible under their aliases.
     on = f" ON {' AND '.join(map(print_expression, join.on))}" if join.kind is not JoinKind.CROSS else ""
     found.source += f" {join.kind.value} {_item(right.input)} {right.alias}{on}"
     found.hints += [f"{right.hint.value}({right.alias})"] if right.hint is not None else []
@@ -243,6 +248,7 @@ def _branch(plan: Plan) -> str:
 
 def _values(types: Sequence[Type], rows: Sequence[Row]) -> str:
     shown, names = types or (BOOLEAN,), columns(types)
+    # VALUES needs a row, so that an empty relation is a SELECT without any.
     if not rows:
         nothing = ", ".join(f"CAST(NULL AS {sql_type(t)}) AS {c}" for t, c in zip(shown, names, strict=True))
         return f"SELECT {nothing} WHERE FALSE"

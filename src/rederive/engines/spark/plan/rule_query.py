@@ -61,8 +61,10 @@ class RuleQuery:
         sends_left = self.joined is not None and self.most_rows <= self.tuning.broadcast_rows and 2 * self.most_rows < size
         if sends_left:
             self._nest(Hint.BROADCAST)
+        # A join by the whole key is functional: it cannot add rows.
         by_key = bool(relation.key) and self._bound(atom).issuperset(relation.key)
         self.most_rows = size if self.joined is None else self.most_rows if by_key else inf
+        # From the second atom on, the bindings need a join, and so a query.
         self.only = (atom, source) if isinstance(source, Local) and self.joined is None else None
         alias, conditions = self._match(atom, source, relation)
         read = scan(source, self.tuning)
@@ -74,12 +76,14 @@ class RuleQuery:
             self.joined = Join(self.joined, right, JoinKind.INNER if conditions else JoinKind.CROSS, tuple(conditions))
         for i, term in enumerate(atom.terms):
             if isinstance(term, Variable):
+                # The first column of a variable gives its value; later ones are compared with it in `_match`.
                 self.columns.setdefault(term.name, ref(i, alias))
                 if isinstance(source, Local) and len(source) <= self.tuning.pushed_values:
                     self.among.setdefault(term.name, frozenset(row[i] for row in source.rows))
 
     def exclude(self, atom: Atom, source: Source, relation: Relation) -> None:
         """`!r(x, y)`: an anti-join; all its variables are bound."""
+        # !r over an empty r holds for every binding.
         if source.empty:
             return
         self._name_computed_values()
@@ -88,6 +92,7 @@ class RuleQuery:
         self.only = None
         alias, conditions = self._match(atom, source, relation)
         right = Aliased(scan(source, self.tuning), alias, broadcast_hint(source, self.tuning))
+        # NOT EXISTS, not NOT IN: with null-safe equality NULL matches NULL, and a NULL in r excludes nothing else.
         self.joined = Join(self.joined, right, JoinKind.ANTI, tuple(conditions) or (TRUE,))
 
     def compare(self, comparison: Comparison) -> None:
@@ -95,6 +100,7 @@ class RuleQuery:
         self.only = None
         for one, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
             if comparison.operator is Operator.EQ and isinstance(one, Variable) and one.name not in self.columns:
+                # x = f(y) binds x; an error stays with the row until the whole body holds.
                 value = self.functors.term(other, self.columns, self.types)
                 self.columns[one.name] = value.value
                 self.computed.add(one.name)
@@ -106,6 +112,7 @@ class RuleQuery:
 
     def drop_failures(self) -> None:
         """Leave out the rows for which a functor fails."""
+        # No row can answer a request whose value does not exist.
         if self.errors:
             self.where.append(NullTest(self._error))
             self.errors = []
@@ -155,6 +162,7 @@ class RuleQuery:
         conditions: list[Expression] = []
         for i, term in enumerate(atom.terms):
             value, null_safe = ref(i, alias), relation.columns[i].nullable
+            # Bound: a condition of the join. A repeated variable within the atom is a condition on its own columns.
             if isinstance(term, Constant) or term.name in self.columns:
                 conditions.append(equal(value, self._value(term), null_safe=null_safe))
                 if isinstance(term, Variable) and not isinstance(source, Local):
@@ -185,6 +193,7 @@ class RuleQuery:
         alias = self._alias("s")
         values = [Named(self.columns[name], column(i)) for i, name in enumerate(names)]
         has_errors = bool(self.errors)
+        # The error goes through the subquery as a column, so that it is not lost where the values get new names.
         self.joined = Aliased(self._project([*values, Named(self._error, ERROR)]), alias, hint)
         self.where = []
         self.columns = {name: ref(i, alias) for i, name in enumerate(names)}

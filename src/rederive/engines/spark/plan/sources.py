@@ -28,6 +28,7 @@ class Local:
     """Rows in the driver, written into the query that reads them."""
 
     types: Types
+    # At most `Tuning.driver_rows`, where an engine makes it: they are written into the SQL text as literals.
     rows: frozenset[Row]
 
     @property
@@ -51,6 +52,7 @@ class Distributed:
     types: Types
     name: str
     count: int
+    # Called once, by `data`: rows in the driver are sent to Spark only where a query reads them.
     make: Callable[[], DataFrame] = field(repr=False)
     ends: Ends | None = None
     table: pa.Table | None = field(default=None, repr=False)
@@ -92,6 +94,7 @@ class Difference:
 
     one: Source
     other: Source
+    # False where no column may hold NULL: Spark then joins rows that are partitioned alike without moving them.
     null_safe: bool = True
 
     @property
@@ -130,11 +133,13 @@ def is_small(source: Source, tuning: Tuning) -> bool:
             return True
         case Distributed():
             has_codes_only = set(source.types) == {CODE}
+            # The bound is one of memory on each executor: rows of codes alone are several times smaller.
             return source.count <= (tuning.broadcast_code_rows if has_codes_only else tuning.broadcast_rows)
         case Combined(_, parts):
             counted = sum(len(part) for part in parts if isinstance(part, Local | Distributed))
             return all(is_small(part, tuning) for part in parts) and counted <= tuning.broadcast_rows
         case Difference(one):
+            # A difference has no more rows than its left side.
             return is_small(one, tuning)
         case _:
             assert_never(source)
@@ -154,6 +159,7 @@ def scan(source: Source, tuning: Tuning) -> Plan:
             _ = source.data
             return Scan(source.name)
         case Combined(types, parts):
+            # A union of no parts has no columns in SQL: one empty part stays.
             filled = [part for part in parts if not part.empty] or list(parts[:1])
             if len(filled) == 1:
                 return scan(filled[0], tuning)
@@ -183,6 +189,7 @@ def overlay(old: Source, minus: Source, plus: Sequence[Source], *, null_safe: bo
     if isinstance(old, Local) and isinstance(minus, Local):
         rest: Source = Local(old.types, old.rows - minus.rows)
     else:
+        # The parts are disjoint: `plus` has no row of `old - minus`.
         rest = old if minus.empty else Difference(old, minus, null_safe)
     return combine(old.types, (rest, *plus))
 
@@ -194,6 +201,7 @@ def shown(types: Types) -> Types:
 
 def pushed_filter(value: Expression, among: Collection[Value], type: Type, tuning: Tuning) -> tuple[Expression, ...]:
     """The condition that a column has one of a few values; of files, a scan reads only row groups that can have one."""
+    # IN never matches NULL, so a NULL among the values would lose rows.
     if not among or len(among) > tuning.pushed_values or None in among:
         return ()
     return (InList(value, tuple(TypedValue(one, type) for one in among)),)

@@ -27,6 +27,8 @@ from rederive.engines.term_functions import row_function
 from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable, variables
 from rederive.scalar.failures import ScalarError
 
+# Comparisons and connectives cannot fail and have SQL's three-valued meaning in both engines. Arithmetic is not here: it may
+# overflow.
 _INFIX = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>", "and": "AND", "or": "OR"}
 
 
@@ -45,6 +47,7 @@ def native_term(term: Term, columns: Mapping[str, Expression]) -> Expression | N
             return TypedValue(value, type)
         case Call(functor, arguments, _, gives):
             given = [native_term(argument, columns) for argument in arguments]
+            # All arguments or none: a term with a part that may fail is one Python function as a whole.
             native = [one for one in given if one is not None]
             return _native_call(functor, native, gives) if gives is not None and len(native) == len(given) else None
 
@@ -59,6 +62,7 @@ def _native_call(functor: str, a: Sequence[Expression], gives: Type) -> Expressi
             return InList(a[0], tuple(a[1:]))
         case "case":
             branches = tuple((a[i], a[i + 1]) for i in range(0, len(a) - 1, 2))
+            # Spark widens the branches to a common type of its own; the cast restores the declared one.
             return Cast(CaseWhen(branches, a[-1]), gives) if branches else a[0]
         case "coalesce":
             return Cast(FunctionCall("coalesce", tuple(a)), gives)
@@ -92,6 +96,7 @@ class TermFunction:
             return None, str(error)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Compiled functions cannot be pickled: an executor gets the term and compiles it.
         return TermFunction, (self.term, self.names, self.types)
 
     @property

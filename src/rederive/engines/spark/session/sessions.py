@@ -34,6 +34,7 @@ def _sessions(context: SparkContext) -> Any:
 
 def fresh_session(spark: SparkSession) -> SparkSession:
     """A session of our own on the user's context, in the user's time zone; else as the context was started."""
+    # newSession shares the context and its caches, not temporary views, settings or registered functions.
     found = wrapped(spark.sparkContext, spark._jsparkSession.newSession())
     found.conf.set(ZONE, str(spark.conf.get(ZONE)))
     return found
@@ -51,6 +52,7 @@ def acting(session: SparkSession) -> Iterator[None]:
     What Python takes for the active session stays, which it holds for all threads together.
     """
     classes = _sessions(session.sparkContext)
+    # Thread-local in the JVM; the user's session must be active again afterwards.
     before = classes.getActiveSession()
     classes.setActiveSession(session._jsparkSession)
     try:
@@ -97,6 +99,7 @@ def at_most(rows: int, data: DataFrame) -> DataFrame:
     jvm: Any = session._jvm
     sql = jvm.org.apache.spark.sql
     number = sql.catalyst.expressions.Literal.create(rows, sql.types.DataTypes.IntegerType)
+    # A LocalLimit has no counterpart in the public API: `DataFrame.limit` gathers all rows in one partition.
     limited = sql.catalyst.plans.logical.LocalLimit(number, data._jdf.logicalPlan())
     return DataFrame(sql.classic.Dataset.ofRows(session._jsparkSession, limited), session)
 
@@ -104,6 +107,7 @@ def at_most(rows: int, data: DataFrame) -> DataFrame:
 def partitions(data: DataFrame) -> int | None:
     """How many partitions data is in; None where rows move on their way there."""
     plan = data._jdf.queryExecution().executedPlan().toString()
+    # The name of every physical operator that shuffles or broadcasts has this word.
     return None if "Exchange" in plan else int(executed(data).getNumPartitions())
 
 

@@ -65,11 +65,14 @@ def literal(value: Value, type: Type) -> str:
             return f"CAST(NULL AS {sql_type(type)})"
         case bool():
             return "TRUE" if value else "FALSE"
+        # Order matters: backslashes first, or those of the other escapes would be doubled.
         case str():
             escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024").replace("\0", "\\0")
             return f"'{escaped}'"
+        # A negative number would be an operator applied to a literal, and -2^63 has no such literal: it is cast from text.
         case int() if type.kind is Kind.NUMBER and value >= 0:
             return f"{value}" if type == CODE else f"{value}L"
+        # Before date, of which it is a subclass.
         case datetime.datetime():
             return f"TIMESTAMP_NTZ'{value.isoformat(' ')}'"
         case datetime.date():
@@ -110,6 +113,7 @@ def from_spark(rows: Iterable[Sequence[Value]], types: Sequence[Type]) -> list[R
     """What Spark collects, as rows of values."""
     if not types:
         return [() for _ in rows]
+    # Without unsigned columns a Row of Spark is the tuple already.
     unsigned = [i for i, type in enumerate(types) if type.kind is Kind.UNSIGNED]
     if not unsigned:
         return [tuple(row) for row in rows]
