@@ -91,6 +91,7 @@ class Rules:
         def add(function: _F) -> _F:
             called = name or function.__name__
             self.register(function, called)
+            # A rule of Python is the statement that defines it, so that a store can hold it as text.
             when = f"ON {event} WHEN TABLE {view}" if event is not None else f"WHEN TABLE {view}"
             options = f"{precision.upper()} {mode.upper()} ON {on.upper()} PRIORITY {priority}"
             text = f"CREATE OR REPLACE RULE {called} {when} DO CALL {called} {options}"
@@ -126,6 +127,7 @@ class Rules:
 
     def _create(self, rule: ActiveRule, replaces: bool) -> None:
         present = next((one for one in self._set.rules if one.name == rule.name), None)
+        # A script that runs again leaves the rule, and for which rows it is active, as they are.
         if replaces and present is not None and present.rule.text == rule.text:
             return
         activity = {name: one for name, one in self._set.activity.items() if name != rule.name}
@@ -187,6 +189,7 @@ def recover_rules(store: Store, program: Program, of_program: Sequence[ActiveRul
     kept = store.journal.rules
     rules = [_read_rule(one) for one in kept if one.text]
     found = RuleSet.compile(program, of_program, rules, {})
+    # Compiled twice: the values of an activity are typed by the columns of the condition, which compiling finds.
     conditions = {one.name: one.condition for one in found.rules}
     activity = {one.name: Activity.from_text(one.activity, conditions[one.name]) for one in kept if one.name in conditions}
     return RuleSet.compile(program, of_program, rules, activity)

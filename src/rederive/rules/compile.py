@@ -22,6 +22,7 @@ def compile_rules(
     for i, rule in enumerate(rules := (*of_program, *of_statements)):
         if any(other.name == rule.name for other in rules[:i]):
             raise Redefined(f"there is a rule '{rule.name}' already", rule.span, hint="CREATE OR REPLACE RULE replaces it")
+        # A condition is a view like any other, so every strategy can monitor it.
         extended = add_condition(extended, rule)
     active = [activity.get(rule.name, Activity()) for rule in rules]
     compiled = [_compile_rule(rule, extended, active[i], i < len(of_program)) for i, rule in enumerate(rules)]

@@ -20,6 +20,7 @@ Pairs = Sequence[tuple[ActiveRule, DataChange | None]]
 
 def check_cycles(program: Program, rules: Pairs) -> None:
     """Refuse a cycle in which no rule says RECURSIVE."""
+    # A rule that says RECURSIVE is left out, and with it every cycle that it is in.
     edges = triggers(program, [(rule, write) for rule, write in rules if not rule.recursive])
     for rule, _ in rules:
         if (cycle := _cycle(rule.name, edges)) is not None:
@@ -29,6 +30,8 @@ def check_cycles(program: Program, rules: Pairs) -> None:
 
 def triggers(program: Program, rules: Pairs) -> dict[str, list[str]]:
     """The rules that the change of data of each rule can trigger."""
+    # Path analysis: which sign of a base relation can lead to the sign of the
+    # condition that the rule fires for. A negation on the path turns the sign.
     reads = {rule.name: needed_signs(program, {condition_name(rule.name): rule.signs}) for rule, _ in rules}
     return {rule.name: [name for name, signs in reads.items() if _reaches(program, write, signs)] for rule, write in rules}
 

@@ -30,6 +30,7 @@ def post_within(
         if not secure:
             return _exchange(plain, ends, _request(host, port, 80, path, headers, body))
         plain.settimeout(_left(ends))
+        # The certificate is checked against the name, although the connection goes to an address that was checked before.
         with ssl.create_default_context().wrap_socket(plain, server_hostname=host) as wrapped:
             return _exchange(wrapped, ends, _request(host, port, 443, path, headers, body))
 

@@ -31,6 +31,7 @@ HOPELESS: Final = 5
 """Attempts of a message that no receiver has refused: it may not be sent, or sending it fails in this process."""
 
 # The first one of each rule: those behind it wait for it.
+# The epoch is the one in which the version was committed: messages from before a restore keep their keys.
 _FIRST: Final = """SELECT firing, rule, version, address, body, attempts, due,
                           coalesce((SELECT id FROM epoch WHERE since < o.version ORDER BY rowid DESC LIMIT 1), '')
                    FROM outbox AS o
@@ -108,6 +109,7 @@ class OutboxSender:
         """Deliver until the end. An error of the file is temporary: the outbox is durable, so it is read again."""
         while True:
             try:
+                # The timeout is how long it waits while the writer of the journal holds SQLite's lock.
                 with closing(sqlite3.connect(self._file, timeout=GRACE, isolation_level=None)) as connection:
                     self._deliver(connection)
                 return
@@ -119,6 +121,7 @@ class OutboxSender:
 
     def _deliver(self, connection: sqlite3.Connection) -> None:
         while not self._is_ending:
+            # Cleared before the outbox is read: a message that is committed afterwards sets it again.
             self._wake_up.clear()
             self._note(connection)
             wait = self._start_attempts(connection)
@@ -133,6 +136,7 @@ class OutboxSender:
 
     def _start_attempts(self, connection: sqlite3.Connection) -> float | None:
         """Start the attempts that are due; the seconds until the next is due, or None where none waits for time."""
+        # The time of the wall clock, because `due` is stored and must mean the same after a restart.
         now = time.time()
         idle = [one for one in (OutboxMessage(*row) for row in connection.execute(_FIRST)) if one.rule not in self._under_way]
         for one in idle:
@@ -177,6 +181,8 @@ class OutboxSender:
             try:
                 self._note_one(connection, end)
             except BaseException:
+                # An outcome that cannot be written now is written later. A
+                # message without an outcome would block its rule for good.
                 for left in ended[i:]:
                     self._attempted.put(left)
                 raise
@@ -185,6 +191,7 @@ class OutboxSender:
     def _note_one(self, connection: sqlite3.Connection, end: _AttemptEnd) -> None:
         one = end.sent
         if not end.error:
+            # A kill here leaves a message in the outbox that was posted. The next start posts it again under the same key.
             failpoints.hit("webhook:sent")
             _write(connection, _delivered(one))
             return

@@ -63,6 +63,7 @@ class RuleRuntime:
         """Refuse a new or changed action whose function is not registered, or whose address is not allowed."""
         known = {(one.name, _target(one)) for one in before}
         for one in after if self.checks_actions else ():
+            # A rule that did not change is not checked: a store opens before its functions are registered (decision 0027).
             if (one.name, _target(one)) in known:
                 continue
             check_functions([one], self.functions)
@@ -81,6 +82,7 @@ class RuleRuntime:
     def log_failure(self, firing: Firing) -> None:
         """Record a firing whose transaction was rolled back."""
         if self._store is not None:
+            # A transaction of its own, because the one in which the rule fired is rolled back.
             self._store.journal.write_firing(firing)
         else:
             self._log.append(firing)

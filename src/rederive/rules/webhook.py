@@ -97,10 +97,12 @@ class Webhooks:
         >>> [Webhooks("secret", ()).wait(n) for n in (1, 2, 3, 30)]
         [1.0, 2.0, 4.0, 3600.0]
         """
+        # The exponent is bounded, because 2.0 ** 1024 overflows.
         return min(self.first * 2.0 ** min(attempts - 1, 60), self.longest)
 
     def post(self, url: str, key: str, body: str, now: int) -> None:
         """Post once, within `timeout` seconds; NotSent where it was not accepted."""
+        # Checked at every attempt: the list of hosts may differ from the one when the rule was defined.
         if (refusal := self.refusal(url)) is not None:
             raise NotAllowed(refusal)
         parts, began = urlsplit(url), monotonic()
@@ -155,6 +157,7 @@ def is_public(address: str) -> bool:
     [True, False, False, False, False, False, False]
     """
     ip = ipaddress.ip_address(address.partition("%")[0])
+    # Three ways to write an IPv4 address as IPv6: mapped, 6to4 and Teredo.
     inside = (ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())) if isinstance(ip, ipaddress.IPv6Address) else ()
     return all(one.is_global and not one.is_multicast for one in (ip, *(one for one in inside if one is not None)))
 
@@ -165,5 +168,6 @@ def signature(secret: str, body: str, now: int) -> str:
     >>> signature("secret", "{}", 1700000000)
     't=1700000000,v1=b8569b78799ff9e3cbff0fc2d63a33a2b57f3282abd07c37ae5e8e7d79a5f163'
     """
+    # The time is signed with the body, so that a receiver can refuse a message that somebody recorded and sends again.
     mac = hmac.new(secret.encode(), f"{now}.{body}".encode(), hashlib.sha256)
     return f"t={now},v1={mac.hexdigest()}"

@@ -68,6 +68,7 @@ def _minus(a: int, b: int | None = None) -> int:
 
 
 def _shift_left(a: int, b: int) -> int:
+    # Soufflé takes the count modulo the width of 64 bits.
     return a << (b % 64)
 
 
@@ -181,6 +182,7 @@ _GENERAL: dict[str, Callable[..., Any]] = {
     "cat": join_texts,
     "strlen": len,
     "substr": _substr,
+    # A code point (decision 0005).
     "ord": lambda text: ord(text[0]) if text else 0,
     "to_string": to_string,
     **{f"to_{t.kind.value}": _converted(t) for t in (NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)},

@@ -153,6 +153,7 @@ class Translation:
         """Translate an escape outside of a set."""
         if number := _REFERENCE.match(self.pattern, self.place + 1):
             self._take(1 + len(number[0]))
+            # In a group of its own, so that a digit after it does not become a part of the number.
             return f"(?:\\{number[0]})"
         if self._ahead(2) in _BOUNDARIES:
             return self._asserted(_BOUNDARIES[self._take(2)])

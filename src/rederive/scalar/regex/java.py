@@ -15,6 +15,7 @@ import regex
 
 from rederive.scalar.regex.ecmascript import POSIX, Translation, compile_checked
 
+# Java's line terminators: `.` matches none of them, and `$` also matches before the last one.
 _ENDINGS: Final = "\\n\\r\\x85\\u2028\\u2029"
 _END: Final = "(?:\\Z|(?=\\r\\n\\Z)|(?=[\\r\\x85\\u2028\\u2029]\\Z)|(?<!\\r)(?=\\n\\Z))"  # also before the last line's ending
 _ANCHORS: Final = {"\\A": "\\A", "\\z": "\\Z", "\\Z": _END, "\\b": "\\b", "\\B": "(?!\\b)"}
@@ -76,6 +77,8 @@ class _JavaTranslation(Translation):
             self.has_boundary |= anchor in _BOUNDARIES
             self._take(2)
             return self._asserted(_ANCHORS[anchor])
+        # Whether \11 is group 11, or group 1 and the digit 1, depends
+        # in Java on the number of groups. \0 begins an octal number.
         if self._ahead(2)[1:].isdigit() and (self._ahead(3)[2:].isdigit() or self._ahead(2) == "\\0"):
             raise self._refused(f"'{self._ahead(3)}' is not supported")
         if named := _CLASS.match(self.pattern, self.place + 1):

@@ -66,5 +66,7 @@ def like_pattern(pattern: str) -> re.Pattern[str]:
             case _:
                 parts[-1] += re.escape(character)
     first, *middle, last = parts if len(parts) > 1 else (parts[0], "")
+    # Law: if a part occurs early, the parts after it have only more room. So
+    # its first occurrence is right, and an atomic group need not try another.
     found = "".join(f"(?>.*?{part})" for part in middle if part)
     return re.compile(f"{first}{found}{'.*' if len(parts) > 1 else ''}{last}", re.DOTALL)

@@ -45,6 +45,7 @@ def _parsed_integer(text: str) -> int:
 
 def _seconds(value: Any) -> int:
     if isinstance(value, datetime.datetime):
+        # Rounded down, also before 1970, as in Spark.
         return (value - _EPOCH) // datetime.timedelta(seconds=1)
     return int(value)
 
@@ -59,6 +60,7 @@ def _to_decimal(gives: Type, value: Any) -> Decimal:
     try:
         if isinstance(value, str):
             return fit_decimal(gives, Decimal(str(from_text(value.strip(), Type(Kind.DECIMAL, 38, 18)))))
+        # A float counts as the shortest decimal that reads back as it, not as its binary value.
         return fit_decimal(gives, Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
     except (ArithmeticError, ValueError):
         raise ScalarError(f"{show_value(value)} cannot be cast to {gives}") from None

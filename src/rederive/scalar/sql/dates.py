@@ -38,6 +38,7 @@ def _on_wall(move: Implementation) -> Implementation:
 
 def _add_seconds(moment: datetime.datetime, amount: int, zone: str = UTC) -> Any:
     """Add seconds. In a zone, whole days are days of the calendar, and the rest is elapsed time."""
+    # A day of the calendar has 23 or 25 hours where clocks change.
     days = divide_toward_zero(amount, _DAY) if zone != UTC else 0
     return _add("seconds", _on_wall(partial(_add, "days"))(moment, days, zone) if days else moment, amount - days * _DAY)
 
@@ -130,6 +131,7 @@ DATES: Final[dict[str, Implementation]] = {
     "hour": _clock(lambda clock: clock.hour),
     "minute": _clock(lambda clock: clock.minute),
     "second": _clock(lambda clock: clock.second),
+    # Sunday is 1. Weeks are those of ISO 8601.
     "dayofweek": lambda date: date.isoweekday() % 7 + 1,
     "dayofyear": lambda date: date.timetuple().tm_yday,
     "weekofyear": lambda date: date.isocalendar().week,

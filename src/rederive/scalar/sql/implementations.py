@@ -40,6 +40,7 @@ def membership_test(options: Sequence[Value]) -> Implementation:
     >>> [membership_test([1, 2, None])(value) for value in (1, 3, None)]
     [True, None, None]
     """
+    # x IN (a, NULL) is x = a OR NULL: TRUE for a, NULL for every other x.
     known, otherwise = frozenset(options), None if None in options else False
     has_nan = any(option != option for option in options)
 
@@ -90,6 +91,7 @@ _NULL_AND_ORDER: Final[dict[str, Implementation]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    # None == None is true in Python, as NULL <=> NULL is in SQL. It is not strict, so it sees NULL.
     "<=>": operator.eq,
     "not": operator.not_,
     "is null": lambda value: value is None,

@@ -82,6 +82,7 @@ def divide_toward_zero(a: Any, b: Any) -> int:
     """DIV: the quotient, rounded toward zero."""
     if b == 0:
         raise ZeroDivisionError
+    # Python's // rounds down and its % has the sign of the divisor; SQL cuts toward zero.
     quotient = int(abs(a) // abs(b))
     return quotient if (a < 0) == (b < 0) else -quotient
 

@@ -34,6 +34,7 @@ _PARTS = (
     "trunc", "date_trunc", "last_day", "sign",
 )  # fmt: skip
 
+# A TRY cast gives NULL instead of failing, so it is not fallible.
 SCALARS = {
     **{name: Scalar(name, fallible=True) for name in (*_ARITHMETIC, *_CASTS, *_DATES)},
     **{name: Scalar(name) for name in (*_COMPARISONS, *_TEXT, *_PARTS)},

@@ -13,6 +13,7 @@ from rederive.scalar.sql.numbers import Implementation
 def _substring(text: str, start: int, length: int | None = None) -> str:
     """substring, which counts from 1, or from the end if the start is negative. Without a length, it goes to the end."""
     size = len(text)
+    # As in Spark, a start before the text shortens the result, substring('abc', -5, 3) is 'a', and 0 means 1.
     begin = start - 1 if start > 0 else size + start if start < 0 else 0
     end = begin + (2**31 - 1 if length is None else length)
     return text[max(begin, 0) : max(end, 0)] if end > begin else ""
@@ -54,9 +55,11 @@ TEXT: Final[dict[str, Implementation]] = {
     "upper": str.upper,
     "lower": str.lower,
     "substring": _substring,
+    # Spark trims spaces, and no other white space.
     "trim": lambda text: text.strip(" "),
     "ltrim": lambda text: text.lstrip(" "),
     "rtrim": lambda text: text.rstrip(" "),
+    # An empty text is found nowhere: Python would find it between all characters.
     "replace": lambda text, old, new="": _replaced(text, old, new) if old else text,
     "instr": lambda text, part: text.find(part) + 1,
     "left": lambda text, count: text[: max(count, 0)],
