@@ -61,6 +61,7 @@ class ProgramBuilder:
         """The view of these columns of a relation. Its name determines it, so that equal projections are one view."""
         name = ".".join((relation.name, "_".join(("project", *map(str, kept)))))
         if name not in self.relations:
+            #   r.project_0_2(x, z) :- r(x, _, z).
             terms = tuple(Variable(c.name if i in kept else str(i), span) for i, c in enumerate(relation.columns))
             self.relations[name] = Relation(name, tuple(relation.columns[i] for i in kept), span=span)
             head = Atom(name, tuple(terms[i] for i in kept), span=span)
@@ -71,6 +72,7 @@ class ProgramBuilder:
         """The base relation for rows that are read into a view, and the rule that copies them into the view."""
         name = f"{relation.name}.input"
         if name not in self.relations:
+            #   v(x) :- v.input(x).
             terms = tuple(Variable(column.name, span) for column in relation.columns)
             self.relations[name] = Relation(name, relation.columns, span=span)
             rule = Rule(Atom(relation.name, terms, span=span), (Atom(name, terms, span=span),), span)

@@ -124,6 +124,8 @@ class WarehouseBridge:
         """Return the changes of the stored tables for a transaction on the sources."""
         self._reload_if_ahead()
         report = self._retry() if isinstance(request, RetryWaitingViews) else self._apply(request.operations)
+        # Ahead of the database until the pipeline commits these operations. If it does not, the next call finds another number
+        # and loads the warehouse again, so that nothing has to be undone.
         self._step += 1
         local = (step for step in request.operations if step.relation not in self._warehouse.remote)
         return (*local, *self._changes(report), *self._bookkeeping(report))
@@ -137,6 +139,7 @@ class WarehouseBridge:
     def _retry(self) -> MaintenanceReport:
         report = self._warehouse.retry()
         if len(report.waiting) == len(report.views):
+            # An error, because an attempt that changes nothing must not make a version.
             raise SourceUnavailable(f"these views still wait for a source: {', '.join(report.waiting)}")
         return report
 
@@ -193,6 +196,7 @@ class WarehouseBridge:
         if self._stored(READS) and self._stored(READS)[0][0] == self._step:
             return
         self._warehouse = self._open()
+        # The table has one row: the last state that is durable.
         ((self._step, version, *_),) = self._stored(READS)  # type: ignore[assignment]
         views = {str(view): int(at) for view, at, *_ in self._stored(REPORT)}  # type: ignore[arg-type]
         local = {n for view in self._warehouse.views for n in view.sources} - self._warehouse.remote

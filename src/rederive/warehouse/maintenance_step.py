@@ -99,6 +99,7 @@ class MaintenanceStep:
                     return found | {view.name: ViewOutcome(MaintenanceStatus.WAITING, why=why) for view in pending}
             return found
         finally:
+            # The compiled rules see an update only while it is decided.
             self._stored.set_update(SourceUpdate(), {}, PartialCopy())
 
     def _decide(self, pending: Sequence[StoredView]) -> dict[str, ViewOutcome]:
@@ -142,6 +143,7 @@ class MaintenanceStep:
             try:
                 _ = self._images[name]
             except SourceUnavailable as error:
+                # A source that does not answer is not asked again in this step, by any view.
                 self._failed[name] = error.message
             else:
                 self._read[name] = None

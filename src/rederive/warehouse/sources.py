@@ -48,6 +48,7 @@ class RemoteSources:
         """Return how many transactions the relations reflect now; 0 if no source says."""
         readings = {relation: self._reading(relation).version for relation in relations}
         versions = {relation: version for relation, version in readings.items() if version is not None}
+        # A first state that mixes two versions would never be corrected.
         if len(set(versions.values())) > 1:
             reflected = ", ".join(f"'{relation}' reflects {version}" for relation, version in versions.items())
             raise SourceUnavailable(f"the sources changed while they were read: {reflected}", hint="try again")
@@ -64,6 +65,7 @@ class RemoteSources:
             hint = "send the transactions in between to the warehouse first"
             raise SourceUnavailable(f"'{relation}' reflects transaction {at}, and the warehouse has received {latest}", hint=hint)
         rows = frozenset(typed_row(self._relations[relation], row) for row in given_rows(reading.rows))
+        # Newest first: the inverse of a net update is exact in the state that it left.
         for later in range(at, version, -1):
             rows = _take_back(relation, rows, updates[later])
         return rows

@@ -85,6 +85,8 @@ class ViewStorage:
         rules = self.compile_maintenance(view, group, given)
         if rules is None:
             return None
+        # The tests of the whole group at once: exchanging rules costs
+        # indexes over the stored views, which are built from scratch.
         self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
         test = () if rules.always else (names.MAINTAINABLE,)
         parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))

@@ -177,6 +177,7 @@ class Warehouse:
     def _step(self, version: int) -> MaintenanceReport:
         update = self._updates[version]
         outcomes = self._outcomes(version)
+        # After the tests, which need local relations in the state before the update.
         local = {name for name in update.relations if name in self.program.bases and name not in self.remote}
         used = {name for view in self.views for name in view.sources}
         self._stored.replace({name: update.after(name, self._stored.rows(name)) for name in local & used})

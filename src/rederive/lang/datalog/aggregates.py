@@ -138,6 +138,8 @@ def _covers(outer: Atom, inner: Atom, group: Sequence[Variable]) -> bool:
     def free(term: Simple) -> bool:
         return isinstance(term, Variable) and term not in group and inner.terms.count(term) == 1
 
+    # A column that the body leaves open accepts the value of the
+    # outer atom, so that the outer atom itself is a row of the group.
     return outer.relation == inner.relation and all(
         free(mine) or mine == theirs for mine, theirs in zip(inner.terms, outer.terms, strict=True)
     )

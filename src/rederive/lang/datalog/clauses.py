@@ -42,6 +42,7 @@ _REFUSED_FUNCTORS: Final = {"autoinc": "autoinc()", "range": "range", "as": "typ
 def lower_clause(clause: syntax.Clause, builder: ProgramBuilder) -> None:
     """Add the rules of a clause, and the views that they need, to the builder."""
     body: syntax.Formula = syntax.And((), clause.span) if clause.body is None else clause.body
+    # A clause with several heads is one rule for each head and each alternative of the body.
     for head in clause.heads:
         rules = [rule for items in alternatives(body) for rule in _ClauseLowering(builder, head, items).rules(clause.span)]
         builder.definitions.extend(rules_that_can_fire(rules))

@@ -12,6 +12,7 @@ from rederive.lang.datalog.syntax import And, Compare, Formula, Or, ParsedAtom, 
 Item: TypeAlias = ParsedAtom | ParsedNegation | Compare | Truth
 """A member of a conjunction. In normal form, a `ParsedNegation` contains an atom."""
 
+# Of one body. Each alternative becomes a rule.
 MOST_ALTERNATIVES: Final = 1024
 
 _OPPOSITES: Final = (

@@ -50,6 +50,8 @@ def _refuse(token: Token) -> NoReturn:
 
 @cache
 def _parser() -> Lark:
+    # LALR parses in time linear in the text. The contextual lexer reads a word as a keyword only where the grammar expects
+    # one. A token of a construct that is not supported stops the lexer: the error names the construct.
     return Lark(
         files("rederive.lang.datalog").joinpath("datalog.lark").read_text(encoding="utf-8"),
         parser="lalr",

@@ -92,6 +92,7 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
 
 def _with_nullable(program: Program, known: Program) -> Program:
     """The program with nullable columns marked: those of new relations that can get NULL from SQL tables."""
+    # Datalog has no NULL of its own: its columns are nullable only by what they read from SQL tables.
     relations = dict(program.relations)
     for name, i in nullable_columns(program, [name for name in relations if name not in known.relations]):
         columns = relations[name].columns

@@ -246,6 +246,7 @@ class _Builder:
     def prefix(self, meta: Meta, children: list[Any]) -> Value:
         operand = self._value(children[1])
         match str(children[0]), operand:
+            # The sign belongs to the number: the least integer has no positive counterpart.
             case "-", ParsedConstant(int() | Decimal() as number, type) if type in (NUMBER, FLOAT):
                 return ParsedConstant(-number, type, self._span(meta))
             case functor, _:
@@ -351,6 +352,7 @@ class _Builder:
         """The text of a string token; its escapes are those of JSON."""
         try:
             text = str(json.loads(token, strict=False))
+            # A lone surrogate, which JSON can escape, has no UTF-8 and is refused here.
             text.encode()
         except ValueError:
             span = token_span(self._source, token)

@@ -79,6 +79,7 @@ def parse_rule_statement(parsed: ParsedStatement) -> RuleStatement:
 def parse_action(text: str, span: Span, offset: int) -> Action:
     """The action in a string of a Datalog program; `offset` is the position of its first character in the program's text."""
     source = span.source
+    # Blanks instead of the program's text give the tokens their places in the program.
     before = "".join(c if c == "\n" else " " for c in source.text[:offset])
     words = _Words(
         tokenize_source(SourceText(source.name, f"{before[:-3]}DO {text}")), source
@@ -151,6 +152,7 @@ def _create(words: _Words, parsed: ParsedStatement) -> CreateRule:
     options = _options(words)
     action = _action(words)
     words.end()
+    # The journal holds this text, and the rule is compiled from it when the store is opened.
     text = parsed.span.source.text[words.tokens[0].start : parsed.tokens[-1].end + 1]
     return CreateRule(ActiveRule(name.lower(), condition, action, parsed.span, event=event, text=text, **options), replaces)
 

@@ -117,6 +117,7 @@ def _fewest(
     missing: Sequence[str],
 ) -> tuple[str, ...]:
     """Return the fewest relations that make the view always self-maintainable. All missing ones do."""
+    # By size, so that the first subset found is a smallest one. A view has few relations, so all subsets are few.
     for size in range(1, len(missing)):
         for read in combinations(missing, size):
             rules = compile_maintenance(view, views, program.relations, kind, KnownRelations(given.local, frozenset(read)))

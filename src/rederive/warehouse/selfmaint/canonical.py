@@ -56,6 +56,7 @@ def canonical_rules(
             # r.known(...) :- r.deleted(...): a net update deletes rows that were present.
             yield Rule(known, (names.every(relation, names.DELETED),))
         if name in given.logged:
+            #   r.known(...) :- r.present(...).
             yield Rule(known, (names.every(relation, names.PRESENT),))
 
 
@@ -66,6 +67,7 @@ def before_image(relation: Relation, kind: UpdateKind, given: KnownRelations) ->
     before-image is unknown; the rules derive only the others.
     """
     before = names.every(relation, names.BEFORE)
+    # A row that was inserted may have been present before, unless the update is net; then it was absent.
     unchanged = [Negation(names.every(relation, names.INSERTED))] if relation.name in kind.inserts else []
     yield Rule(before, (names.every(relation, names.READ), *unchanged))
     if given.net and relation.name in kind.deletes:
@@ -102,6 +104,8 @@ def _next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
     """Return rule (F): r.next = r.known - r.deleted + r.inserted."""
     name = relation.name
     if name in kind.relations:
+        #   r.next(...) :- r.known(...), !r.deleted(...).
+        #   r.next(...) :- r.inserted(...).
         stays = [Negation(names.every(relation, names.DELETED))] if name in kind.deletes else []
         yield Rule(names.every(relation, names.NEXT), (names.every(relation, names.KNOWN), *stays))
     if name in kind.inserts:
@@ -111,6 +115,8 @@ def _next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
 def _next_view(view: StoredView, relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
     """Return rule (H): v.next = v - v.minus + v.plus."""
     after = names.every(relation, names.NEXT)
+    #   v.next(...) :- v(...), !v.minus(...).
+    #   v.next(...) :- v.plus(...).
     stays = [Negation(names.every(relation, names.MINUS))] if kind.deletes.intersection(view.sources) else []
     yield Rule(after, (names.every(relation), *stays))
     if kind.inserts.intersection(view.sources):

@@ -95,9 +95,11 @@ def _case_rules(
     """Return one case as safe rules: `candidate` holds possible values, `refuted` those that a refutation excludes."""
     fresh, applying = case.fresh, _applying(case, found)
     positive = (names.at(case.inserted, names.INSERTED), *(after_update(atom, kind) for atom in case.after))
+    # Whatever the values are, some view would get a row that it does not have: the case never holds.
     if any(one.is_unconditional for one in applying):
         return []
     absent = (*_absences(case, kind, given), _undecided(case, kind))
+    # A fact with a fresh value is in no relation, so its absence needs no test.
     body: tuple[Literal, ...] = (*positive, *(Negation(atom) for atom in absent if not fresh.intersection(atom.terms)))
     depends = Atom(names.of(view, names.DEPENDS), ())
     if not applying:
@@ -117,7 +119,7 @@ def _undecided(case: DiffCase, kind: UpdateKind) -> Atom:
     """Return the atom that must not hold: the row itself, or else the row follows from the canonical database.
 
     Without projection a row is in the view if and only if all its facts hold. All facts but the unknown ones hold after the
-    update. So if exactly one fact is unknown, that fact stands for the row.
+    update. So if exactly one fact is unknown, that fact decides about the row.
     """
     return after_update(case.unknown[0], kind) if len(case.unknown) == 1 else names.at(case.head, names.NEXT)
 

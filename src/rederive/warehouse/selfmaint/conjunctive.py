@@ -137,6 +137,7 @@ class _Unfolding:
         if not rule.body or any(not isinstance(literal, Atom) and not _is_equation(literal) for literal in rule.body):
             return None
         inner = [self._known[a.relation] for a in rule.body if isinstance(a, Atom) and a.relation in self._known]
+        # A join distributes over unions: every combination of the queries of the views in the body is one query.
         choices = [queries for queries in inner if queries is not None]
         if len(choices) < len(inner) or prod(map(len, choices)) > MAX_QUERIES:
             return None
@@ -173,6 +174,7 @@ def _is_equation(literal: Comparison | Negation) -> bool:
 
 
 def _rename(query: ConjunctiveQuery, mark: str) -> ConjunctiveQuery:
+    # Marked by the place of the view in the body: two occurrences of one view do not share variables.
     names: dict[Variable, Simple] = {v: Variable(f"{v.name}.{mark}") for v in (*query.variables, *literal_variables(query.head))}
     return ConjunctiveQuery(substitute(query.head, names), tuple(substitute(atom, names) for atom in query.body))
 

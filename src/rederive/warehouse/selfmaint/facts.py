@@ -52,6 +52,7 @@ class Facts:
         """Yield the binding, extended by each row that the atom matches."""
         columns = tuple(i for i, term in enumerate(atom.terms) if isinstance(term, Constant) or term in binding)
         key = tuple(value(atom.terms[i], binding) for i in columns)
+        # A copy, because the search adds and removes facts while somebody iterates over matches.
         for row in tuple(self._index(atom.relation, columns).get(key, ())):
             self._step()
             extended = match_row(atom, row, binding)

@@ -56,6 +56,7 @@ def cases(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given
     body = view.query.body
     for i, inserted in enumerate(body):
         others = body[:i] + body[i + 1 :]
+        # 2^n cases for n facts of relations that are not known completely.
         options = [(False,) if atom.relation in complete else (False, True) for atom in others]
         for choice in product(*options) if inserted.relation in kind.inserts else ():
             if any(choice):
@@ -132,6 +133,8 @@ def _refutation(query: ConjunctiveQuery, images: Sequence[Atom | None]) -> Refut
     equations: dict[tuple[Simple, Simple], None] = {}
     for atom, image in zip(query.body, images, strict=True):
         for term, target in zip(atom.terms, image.terms if image is not None else (), strict=False):
+            # A mapping sends a variable to one term. Where a second one
+            # is needed, both must be equal, which becomes a premise.
             source = mapping.setdefault(term, target) if isinstance(term, Variable) else term
             if source != target:
                 if isinstance(source, Constant) and isinstance(target, Constant):

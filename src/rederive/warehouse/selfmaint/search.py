@@ -7,7 +7,7 @@ visits, up to the names of symbols.
 Law (Theorems 6.2, 6.3): the view is self-maintainable if and only if, for all canonical databases, (1) the updated view is the
 same and has no fresh symbol, and (2) no further facts that are consistent with all views add a row to it.
 
-One point goes beyond the text of the paper: a fresh symbol in the updated view stands for many possible values. Then the view is
+One point goes beyond the text of the paper: a fresh symbol in the updated view means many possible values. Then the view is
 not self-maintainable, even if only one canonical database is consistent.
 """
 
@@ -198,6 +198,7 @@ class _Search:
                 binding = match_row(view.query.head, row, {})
                 for fact in (ground(atom, binding) for atom in view.query.body) if binding is not None else ():
                     self._step()
+                    # No database is consistent with the views: without a visited one, `decision` reports them.
                     if not self._is_allowed(fact):
                         return
                     if fact not in self._facts:
@@ -251,6 +252,7 @@ class _Search:
         for given in (*self._constants.get(type_, ()), *(symbol for symbol, t in tuple(self._fresh) if t == type_)):
             self._step()
             yield given
+        # One new symbol suffices: symbols that are not in use yet are interchangeable.
         self._step()
         self._fresh.append((FreshSymbol(len(self._fresh)), type_))
         yield self._fresh[-1][0]
