@@ -159,7 +159,7 @@ def test_a_value_that_nobody_has_touches_nothing(chains: rederive.Database) -> N
 def test_nothing_stays_after_a_question(chains: rederive.Database) -> None:
     chains.rows("closure", x="7.0")
     chains.query('closure(x, "7.3")')
-    queries = chains.engine.installed.queries  # type: ignore[attr-defined]
+    queries = chains.pipeline.state.engine.installed.queries  # type: ignore[attr-defined]
     for state in (Variant.OLD, Variant.NEW):
         assert not queries.derived("closure", state)
     assert queries.derived_sizes() == {}

@@ -110,12 +110,14 @@ class AutoEngine:
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
+        # Before the net effect: once an engine has computed it, the transaction stays there.
         self._choose(operations)
         return self._current.net_effect(operations)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
         more = sum(len(delta.plus) - len(delta.minus) for delta in net.values())
+        # Rows that enter are known exactly now; the rows of views are part of the measured bytes per base row.
         self._make_room(more)
         self._rows += more
         try:
@@ -205,6 +207,7 @@ class AutoEngine:
             return
         tuples = self._work(operations)
         resident = tuples / self.pace.resident
+        # The move counts: a transaction must be worth it by itself.
         spark = self.pace.jobs + self._rows / self.pace.moved + tuples / (self.pace.spark * self._cores())
         if spark < resident:
             times = f"about {resident:,.0f} s in this process and {spark:,.0f} s on Spark"
@@ -214,6 +217,7 @@ class AutoEngine:
         if any(isinstance(operation.rows, Bulk) for operation in operations):
             return
         rows = sum(len(operation.rows) for operation in operations)
+        # Ski rental: rent is the time lost on Spark, and buying is the move back.
         self._lost += max(self.pace.jobs - rows / self.pace.resident, 0.0)
         if self._lost > self._rows / self.pace.moved:
             self._move(ResidentEngine(self.limits), "; small transactions take less time in this process")
@@ -232,6 +236,7 @@ class AutoEngine:
         if self._installed is not None:
             maintenance, monitored, bound = self._installed
             rows = {name: self._current.rows(name, {}) for name in maintenance.program.bases}
+            # The other engine evaluates the views from the base rows; no stored view is transferred.
             engine.install(maintenance, monitored, rows, bound=bound)
             engine.commit()
         self._current, self._lost, self._cause = engine, 0.0, cause

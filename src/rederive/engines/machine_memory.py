@@ -18,11 +18,13 @@ _VERSIONS: Final = {
 
 def available_memory(root: Path = Path("/")) -> float:
     """Bytes that can be taken without swapping or being killed; infinite where the system does not say."""
+    # The smallest bound decides: a container is killed at its own limit, however much the machine has.
     return min([_of_machine(root), *_of_groups(root)])
 
 
 def _of_machine(root: Path) -> float:
     """Linux knows what it can give, caches included."""
+    # In units of 1,024 bytes; unlike MemFree it counts caches that the kernel gives back.
     return _field(root / "proc/meminfo", "MemAvailable:", 1024)
 
 
@@ -41,7 +43,7 @@ def _of_groups(root: Path) -> Iterator[float]:
 
 
 def _number(file: Path, otherwise: float = inf) -> float:
-    """The number in a file; `max` is no limit."""
+    """The number in a file; `max` means that there is none."""
     text = next(iter(_lines(file)), "")
     return float(text) if text.strip().isdecimal() else otherwise
 

@@ -34,15 +34,18 @@ class Footprint:
     def record(self, rows: int, memory: Memory) -> None:
         """Record that so many base rows, with all that depends on them, take this memory."""
         self._rows, self._measured, self._touched = rows, memory, 0
+        # What is used belongs to us already; of the rest, a part.
         self._usable = memory.total + USABLE * self._available()
 
     def is_old(self, touched: int) -> bool:
         """Whether to measure again, after a transaction that touched so many tuples."""
         self._touched += touched
+        # Measuring costs time in proportion to the rows, so it is paid by a tenth as many touched tuples.
         return self.is_resident and self._touched > max(self._measured.rows, LARGE) / 10
 
     def need(self, rows: float) -> float:
         """The bytes that so many base rows take, or would take."""
+        # Linear: new rows are assumed to be like the measured ones, with the same indexes and views.
         return rows * (BYTES_PER_ROW if self._rows < FEW else self._measured.total / self._rows)
 
     def has_room(self, rows: float) -> bool:

@@ -21,6 +21,7 @@ class DoesNotFit(Exception):
     """Views that do not fit the memory that they may take; the caller plans the program again without storing them."""
 
     def __init__(self, views: Sequence[str]) -> None:
+        # Never reaches a user: strategy auto plans again with these views derived on demand.
         super().__init__(", ".join(views))
         self.views = tuple(views)
 
@@ -47,6 +48,7 @@ class Operation:
 
     action: Action
     relation: str
+    # Python rows are typed and validated before; of a data frame, the engine itself finds NULLs that must not be there.
     rows: tuple[Row, ...] | Bulk
 
 
@@ -104,6 +106,7 @@ class Engine(Protocol):
     `propagate` and `install` prepare a change; `commit` applies what they prepared, `rollback` discards it.
     """
 
+    # Shared with whoever adds a trace: the list is never replaced by the engine itself.
     traces: list[Trace]
 
     @property

@@ -90,6 +90,7 @@ class Expressions:
         """Three-valued: a decisive part decides; without one, NULL makes it NULL."""
         if len(arguments) == 1:
             return self.value(arguments[0])
+        # `:=` evaluates each part once, and the second only where the first does not decide.
         half, left, right = len(arguments) // 2, self.local(), self.local()
         other = "False" if decisive == "True" else "True"
         unknown = f"None if {left} is None or {right} is None else {other}"
@@ -115,5 +116,6 @@ def row_function(term: Term, columns: Sequence[str], types: Mapping[str, Type]) 
         return f"{stem}{len(scope) - 1}"
 
     text = Expressions(name, lambda variable: f"row[{columns.index(variable.name)}]", types).value(term)
+    # The scope holds objects by name, so a value is never written into the text.
     function: Callable[[Row], Value] = eval(f"lambda row: {text}", scope)
     return function

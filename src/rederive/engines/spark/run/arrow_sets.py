@@ -50,6 +50,7 @@ def distinct(table: pa.Table) -> pa.Table:
 def subtract(table: pa.Table, other: pa.Table) -> pa.Table:
     """The rows of a table that another does not have."""
     names = table.column_names
+    # Not an anti-join: Arrow's join never finds NULL equal to NULL, its grouping does.
     each = _concat_signed([(table, 0), (other, 1)]).group_by(names).aggregate([(_SIGN, "max")])
     return each.filter(pc.field(f"{_SIGN}_max") == 0).select(names)
 
@@ -57,6 +58,7 @@ def subtract(table: pa.Table, other: pa.Table) -> pa.Table:
 def net_tables(parts: Sequence[Signed]) -> tuple[pa.Table, pa.Table]:
     """The rows whose signs sum to less than zero, and those whose signs sum to more."""
     names = parts[0][0].column_names
+    # The union of deltas: signs add up, and rows whose sum is zero are on neither side.
     each = _concat_signed(parts).group_by(names).aggregate([(_SIGN, "sum")])
     total = pc.field(f"{_SIGN}_sum")
     return each.filter(total < 0).select(names), each.filter(total > 0).select(names)
@@ -69,6 +71,7 @@ def _concat_signed(parts: Sequence[Signed]) -> pa.Table:
 def range_of(values: ArrowColumn, type: Type) -> tuple[Value, Value]:
     """The least and the greatest value."""
     both = pc.min_max(values)
+    # Through the one type map, so that the ends are values as rows have them.
     table = pa.table({name: pa.array([both[name].as_py()], arrow_type(type)) for name in ("min", "max")})
     ((low, high),) = from_arrow(table, (type, type))
     return low, high

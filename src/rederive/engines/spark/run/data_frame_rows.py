@@ -71,6 +71,7 @@ class DataFrameRows(Bulk):
         """The rows, checked for NULL once."""
         if self._check is not None:
             self._check()
+            # Once: the check is a query over all rows.
             self._check = None
         return self.unchecked
 
@@ -88,6 +89,7 @@ class DataFrameRows(Bulk):
 
     def digest(self) -> str:
         """A text that is the same for the same rows, and almost surely for no others."""
+        # Independent of the order of rows and of their partitions; as decimals, because a sum of 64-bit hashes overflows.
         hashes = self.data.select(xxhash64(*map(col, columns(self.types))).cast("decimal(38,0)").alias("h"))
         (found,) = hashes.agg(count("h"), sum_distinct("h")).collect()
         return f"{found[0]}:{found[1]}"

@@ -39,8 +39,10 @@ def run_decomposed(
     (name,) = component.relations
     position, relation = carried_column(component), program.relations[name]
     assert position is not None
+    # Sent to each executor once, not with each task.
     sent = jobs.session.sparkContext.broadcast({other: jobs.queries.table(source) for other, source in others.items()})
     data = jobs.queries.data(jobs.queries.select(seeds))
+    # By the carried column: the fixpoints of two partitions have no row in common, so the union of them is the fixpoint.
     partitioned = data.repartition(jobs.session.sparkContext.defaultParallelism, col(column(position)))
     run = _run_partition(program_over_seeds(component, program), relation, sent, limits, jobs.tuning.batch_rows)
     return jobs.queries.materialize_data(partitioned.mapInArrow(run, schema(relation.types)), relation.types)
@@ -53,7 +55,9 @@ def _run_partition(
 
     def run(batches: Batches) -> Batches:
         seeds = list(batches)
+        # Without seeds the recursion derives nothing, and no engine has to be built.
         if any(batch.num_rows for batch in seeds):
+            # Within a task: nothing of the engine is pickled, only the program and the limits.
             engine = ResidentEngine(limits)
             tables = {seeds_name(relation.name): pa.Table.from_batches(seeds), **sent.value}
             initial = {name: from_arrow(table, program.relations[name].types) for name, table in tables.items()}
@@ -70,6 +74,7 @@ def _extent(engine: ResidentEngine, relation: Relation) -> pa.Table:
     if relation.arity != 2:
         return to_arrow(engine.rows(relation.name, {}), relation.types)
     first, last = array("I"), array("I")
+    # Codes are 32-bit numbers in C arrays: no Python object is made for a row.
     for key, leaf in primary.items():
         first.extend(repeat(key, len(leaf)))  # type: ignore[arg-type]
         last.extend(leaf.to_array())
@@ -78,5 +83,6 @@ def _extent(engine: ResidentEngine, relation: Relation) -> pa.Table:
 
 
 def _values(engine: ResidentEngine, codes: array[int], type: Type) -> pa.ChunkedArray[Any]:
+    # A dictionary-encoded column, decoded by one `take`. Position 0 is NULL, as in the codec.
     known = to_arrow(((value,) for value in engine.codes.codec(type).values), (type,)).column(0)
     return known.take(pa.Array.from_buffers(pa.uint32(), len(codes), [None, pa.py_buffer(codes)]))

@@ -67,6 +67,7 @@ class DerivedComponent:
 
     def request(self, pattern: BindingPattern, keys: Frame) -> None:
         """Derive the rows that have these values in the columns of a binding pattern."""
+        # The keys are seeds of the magic relation; the fixpoint subtracts those that were requested before.
         if not keys.empty:
             self.fixpoint.run({self._magic_target(pattern).name: keys})
 
@@ -82,6 +83,7 @@ class DerivedComponent:
         """The magic relation of a binding pattern; its rules, and those of the patterns that they request, are added once."""
         target = self._target(magic_relation(pattern, self.program.relations[pattern.relation]))
         if pattern not in self.planned:
+            # Before its rules are added: a pattern may request itself.
             self.planned.add(pattern)
             found = self.maintenance.query_rules(pattern)
             for requested in found.requests:
@@ -91,12 +93,14 @@ class DerivedComponent:
                     atom = m.rule.body[driver or 0]
                     assert isinstance(atom, Atom)
                     head = self.fixpoint.targets[m.rule.head.relation]
+                    # Semi-naive: a rule starts from its magic relation, and from each relation of its own component.
                     head.rules.append(DeltaRule(m.rule, driver or 0, atom.relation, m.label == REQUEST_LABEL))
             for requested in found.requests:
                 self._magic_target(requested)
         return target
 
     def _find(self, atom: Atom) -> Source | OnDemand:
+        # Own views as derived so far, which the rounds complete; a lower view is completed for each request.
         return self.tables[atom.relation].source if atom.relation in self.tables else self.lower(atom.relation)
 
 
@@ -114,11 +118,13 @@ class DerivedAggregate:
 
     def request(self, bound: Bound, keys: Frame) -> None:
         """Evaluate the groups that have these values in their bound columns. A bound result does not narrow what is evaluated."""
+        # Columns of the view behind the group hold results, or the rest of numbered rows.
         positions = [i for i in bound if i < len(self.aggregate.group)]
         columns = tuple(self.aggregate.group[i] for i in positions)
         types = tuple(self.view.columns[i].type for i in positions)
         groups = self._groups(keys, [bound.index(i) for i in positions], types)
         requested = self.requested.setdefault(columns, FoundRows(types))
+        # A group is folded once: the state that it belongs to is fixed for the whole transaction.
         new = self.jobs.sets.minus(groups, requested.known)
         if not new.empty:
             requested.add(new)
@@ -143,6 +149,7 @@ class DerivedAggregate:
     def _evaluate(self, columns: Bound, groups: Frame) -> None:
         source = self.lower(self.aggregate.source)
         if not isinstance(source, Source):
+            # Binding patterns name columns in ascending order.
             order = sorted(range(len(columns)), key=lambda i: columns[i])
             bound = tuple(columns[i] for i in order)
             ordered = self._groups(groups, order, tuple(groups.types[i] for i in order))
@@ -154,6 +161,7 @@ class DerivedAggregate:
         if columns:
             rows = rows_of_groups(self.jobs.queries.scan(source), self.jobs.queries.scan(groups), columns)
         found = aggregate_rows(self.aggregate, self.program, rows, self.jobs)
+        # Different binding patterns may have requested the same group before.
         self.table.add(self.jobs.sets.minus(found, self.table.known))
 
 

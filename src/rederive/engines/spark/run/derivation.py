@@ -44,6 +44,7 @@ def derivation(
     if driver is not None and start is None:
         found = find(_atom(rule, driver))
         start = found if isinstance(found, Source) else None
+    # An empty driver derives nothing, so no query is made.
     if driver is not None and (start is None or start.empty):
         return None
     if in_driver and (table := derive_table(rule, driver, start, find, jobs, relations)) is not None:
@@ -53,10 +54,12 @@ def derivation(
     if driver is not None and start is not None:
         del rest[driver]
         body.join(_atom(rule, driver), start)
+    # Without sizes: Spark's broadcast hints and its optimizer choose how each join runs.
     for step in join_order(rest, frozenset(body.query.columns)):
         if not body.add(step.literal, step.bound):
             return None
     rows = body.query.local_bindings(rule.head.terms)
+    # A functor's error must be raised with its row, which the plan does.
     may_derive = in_driver and rows is None and not body.query.errors
     if may_derive and (local := local_sources(rule, body.read, jobs.tuning)) is not None:
         rows = derive_rows(rule, local, relations)
@@ -100,6 +103,7 @@ class _Body:
             case Comparison():
                 self.query.compare(literal)
             case Negation(atom):
+                # A negated view must be complete for the binding before its absence means anything.
                 source = self._rows(atom, tuple(range(len(atom.terms))))
                 self.query.exclude(atom, source, self.relations[atom.relation])
                 self.read += [(atom, source)] if not source.empty else []
@@ -117,6 +121,7 @@ class _Body:
             return found
         terms = tuple(atom.terms[i] for i in bound)
         types = tuple(self.relations[atom.relation].columns[i].type for i in bound)
+        # m_r :- r1, ..., r(i-1): the bindings so far are the magic rule of this literal.
         bindings = Derivation(self.rule, self.query.bindings(terms), rows=self.query.local_bindings(terms))
         found.request(bound, evaluate([bindings], types, self.jobs))
         return found.source()

@@ -44,6 +44,7 @@ def fill(component: Component, rules: tuple[MaintenanceRule, ...], relations: Re
     (name,) = component.relations
     types = relations.types(name)
     declared = relations.program.relations
+    # Not in the driver: the ways there return sets, and a count needs each derivation.
     derived = [derivation(m.rule, None, None, relations.of, jobs, declared, in_driver=False) for m in rules]
     found = [(one, 1) for one in derived if one is not None]
     evaluate([one for one, _ in found if one.can_fail], types, jobs)  # raises their errors
@@ -75,8 +76,10 @@ def change(
     delta = _count(found, types, jobs)
     if delta.empty:
         return {}
+    # count^new = count + add - sub, for the rows of the delta alone.
     before, after = _before_and_after(storage.source(counts_name(name)), delta, types, jobs)
     rows = [_rows(frame, types, jobs) for frame in (before, after)]
+    # A row leaves where it has a count before and none after, and enters the other way round.
     relations.found(name, Variant.DEL).replace([jobs.sets.minus(rows[0], [rows[1]])])
     relations.found(name, Variant.INS).replace([jobs.sets.minus(rows[1], [rows[0]])])
     return {counts_name(name): (before, after)}
@@ -93,6 +96,7 @@ def _count(found: list[tuple[Derivation, int]], types: Types, jobs: Jobs) -> Fra
 def counted_plan(derived: list[tuple[Plan, bool, int]], types: Types) -> Plan:
     """The plan of `_count` over (rows, whether they have errors, sign)."""
     own, has_no_error = refs(types), NullTest(ColumnRef(ERROR))
+    # A binding that fails holds in neither state, or a strict rule has raised its error: it counts for nothing.
     parts = [
         Projection(filtered(rows, [has_no_error] if can_fail else []), (*own, Named(number(sign), "times")))
         for rows, can_fail, sign in derived
@@ -123,6 +127,7 @@ def _before_and_after(counts: Source, delta: Frame, types: Types, jobs: Jobs) ->
         if counts.empty
         else jobs.queries.materialize(Projection(known, (AllColumns("k"),)), all_types)
     )
+    # Rows without stored derivations have no row in `before`: the sum is that of the delta.
     both = union_all(jobs.queries.select(frame) for frame in (before, delta))
     summed = GroupBy(both, refs(types), (*refs(types), Named(call("sum", count), _count_name(types))))
     return before, jobs.queries.materialize(_nonzero(summed, types), all_types)

@@ -20,6 +20,7 @@ from rederive.engines.spark.session.types import arrow_type, column
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule, literal_variables
 from rederive.ir.terms import Constant, Simple, Term, Variable
 
+# The operators for which Arrow and the engines agree; patterns and containment are left to Spark.
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Any]] = {
     Operator.EQ: eq,
     Operator.NE: ne,
@@ -56,6 +57,7 @@ def derive_table(
 
 def _sources(rule: Rule, driver: int | None, delta: Source | None, find: FindRows) -> dict[int, Source] | None:
     """What each literal reads, by its identity; None where that is derived on demand, or a term is computed."""
+    # Sources are found by the identity of their literal, so no object may be in the body twice.
     if len(set(map(id, rule.body))) < len(rule.body) or not rule.head.terms:
         return None
     found: dict[int, Source] = {}
@@ -77,6 +79,7 @@ def _is_worth_fetching(sources: Sequence[Source], arrow_rows: int) -> bool:
     parts = [frame for source in sources for frame in frames(source)]
     many = [frame for frame in parts if isinstance(frame, Distributed)]
     fits = all(len(frame) <= arrow_rows for frame in parts)
+    # If all large frames are in Spark, a job there moves nothing; a fetch would.
     return fits and (not many or any(frame.table is not None for frame in many))
 
 
@@ -95,6 +98,7 @@ class _ArrowJoin:
     def run(self, driver: int | None) -> pa.Table:
         rest = list(self.rule.body)
         first = [rest.pop(driver)] if driver is not None else []
+        # The driver first, as in the maintenance program; sizes are not known, so the order of the rest is the default one.
         known = frozenset(variable.name for literal in first for variable in literal_variables(literal))
         table: pa.Table | None = None
         for literal in (*first, *(step.literal for step in join_order(rest, known))):
@@ -106,11 +110,13 @@ class _ArrowJoin:
             case Atom():
                 right = self._matching(literal, literal)
                 return right if table is None else self._inner(table, right, literal)
+            # A negation or a test needs bindings; a body without atoms is left to Spark.
             case _ if table is None:
                 raise _LeftToSpark
             case Negation(atom):
                 right = self._matching(literal, atom)
                 names = right.column_names
+                # !r(_): whether r has any row, which is not a join.
                 if not names:
                     raise _LeftToSpark
                 return table.join(right, _keys(table, right, names), join_type="left anti")
@@ -146,13 +152,16 @@ class _ArrowJoin:
 
     def _inner(self, left: pa.Table, right: pa.Table, atom: Atom) -> pa.Table:
         names = [name for name in right.column_names if name in left.column_names]
+        # A product.
         if not names:
             raise _LeftToSpark
         keys = _keys(left, right, names)
         bound = {i for i, t in enumerate(atom.terms) if isinstance(t, Constant) or t.name in left.column_names}
         key = self.relations[atom.relation].key
+        # By the whole key a row finds one row at most, and the size needs no estimate.
         if not (key and bound.issuperset(key)) and self._rows_found(left, right, keys) > self.most_rows:
             raise _LeftToSpark
+        # Arrow builds its hash table of the right side.
         one, other = (left, right) if right.num_rows <= left.num_rows else (right, left)
         return one.join(other, keys, join_type="inner")
 
@@ -161,6 +170,7 @@ class _ArrowJoin:
         most = left.num_rows * right.num_rows
         if most <= self.most_rows:
             return most
+        # Exactly: the sum over keys of the product of both sides' numbers.
         sides = [side.group_by(keys).aggregate([([], "count_all")]) for side in (left, right)]
         both = sides[0].join(sides[1].rename_columns([*keys, "others"]), keys, join_type="inner")
         return int(pc.sum(pc.multiply(both["count_all"], both["others"])).as_py() or 0)

@@ -26,6 +26,7 @@ def local_sources(rule: Rule, read: Sequence[tuple[Atom, Source]], tuning: Tunin
 def derive_rows(rule: Rule, atoms: Sequence[tuple[Atom, Local]], relations: Mapping[str, Relation]) -> frozenset[Row]:
     """What a rule derives; `atoms` are those of its body that have rows, each with its source."""
     program = rule_program(rule, [atom for atom, _ in atoms], relations)
+    # A new engine for each rule: at this size, building it takes less time than a job's overhead.
     engine = ResidentEngine()
     initial = {atom_name(i): source.rows for i, (_, source) in enumerate(atoms)}
     engine.install(plan(program, [HEAD], Strategy.MATERIALIZED.value), [HEAD], initial)

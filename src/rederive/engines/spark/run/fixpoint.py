@@ -72,9 +72,11 @@ class Fixpoint:
         fresh = self._take({name: self._new_seeds(self.targets[name], frame) for name, frame in seeds.items()})
         rounds, made = 0, 0
         most = self.limits.rounds if self.inventing is not None else inf
+        # Invariant: every derivation from rows of earlier rounds has been taken in; `fresh` are the rows found last.
         while fresh:
             rounds += 1
             made += sum(map(len, fresh.values()))
+            # Over the values that exist, a recursion ends by itself; only one that makes new values is limited (decision 4).
             if self.inventing is not None and (rounds > most or made > self.limits.tuples):
                 after = f"{self.limits.rounds:,} rounds" if rounds > most else f"{self.limits.tuples:,} new values"
                 raise endless_recursion(self.inventing, after)
@@ -87,6 +89,7 @@ class Fixpoint:
         known = [source for source in (*target.table.known, *target.known()) if not source.empty]
         if isinstance(frame, Local) or not target.rules:
             return self.jobs.sets.minus(frame, known)
+        # Once: the rounds then join and compare within partitions where rules carry the column along.
         rows = Repartition(self.jobs.queries.scan(frame), self.jobs.parts, (ref(target.by),))
         return self.jobs.queries.materialize(self.jobs.sets.minus_plan(rows, frame.types, known), frame.types)
 
@@ -95,6 +98,7 @@ class Fixpoint:
         found: list[Derivation] = []
         is_large, is_partitioned, starts = False, True, 0
         for rule in target.rules:
+            # p :- q^delta, r: other recursive literals read all rows so far, those of the last round included.
             delta = fresh.get(rule.grows)
             if delta is not None:
                 one = derivation(rule.rule, rule.driver, delta, self.find, self.jobs, self.relations, requests=rule.requests)
@@ -103,6 +107,7 @@ class Fixpoint:
                 starts += len(delta)
                 is_partitioned = is_partitioned and isinstance(delta, Distributed) and target.keeps_partitioning(rule)
         known = (*target.table.known, *target.known())
+        # Rows that kept their partitioning need no exchange before they are compared with the known ones.
         by = None if is_partitioned else target.by
         return RelationRound(target.table.types, found, is_large, known, by, self.jobs.sets.are_sparse(starts, known))
 
@@ -114,6 +119,7 @@ class Fixpoint:
             if target.accept is not None and not new.empty:
                 new = target.accept(new)
             if not new.empty:
+                # The rules of one round see the tables of the round before: all are added when the query is done.
                 target.table.add(new)
                 taken[name] = new
         return taken

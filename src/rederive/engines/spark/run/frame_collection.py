@@ -25,6 +25,7 @@ def take_rows(rows: Iterable[Row], types: Types, jobs: Jobs) -> Frame:
     """Rows, or a data frame of any session, as a frame of distinct rows."""
     if not isinstance(rows, DataFrameRows):
         return jobs.frames.of_rows(rows, types)
+    # Found by this engine: distinct, checked and of a known number.
     if rows.evaluated is not None and rows.owner is jobs:
         ends = rows.evaluated.ends
         if rows.table is not None:
@@ -64,6 +65,7 @@ def collect_small(given: Sequence[DataFrameRows], tuning: Tuning) -> list[pa.Tab
 def _collect_all(given: Sequence[DataFrameRows], tuning: Tuning) -> list[pa.Table | None]:
     if len(given) < 2:
         return [collect_one(rows, tuning) for rows in given]
+    # Spark runs the jobs of several threads at once.
     with ThreadPoolExecutor(len(given)) as pool:
         return [one.result() for one in [pool.submit(_in_other_thread(rows, tuning)) for rows in given]]
 
@@ -88,5 +90,6 @@ def collect_one(rows: DataFrameRows, tuning: Tuning) -> pa.Table | None:
     number = partitions(data)
     if number is None or number > tuning.collected_partitions:
         return None
+    # A partition that reached the limit may have been cut: fewer rows in all than one limit mean that none was.
     table = data.toArrow()
     return cast_columns(table, rows.types) if table.num_rows < most else None

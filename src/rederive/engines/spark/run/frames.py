@@ -35,6 +35,7 @@ class Frames:
 
     def of_rows(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows of the driver."""
+        # A frame is a set, wherever it is.
         found = frozenset(rows)
         if len(found) <= self.tuning.driver_rows:
             return Local(types, found)
@@ -55,6 +56,7 @@ class Frames:
 
     def of_query(self, plan: Plan, types: Types) -> Distributed:
         """The rows of a plan, evaluated by each query that reads them. Their number is not known, so they count as many."""
+        # More than every bound by which readers choose, so nobody broadcasts or fetches it.
         rows = max(self.tuning.broadcast_rows, self.tuning.arrow_rows) + 1
         return self.of_data(self.session.sql(print_query(plan)), types, rows)
 
@@ -67,6 +69,7 @@ class Frames:
     def _distributed(
         self, make: Callable[[], DataFrame], types: Types, rows: int, ends: Ends | None, table: pa.Table | None = None
     ) -> Distributed:
+        # Names are never used twice: a plan that still reads an old one cannot find other rows.
         name = f"rederive_{next(self._numbers)}"
         return Distributed(types, name, rows, partial(self._register, name, make), ends, table)
 

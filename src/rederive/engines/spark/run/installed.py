@@ -55,9 +55,11 @@ class Installed:
         self.jobs = jobs
         self.limits = limits
         self.stored = maintenance.stored_views
+        # A transaction none of whose rows fits a pattern changes nothing that is stored or monitored.
         read = [base_patterns(self.program, name) for name in (*self.monitored, *self.stored)]
         self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
         self.relations = self._relations(maintenance.derived_views, maintenance.states)
+        # Readers see the committed state: no overlay, and nothing that a transaction derived.
         self.queries = self._relations(set(self.program.views).difference(self.stored), {})
         self.sections = Sections(self.relations, storage, jobs, limits)
 
@@ -77,6 +79,7 @@ class Installed:
         """Another program, which takes over the base relations and the views that are not affected."""
         strategies = {n: s.strategy for s in self.maintenance.sections for n in s.component.relations}
         sections = maintenance.sections
+        # Auxiliary state belongs to a strategy, so a view is taken over under the same one only.
         same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.strategy.is_stored}
         reused = same.difference(affected)
         names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts_name(name), totals_name(name)))]
@@ -91,6 +94,7 @@ class Installed:
                 self.storage.write(name, Local(relation.types, frozenset()), _order_column(relation))
             if name in initial:
                 entered[name] = self._load(relation, initial[name])
+        # Bottom up: a section reads complete views.
         for section in self.maintenance.sections:
             if any(name not in self.storage for name in section.component.relations):
                 self.sections.fill(section)
@@ -99,6 +103,7 @@ class Installed:
 
     def _load(self, relation: Relation, rows: Frame) -> Frame:
         stored = self.storage.source(relation.name)
+        # Sets: rows that are there already do not enter again.
         plus = self.jobs.sets.minus(rows, [stored])
         if stored.empty:
             self.storage.write(relation.name, plus, _order_column(relation))
@@ -111,6 +116,7 @@ class Installed:
 
     def run(self) -> None:
         """Propagate what the base relations' changes do to the views, lowest first."""
+        # In the order of components: the deltas of all that a section reads are exact when it runs.
         for section in self.maintenance.sections:
             if self.sections.is_affected(section):
                 self.sections.run(section)
@@ -122,6 +128,7 @@ class Installed:
             minus, plus = self.relations.found(name, Variant.DEL), self.relations.found(name, Variant.INS)
             if minus or plus:
                 deltas[name] = (minus.source, plus.source)
+        # In one step with the auxiliary state, so that counts and totals never disagree with the rows.
         self.storage.apply({**deltas, **self.sections.auxiliary})
 
     def clear(self) -> None:
@@ -157,6 +164,7 @@ class Installed:
         bound = tuple(i for i, _ in query.bindings)
         row: Row = tuple(value for _, value in query.bindings)
         keys = Local(tuple(types[i] for i in bound), frozenset({row}))
+        # Complete for the binding; rows of other bindings may be there as well, and are filtered out.
         source = self._complete(relations, query.view, state, bound, keys)
         if isinstance(source, Local):
             return Local(types, frozenset(r for r in source.rows if all(r[i] == v for i, v in query.bindings)))

@@ -34,6 +34,7 @@ def duplicate_rows(relation: Relation, state: Plan, plus: Plan) -> Plan:
     key = tuple(ref(i) for i in relation.key)
     same_key = tuple(equal(ref(i, "s"), ref(i, "k")) for i in relation.key)
     entered = Projection(Join(Aliased(state, "s"), Aliased(plus, "k"), JoinKind.SEMI, same_key), (AllColumns("s"),))
+    # One key suffices for the message.
     shared = Limit(GroupBy(entered, key, key, infix(">", count_rows(), number(1))), 1)
     # The key's columns of a group are named as in the relation, whatever their positions.
     pairs = Join(Aliased(state, "s"), Aliased(shared, "k"), JoinKind.SEMI, same_key)

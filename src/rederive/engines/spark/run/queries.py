@@ -62,6 +62,7 @@ class Queries:
     def materialize_data(self, data: DataFrame, types: Types) -> Frame:
         """Run a query once: its rows come to the driver where they are few, and stay in Spark without their lineage otherwise."""
         evaluated = self.cut_lineage(data, types)
+        # The count runs the query; what follows reads the checkpoint.
         rows = self.count(evaluated)
         self.touched += rows
         if rows <= self.tuning.driver_rows:
@@ -70,6 +71,7 @@ class Queries:
 
     def cut_lineage(self, data: DataFrame, types: Types) -> DataFrame:
         """The same rows without their lineage: the query runs once, when they are first read."""
+        # A local checkpoint is lost with its executor; files on a shared folder are not.
         if self.scratch.holds_intermediate_rows and types:
             return self.scratch.write(data, types)
         return data.localCheckpoint(eager=False)
@@ -93,6 +95,7 @@ class Queries:
         """The rows of a source, evaluated."""
         if isinstance(source, Local | Distributed):
             return source
+        # A combination of rows in the driver is evaluated there, without a job.
         if (table := self.driver_table(source)) is not None:
             return self.frames.of_table(table, source.types)
         return self.materialize(self.select(source), source.types)
@@ -155,5 +158,6 @@ class Queries:
         """The same, where the frames in Spark are not too large. They are fetched once, and stay in the driver with the frame."""
         for frame in frames(source):
             if isinstance(frame, Distributed) and frame.table is None and len(frame) <= self.tuning.arrow_rows:
+                # Remembered in the frame: every later reader finds the rows in the driver.
                 frame.table = cast_columns(frame.data.toArrow(), frame.types)
         return self.driver_table(source)

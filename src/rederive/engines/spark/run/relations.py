@@ -50,6 +50,7 @@ class FoundRows:
 
     def add(self, frame: Frame) -> None:
         """Add rows that are not there yet."""
+        # Precondition: no row is there yet, so the parts stay disjoint and their sizes add up.
         match frame:
             case Local(_, rows):
                 self.rows |= rows
@@ -88,6 +89,7 @@ class OnDemandOverlay:
 
     def source(self) -> Source:
         """The rows of the new state, as far as the old one was derived."""
+        # minus and plus are complete; only the old state is restricted to what was requested.
         return overlay(self.old.source(), self.minus.source, [plus.source for plus in self.plus])
 
     @property
@@ -143,6 +145,7 @@ class Relations:
     def state(self, name: str, variant: Variant) -> Source | OnDemand:
         """The rows of a relation in a variant."""
         state = self.states.get(name)
+        # p^new = (p - p^del) + p^came, by the law that the maintenance program gives for p (decision 1).
         if variant is Variant.NEW and state is not None:
             old = self.state(name, Variant.OLD)
             minus, plus = self.found(name, state.gone), tuple(self.found(name, v) for v in state.came)
@@ -151,12 +154,14 @@ class Relations:
             return OnDemandOverlay(old, minus, plus)
         if variant in (Variant.OLD, Variant.NEW) and name in self.on_demand:
             return self._on_demand(name, variant)
+        # A view that is just being filled, or recomputed, is read as far as it is found.
         if variant is Variant.OLD and (name, variant) not in self._found:
             return self.stored(name)
         return self.found(name, variant).source
 
     def _on_demand(self, name: str, state: Variant) -> OnDemand:
         if (name, state) not in self._derived:
+            # All views of a component at once: they share one fixpoint.
             for one, view in self.derive(self._components[name], state).items():
                 self._derived[one, state] = view
         return self._derived[name, state]

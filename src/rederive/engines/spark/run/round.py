@@ -29,6 +29,7 @@ class Derivation:
     """
 
     rule: Rule
+    # Rows that were derived in the driver replace the plan in a round.
     plan: Plan | None = None
     can_fail: bool = False
     rows: frozenset[Row] | None = None
@@ -85,6 +86,7 @@ def evaluate(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Fra
 
 def evaluate_all(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, Frame]:
     """The same for several relations: one query for all that may be small, one more for each of the others."""
+    # In the driver without a job; then one job for all small relations; then one for each large one.
     found = {name: _in_driver(one, table, jobs) for name, one in rounds.items() if (table := one.driver_table()) is not None}
     rest = {name: one for name, one in rounds.items() if name not in found}
     small = {name: one for name, one in rest.items() if not one.is_large and not one.tables}
@@ -97,6 +99,7 @@ def evaluate_all(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, F
 def as_view(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:
     """The distinct rows of derivations that the next query reads as a part of its own plan, where that is possible."""
     (one, *others) = derivations
+    # Errors must be found before anybody reads the rows, and several derivations must be made distinct.
     if others or one.can_fail or one.rows is not None:
         return evaluate(derivations, types, jobs)
     if one.table is not None:
@@ -124,6 +127,7 @@ def _collect(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, Frame
     most = jobs.tuning.driver_rows
     found = {name: set(one.driver_rows) for name, one in rounds.items()}
     if any(one.queries for one in rounds.values()):
+        # One row more than the limit tells that there are too many.
         rows = jobs.queries.data(_tagged(rounds, jobs)).limit(most + 1).collect()
         if len(rows) > most:
             return None
@@ -137,6 +141,7 @@ def _collect(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, Frame
 
 def _tagged(rounds: Mapping[str, RelationRound], jobs: Jobs) -> Plan:
     """All rows with the number of their relation (`t`) and rule (`n`), their error, and columns of their relation's own."""
+    # A union has one list of columns: each relation has slots of its own, NULL in the rows of others.
     slots = [(name, type) for name, one in rounds.items() for type in shown(one.types)]
     parts = []
     for tag, (name, one) in enumerate(rounds.items()):
@@ -157,6 +162,7 @@ def _assign(rows: Sequence[Any], rounds: Mapping[str, RelationRound], found: dic
         end = start + len(shown(one.types))
         own = [row for row in rows if row[0] == tag]
         for row in own:
+            # Only rows that the whole body lets through are here, so an error counts.
             if row[2] is not None:
                 raise functor_error(row[2], one.queries[row[1]].rule)
         found[name].update(from_spark((row[start:end] for row in own), one.types))
@@ -169,6 +175,7 @@ def _assign(rows: Sequence[Any], rounds: Mapping[str, RelationRound], found: dic
 def _on_executors(one: RelationRound, jobs: Jobs) -> Frame:
     if not one.derivations:
         return Local(one.types, frozenset())
+    # Errors first, by a query that stops at one: the rows would be evaluated for nothing.
     for derivation in one.derivations:
         if derivation.can_fail:
             failures = Filter(derivation.query(one.types, jobs), (NullTest(ColumnRef(ERROR), is_null=False),))
@@ -176,9 +183,11 @@ def _on_executors(one: RelationRound, jobs: Jobs) -> Frame:
                 raise functor_error(error, derivation.rule)
     chosen = refs(one.types)
     plan = union_all(Projection(derived.query(one.types, jobs), chosen) for derived in one.derivations)
+    # Before Distinct, which then needs no exchange of its own: equal rows are in one partition.
     if one.by is not None and one.types:
         plan = Repartition(Projection(plan, chosen), jobs.parts, (ref(one.by),))
     plan = Distinct(Projection(plan, chosen))
+    # Few new rows are evaluated first and then sent to the many known ones.
     if one.is_sparse:
         return jobs.sets.minus(jobs.queries.materialize(plan, one.types), one.known)
     return jobs.queries.materialize(jobs.sets.minus_plan(plan, one.types, one.known), one.types)

@@ -25,6 +25,7 @@ class Scratch:
         self._parts = session.sparkContext.defaultParallelism
         self._numbers = count(1)
         own = mkdtemp(prefix="rederive-")
+        # Also when the interpreter ends without the engine being closed.
         finalize(self, rmtree, own, ignore_errors=True)
         self._folder = own if self.is_local else f"{shared}/{uuid4().hex}" if shared is not None else None
 
@@ -54,6 +55,7 @@ class Scratch:
 
         A scan with a range of that column skips the row groups of other ranges.
         """
+        # Each file covers one range of the column, and its row groups are in order.
         ordered = data.repartitionByRange(4 * self._parts, column(by)).sortWithinPartitions(column(by))
         path = self.path()
         return self._write_at(path, ordered, types), path if self.is_local else None

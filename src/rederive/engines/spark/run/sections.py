@@ -66,6 +66,7 @@ class Sections:
                 self._evaluate(component, phase)
 
     def _evaluate(self, component: Component, phase: Phase) -> None:
+        # Three ways to the same fixpoint, the fastest first: one job over decomposed parts, rounds over codes, rounds.
         others = self._broadcast_relations(component)
         if others is not None:
             (name,) = component.relations
@@ -106,6 +107,7 @@ class Sections:
         found = [derivation(rule, None, None, self.relations.of, self.jobs, relations) for rule in rules]
         large = any(self._starts_large(rule, None) for rule in rules)
         derived, types = [one for one in found if one is not None], self.relations.types(name)
+        # One rule with one derivation for each row: nothing to make distinct, so the seeds need no job of their own.
         if large and len(derived) == 1 and derives_once(derived[0].rule, self.relations.program):
             return as_view(derived, types, self.jobs)
         return evaluate_all({name: RelationRound(types, derived, large)}, self.jobs)[name]
@@ -113,6 +115,7 @@ class Sections:
     def _one_frame(self, table: FoundRows) -> Frame:
         """Everything found as one frame."""
         if table.parts:
+            # Parts are disjoint, as a fixpoint takes in new rows alone: a union suffices.
             if len(table.parts) == 1 and not table.rows:
                 return table.parts[0]
             return self.jobs.queries.materialize(self.jobs.queries.select(table.source), table.types)
@@ -122,12 +125,14 @@ class Sections:
 
     def is_affected(self, section: Section) -> bool:
         """Whether a section has to run. Recomputation always does: views above it may read its states."""
+        # Deltas below are exact by now, so an empty one means that nothing changed.
         names = {edge.source for definition in section.component.definitions for edge in edges(definition)}
         changed = (self.relations.found(name, variant) for name in names for variant in (Variant.DEL, Variant.INS))
         return section.strategy is Strategy.RECOMPUTE or any(changed)
 
     def run(self, section: Section) -> None:
         """Run a section: afterwards p^del and p^ins are the exact delta of each view p of it."""
+        # An aggregate is folded by Spark, which does the work of all its rules (G), (D), (F), (I), (E) at once.
         aggregate = aggregate_of(section.component)
         if aggregate is not None:
             with self.jobs.queries.describe(f"{aggregate.relation}: groups"):
@@ -139,6 +144,7 @@ class Sections:
 
     def _phase(self, section: Section, phase: Phase) -> None:
         match phase.semantics:
+            # del and ins may share rows that stay; sums and counts, which alone read them, cancel these.
             case Semantics.SET if section.has_one_derivation and section.strategy is Strategy.DIFFERENCING:
                 self._run_as_view(phase.rules)
             case Semantics.SET:
@@ -192,6 +198,7 @@ class Sections:
         disqualified = FoundRows(self.relations.types(name))
 
         def accept(frame: Frame) -> Frame:
+            # HD94: an update that was disqualified once is disqualified for the whole transaction.
             frame = self.jobs.sets.minus(frame, disqualified.known)
             if frame.empty:
                 return frame
@@ -206,6 +213,7 @@ class Sections:
         found = self.relations.state(name, state)
         if isinstance(found, Source):
             return found
+        # All columns bound: the state is derived for these rows and no others.
         found.request(tuple(range(len(frame.types))), frame)
         return found.source()
 
@@ -215,6 +223,7 @@ class Sections:
         `once`: each row has one derivation, so a derived row is new.
         """
         target = Target(head.name, self.relations.found(head.relation, head.variant), by)
+        # ins - p^new: idle insertions are dropped when they are found, and do not propagate (decision 2).
         if head.variant is Variant.INS and head.relation in self.relations.states and not once:
             if isinstance(self.relations.state(head.relation, Variant.NEW), Source):
                 target.known = lambda: (self._new(head.relation),)
@@ -235,6 +244,7 @@ class Sections:
             head = m.rule.head.name
             for driver in m.drivers:
                 grows = self._growing(m.rule, driver, targets)
+                # p^del and its like grow within this phase: a semi-naive rule. Any other driver is complete: a seed.
                 if grows is not None and driver is not None:
                     targets[head].rules.append(DeltaRule(m.rule, driver, grows))
                 else:
@@ -260,6 +270,7 @@ class Sections:
             return atom.name
         state = self.relations.states.get(atom.relation)
         if atom.variant is Variant.NEW and state is not None:
+            # p^new = (p - p^del) + p^red + p^ins grows by what this phase adds to p^red or p^ins.
             parts = (atom.as_variant(variant).name for variant in state.came)
             return next((name for name in parts if name in targets), None)
         return None
@@ -279,6 +290,7 @@ class Sections:
     def _net(self, name: str) -> None:
         """minus = del - red - ins, plus = ins - del: an insertion that was in the old state must have been deleted."""
         gone, red, came = (self.relations.found(name, v) for v in (Variant.DEL, Variant.RED, Variant.INS))
+        # Both sides as they were: the first replacement must not change what the second subtracts.
         deleted, inserted = gone.known, came.known
         gone.replace([self.jobs.sets.minus(frame, [*red.known, *inserted]) for frame in deleted])
         came.replace([self.jobs.sets.minus(frame, deleted) for frame in inserted])
@@ -288,11 +300,13 @@ class Sections:
         """plus = new - old, minus = old - new, where both states were evaluated."""
         old, new = self.relations.found(name, Variant.OLD), self.relations.found(name, Variant.NEW)
         gone, came = self.relations.found(name, Variant.DEL), self.relations.found(name, Variant.INS)
+        # minus :- old, !new.  plus :- new, !old.
         gone.replace([self.jobs.sets.minus(frame, new.known) for frame in old.known])
         came.replace([self.jobs.sets.minus(frame, old.known) for frame in new.known])
 
     def _aggregate(self, section: Section, aggregate: Aggregate) -> None:
         if section.strategy is Strategy.RECOMPUTE:
+            # p^new has no law under recompute: both states are evaluated, as tables.
             for state in (Variant.OLD, Variant.NEW):
                 source = self.relations.state(aggregate.source, state)
                 assert isinstance(source, Source)

@@ -22,6 +22,7 @@ class Sets:
         self.frames = queries.frames
         self.tuning = queries.tuning
         self.parts = parts
+        # Set by `Jobs.admit` and never reset: stored rows of an earlier program may hold NULL.
         self.null_safe = False
 
     def same_row(self, types: Types, one: str, other: str) -> tuple[Expression, ...]:
@@ -40,11 +41,13 @@ class Sets:
                 return rest
             plan = self._minus_found if self.are_sparse(len(frame), filled) else self.minus_plan
             return self.queries.materialize(plan(self.queries.scan(frame), frame.types, filled), frame.types)
+        # What is in the driver is subtracted there; only the rest is looked for in Spark.
         local = frozenset[Row]().union(*(source.rows for source in filled if isinstance(source, Local)))
         rest = Local(frame.types, frame.rows - local)
         distributed = combine(frame.types, (source for source in filled if not isinstance(source, Local)))
         if rest.empty or distributed.empty:
             return rest
+        # f - k = f - (f & k): Spark returns at most as many rows as the small frame has.
         return Local(rest.types, rest.rows - self._common(rest, distributed).rows)
 
     def difference(self, one: Source, other: Source) -> Frame:
@@ -68,6 +71,7 @@ class Sets:
     def are_sparse(self, rows: int, known: Iterable[Source]) -> bool:
         """Whether rows are so few next to the known ones that they are better sent there."""
         most = sum(len(one) for one in known if isinstance(one, Distributed))
+        # Both: few in absolute numbers, as they are broadcast, and few next to the known ones.
         return rows <= self.tuning.broadcast_rows and self.tuning.sparse_factor * rows < most
 
     def _minus_in_driver(self, frame: Distributed, known: Sequence[Source]) -> Frame | None:
@@ -79,6 +83,7 @@ class Sets:
     def _minus_found(self, rows: Plan, types: Types, known: Sequence[Source]) -> Plan:
         """The same for sparse rows: they are broadcast to the known ones, of which no hash table is built."""
         sought = Aliased(rows, "f", Hint.BROADCAST)
+        # k & f first, which is small, and then f - (k & f): the known rows are streamed, never hashed.
         found = union_all(
             Projection(
                 Join(Aliased(self.queries.scan(part), "k"), sought, JoinKind.SEMI, self.same_row(types, "k", "f")),
@@ -95,6 +100,7 @@ class Sets:
         whole = combine(types, known)
         if is_small(whole, self.tuning) or not isinstance(whole, Combined):
             return [] if whole.empty else [whole]
+        # A union of frames that are partitioned alike keeps the partitioning; mixed with literal rows it would not.
         parts = [part for source in whole.parts for part in (source.parts if isinstance(source, Combined) else (source,))]
         distributed = combine(types, (part for part in parts if isinstance(part, Distributed)))
         local = combine(types, (part for part in parts if isinstance(part, Local)))
@@ -107,6 +113,7 @@ class Sets:
             return Hint.BROADCAST
         parts = part.parts if isinstance(part, Combined) else (part,)
         rows = sum(len(one) if isinstance(one, Distributed) else inf for one in parts)
+        # Without the hint Spark sorts both sides, because it does not know that a partition fits.
         return Hint.SHUFFLE_HASH if rows <= self.tuning.hashed_rows * self.parts else None
 
     # Intersection
@@ -122,6 +129,7 @@ class Sets:
     def _common(self, few: Local, source: Source) -> Local:
         if isinstance(source, Local):
             return Local(few.types, few.rows & source.rows)
+        # The few rows go to the many.
         right = Aliased(self.queries.scan(few), "f", Hint.BROADCAST if few.rows else None)
         join = Join(Aliased(self.queries.scan(source), "k"), right, JoinKind.SEMI, self.same_row(few.types, "k", "f"))
         found = self.queries.collect(Projection(join, (AllColumns("k"),)))

@@ -33,6 +33,7 @@ class StoredRelation:
     @property
     def signed(self) -> list[tuple[Frame, int]]:
         """All frames of deltas, with the sign of their rows."""
+        # Their order has no meaning: signs are summed, and addition commutes.
         minus = (*self.minus, *(minus for minus, _ in self.pending))
         plus = (*self.plus, *(plus for _, plus in self.pending))
         return [(f, -1) for f in minus if not f.empty] + [(f, 1) for f in plus if not f.empty]
@@ -80,6 +81,7 @@ class Storage:
 
     def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
+        # In files, so that a scan with a range of the column skips what it does not need.
         if by is not None and isinstance(rows, Distributed) and self.jobs.scratch.can_store(rows.types, len(rows)):
             data, folder = self.jobs.scratch.write_ordered(rows.data, rows.types, by)
             rows = self.jobs.frames.of_data(data, rows.types, len(rows))
@@ -88,6 +90,7 @@ class Storage:
 
     def apply(self, deltas: Mapping[str, tuple[Source, Source]]) -> None:
         """Apply the (minus, plus) of several relations, all or none. Rows that leave are there, rows that enter are not."""
+        # All new values are computed before any is assigned: a failure leaves every relation as it was.
         self.relations.update({name: self._add(self.relations[name], minus, plus) for name, (minus, plus) in deltas.items()})
 
     def fork(self, names: Iterable[str]) -> Storage:
@@ -106,6 +109,7 @@ class Storage:
 
     def _add(self, stored: StoredRelation, minus: Source, plus: Source) -> StoredRelation:
         match stored, minus, plus:
+            # Few rows, few changes: a new set in the driver, no deltas to carry along.
             case StoredRelation(Local(types, rows), (), (), ()), Local(), Local():
                 return StoredRelation(self.jobs.frames.of_rows((rows - minus.rows) | plus.rows, types), by=stored.by)
             case _:
@@ -118,6 +122,7 @@ class Storage:
             return stored
         if all(isinstance(frame, Local) for frame, _ in stored.signed):
             minus, plus = self._sum_local(stored)
+        # The first delta is the sum; it is net, so nothing in it cancels.
         elif len(stored.pending) == 1 and not stored.minus and not stored.plus:
             minus, plus = map(self._merge_local, ([frame] for frame in stored.pending[0]))
         else:
@@ -145,6 +150,7 @@ class Storage:
         sign = ref(len(shown(types)))
         parts = (Projection(jobs.queries.scan(f), (*own, Named(number(way), name))) for f, way in signed)
         summed = call("sum", sign)
+        # The union of deltas (`delta`): signs add up, and what sums to zero is as it was.
         plan = GroupBy(union_all(parts), own, (*own, Named(summed, name)), infix("<>", summed, number(0)))
         data = jobs.queries.cut_lineage(jobs.queries.data(plan), (*shown(types), NUMBER))
         found = jobs.frames.of_data(data, types, 0)
@@ -165,11 +171,13 @@ class Storage:
         tuning = self.jobs.tuning
         if len(stored.pending) > tuning.pending_deltas or stored.arrow_rows > tuning.pending_rows:
             stored = self._sum_pending(stored)
+        # Amortized: a rewrite costs the whole relation, and is paid by a fixed fraction of changed rows.
         if stored.changed_rows <= max(tuning.driver_rows, tuning.compacted_fraction * len(stored.rows)):
             return stored
         return self._rewrite(self._sum_pending(stored), stored.rows.types, stored.size)
 
     def _rewrite(self, stored: StoredRelation, types: Types, rows: int) -> StoredRelation:
+        # rows' = (rows - minus) + plus, without deltas from then on.
         plan = self.jobs.queries.select(self._overlay(stored))
         if stored.by is None or not self.jobs.scratch.can_store(types, rows):
             return StoredRelation(self.jobs.queries.materialize(plan, types), by=stored.by)

@@ -37,14 +37,17 @@ def coded_program(component: Component, program: Program) -> Program | None:
         if isinstance(definition, Aggregate):
             return None
         for literal in (definition.head, *definition.body):
+            # An order, a pattern or a functor needs the values; equality of codes is all that joins and negation need.
             if isinstance(literal, Comparison):
                 return None
             atoms.append(literal.atom if isinstance(literal, Negation) else literal)
     relations = {atom.relation: program.relations[atom.relation] for atom in atoms}
     columns = [column for relation in relations.values() for column in relation.columns]
+    # A constant may have no code, and NULL has none.
     if any(isinstance(term, Constant) for atom in atoms for term in atom.terms) or any(c.nullable for c in columns):
         return None
     of_symbols = {name for name, relation in relations.items() if SYMBOL in relation.types}
+    # Symbols must enter from below and be found above, or there is nothing to code, or nothing to decode.
     if of_symbols.isdisjoint(component.relations) or of_symbols.issubset(component.relations):
         return None
     return Program({name: _coded(relation) for name, relation in relations.items()}, component.definitions)
@@ -74,6 +77,7 @@ def code_recursion(component: Component, relations: Relations, jobs: Jobs) -> Co
         return None
     found = {name: relations.state(name, Variant.OLD) for name in program.bases}
     read = {name: source for name, source in found.items() if isinstance(source, Source)}
+    # Relations derived on demand have no extent to number.
     if len(read) < len(found) or sum(map(jobs.queries.size, read.values())) < jobs.tuning.coded_rows:
         return None
     codes = number_symbols(read.values(), jobs)
@@ -95,6 +99,7 @@ def number_symbols(sources: Iterable[Source], jobs: Jobs) -> Frame:
 
 def _code(parts: int) -> Output:
     identifier = call("monotonically_increasing_id")
+    # monotonically_increasing_id puts the partition into the upper 31 bits: too sparse for 32-bit codes.
     partition = call("shiftright", identifier, Cast(number(33), CODE))
     position = infix("&", identifier, number(_IN_PARTITION))
     return Named(Cast(infix("+", partition, infix("*", number(parts), position)), CODE), "c1")
@@ -108,6 +113,7 @@ def _translate(source: Source, types: Types, codes: Frame, given: int, wanted: i
     read, hint = jobs.queries.scan(codes), broadcast_hint(codes, jobs.tuning)
     plan: Plan = Aliased(jobs.queries.scan(source), "r")
     for i in looked_up:
+        # An inner join loses no row, because every symbol that is read was numbered; no column holds NULL.
         on = equal(ref(given, f"k{i}"), ref(i, "r"), null_safe=False)
         plan = Join(plan, Aliased(read, f"k{i}", hint), JoinKind.INNER, (on,))
     outputs = tuple(Named(ref(wanted, f"k{i}"), column(i)) if i in looked_up else ref(i, "r") for i in range(len(types)))

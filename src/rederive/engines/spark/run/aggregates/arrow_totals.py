@@ -26,6 +26,7 @@ def table_totals(alike: Sequence[Aggregate], parts: Sequence[Signed], types: Seq
     Each row counts with the multiplicity of its part. The values are whole numbers.
     """
     group = [column(c) for c in alike[0].group]
+    # Totals are linear: those of the signed parts add up to the change.
     rows = pa.concat_tables([_row_totals(alike, table, times) for table, times in parts])
     summed = [name for name in rows.column_names if name not in group]
     each = rows.group_by(group).aggregate([(name, "sum") for name in summed])
@@ -48,6 +49,7 @@ def _row_totals(alike: Sequence[Aggregate], table: pa.Table, times: int) -> pa.T
         value = table.column(aggregate.value)
         found[f"known{i}"] = pc.if_else(value.is_valid(), weight, _ZERO)
         if aggregate.function is Function.SUM:
+            # value = high * 2^32 + low, with 0 <= low < 2^32; the shift is arithmetic, so this holds for negative values.
             found[f"high{i}"] = pc.multiply(pc.shift_right(value, int64(_HALF)), weight)
             found[f"low{i}"] = pc.multiply(pc.bit_wise_and(value, int64((1 << _HALF) - 1)), weight)
     return pa.table(found)

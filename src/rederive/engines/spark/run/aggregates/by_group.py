@@ -73,6 +73,7 @@ def fill(aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Job
     """The first evaluation."""
     source = _source(aggregate, relations, Variant.OLD, jobs)
     types = relations.types(aggregate.relation)
+    # An empty source has no groups; Spark need not be asked.
     if source.empty:
         storage.write(aggregate.relation, Local(types, frozenset()))
         if _has_totals(aggregate, relations):
@@ -91,6 +92,7 @@ def change(
     """The exact delta of the view goes to its relations; the delta of its totals is returned."""
     if _has_totals(aggregate, relations):
         return _change_totals(aggregate, relations, storage, jobs, shared)
+    # Only groups of changed rows can have another result (G).
     groups = _affected_groups(aggregate, relations, jobs)
     old = _rows_of_groups(storage.source(aggregate.relation), groups, range(len(aggregate.group)), jobs)
     before = jobs.queries.materialize(old, relations.types(aggregate.relation))
@@ -126,6 +128,7 @@ def _source(aggregate: Aggregate, relations: Relations, state: Variant, jobs: Jo
         return found
     if derived_once(relations.component(aggregate.source), relations.program):
         return _as_view(aggregate.source, relations, state, jobs)
+    # A request without bound columns has one key, the empty row: everything is derived.
     found.request((), Local((), frozenset({()})))
     return found.source()
 
@@ -153,12 +156,14 @@ def _affected_groups(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> 
 
 
 def _rows_of_groups(source: Source, groups: Frame, positions: Iterable[int], jobs: Jobs) -> Plan:
+    # Few groups change, so they are sent to the rows.
     hint = broadcast_hint(groups, jobs.tuning)
     return rows_of_groups(jobs.queries.scan(source), jobs.queries.scan(groups), tuple(positions), hint)
 
 
 def rows_of_groups(rows: Plan, groups: Plan, positions: tuple[int, ...], hint: Hint | None = None) -> Plan:
     """The rows that belong to some groups; `positions` are the group's columns in them."""
+    # Null-safe: NULLs are one group.
     on = tuple(equal(ref(p, "s"), ref(i, "g")) for i, p in enumerate(positions)) or (TRUE,)
     return Projection(Join(Aliased(rows, "s"), Aliased(groups, "g", hint), JoinKind.SEMI, on), (AllColumns("s"),))
 
@@ -176,6 +181,7 @@ def _recompute(aggregate: Aggregate, relations: Relations, groups: Frame, jobs: 
 
 
 def _has_totals(aggregate: Aggregate, relations: Relations) -> bool:
+    # Linear functions alone: total^new = total + plus - minus.
     can_add = aggregate.function in (Function.COUNT, Function.SUM)
     return can_add and is_exact_in_spark(aggregate, value_type(aggregate, relations.program))
 
@@ -225,10 +231,12 @@ def _totals_in_driver(
 def totals_plan(alike: Sequence[Aggregate], rows: Sequence[tuple[Plan, int]]) -> Plan:
     """The groups of some aggregates, their number of rows, and for each aggregate the number of values and their sum."""
     group, times = alike[0].group, ColumnRef("times")
+    # Each row counts with its sign: times is 1 where it enters and -1 where it leaves.
     signed = union_all(Projection(plan, (AllColumns(), Named(number(sign), "times"))) for plan, sign in rows)
     sums: list[Expression] = [call("sum", times)]
     for aggregate in alike:
         value = ref(aggregate.value) if aggregate.value is not None else None
+        # NULL counts as a row, not as a value.
         known = CaseWhen(((NullTest(value), number(0)),), times) if value is not None else times
         sums.append(call("sum", known))
         total = call("coalesce", call("sum", infix("*", Cast(value or ref(0), TOTAL), times)), TypedValue(0, TOTAL))
@@ -243,6 +251,7 @@ def _results(aggregate: Aggregate, relations: Relations, totals: Frame, jobs: Jo
     if totals.empty:
         return Local(types, frozenset())
     width, value = len(aggregate.group), value_type(aggregate, relations.program)
+    # A group without rows does not appear.
     rows = Filter(jobs.queries.scan(totals), (infix(">", ref(width), number(0)),))
     groups = tuple(ref(i) for i in range(width))
     if aggregate.function is Function.COUNT:
@@ -266,6 +275,7 @@ def _change_totals(
     if isinstance(delta, Local) and isinstance(stored, Local):
         return _change_local_totals(aggregate, relations, stored, delta)
     width = len(aggregate.group)
+    # Only totals of affected groups are read and written.
     before = jobs.queries.materialize(_rows_of_groups(stored, delta, range(width), jobs), all_types)
     plan = summed_totals(union_all(jobs.queries.select(frame) for frame in (before, delta)), width)
     after = jobs.queries.materialize(plan, all_types)
@@ -294,6 +304,7 @@ def _change_local_totals(
     known = {row[:width]: row for row in stored.rows}
     pairs = [(known.get(row[:width]), row) for row in delta.rows]
     before = frozenset(old for old, _ in pairs if old is not None)
+    # A group whose number of rows reaches zero is dropped.
     after = frozenset(row for old, change in pairs if (row := _add_totals(old, change, width))[width])
     rows = [frozenset(_result(aggregate, relations, row) for row in side) for side in (before, after)]
     types = relations.types(name)

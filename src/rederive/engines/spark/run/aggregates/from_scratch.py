@@ -76,6 +76,7 @@ def is_exact_in_spark(aggregate: Aggregate, value: Type | None) -> bool:
 def numbered_plan(aggregate: Aggregate, arity: int, rows: Plan) -> Plan:
     """The rows themselves, each with its number; rows that are equal in the order are ordered by all their values."""
     chosen = (*aggregate.group, *(i for i in range(arity) if i not in aggregate.group))
+    # Ties are broken by all columns, so that both engines number alike.
     keys = (SortKey(ref(o.column), o.descending, o.nulls_first) for o in (*aggregate.order, *map(Order, range(arity))))
     window = Window(call("row_number"), tuple(map(ref, aggregate.group)), tuple(keys))
     plan = Projection(rows, (*renumbered(chosen), Named(Cast(window, NUMBER), column(arity))))
@@ -91,6 +92,7 @@ def native_plan(aggregate: Aggregate, rows: Plan) -> Plan:
         case Function.MIN | Function.MAX:
             result = call(aggregate.function.value, value or ref(0))
         case _:
+            # In 38 digits: Spark's own sum of BIGINT overflows, also where the final sum would fit.
             result = call("sum", Cast(value or ref(0), TOTAL))
     groups = tuple(Named(ref(old), column(new)) for new, old in enumerate(aggregate.group))
     return group_rows(rows, tuple(map(ref, aggregate.group)), (*groups, Named(result, column(len(aggregate.group)))))
@@ -127,6 +129,7 @@ def _fold_in_python(aggregate: Aggregate, rows: Plan, types: Types, value: Type 
     assert aggregate.value is not None
     grouped = jobs.queries.data(rows).groupBy(*(column(c) for c in aggregate.group))
     data = grouped.applyInArrow(_folding(aggregate, types, value), f"{schema(types)}, {ERROR} STRING")
+    # The number of rows is not known yet; 0 is never read, because the frame is only scanned.
     found = jobs.queries.scan(jobs.frames.of_data(data, types, 0))
     if jobs.queries.collect(exists(Filter(found, (NullTest(ColumnRef(ERROR), is_null=False),)))):
         raise overflow_error(aggregate, value)
@@ -139,6 +142,7 @@ def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Ta
     result, arrow = exact_result(aggregate.function, value, types[-1]), [arrow_type(t) for t in types]
 
     def fold(rows: pa.Table) -> pa.Table:
+        # A group without rows has no result, also where there are no group columns.
         if not rows.num_rows:
             return pa.table([pa.array([], t) for t in (*arrow, pa.string())], names=[*columns(types), ERROR])
         given = rows.column(position).to_pylist()
@@ -166,6 +170,7 @@ def exact_result(function: Function, value: Type, gives: Type) -> Callable[[Sequ
 
 def _of_values(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
 
+    # As fractions the sum is exact; it is rounded once at the end, as in the resident engine.
     def total(values: Sequence[Any]) -> Fraction:
         return sum(map(Fraction, values), Fraction())
 
