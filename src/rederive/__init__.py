@@ -73,12 +73,12 @@ def open(
     webhooks: Webhooks | None = None,
     zone: str | None = None,
 ) -> Database:
-    """A database in this process's memory; with a `path`, kept in that folder, which is made where there is none.
+    """Open a database: in memory or, with a `path`, stored in that folder, which is created if it does not exist.
 
     `strategy`: auto, recompute, counting, materialized, on_demand, filtration or differencing. `precision`: exact, or nervous
-    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that invents values without end, and whatever
-    takes more time, rows or memory than its budget. `strict` refuses views that a change evaluates as a whole. A store remembers
-    strategy, precision and only. `retention`: how many versions of it can be read again; all of them by default.
+    with differencing. `only`: report plus or minus alone. `limits` stop a recursion that creates values without end, and whatever
+    takes more time, rows or memory than its budget. `strict` refuses views that every change recomputes. A store remembers
+    strategy, precision and only. `retention`: how many of its versions can be read later; all of them by default.
 
     `lake`: a folder, or any address that Spark can write, for base relations, views and changes as Delta tables. `store`: the
     same as `path`, for a database with a lake; by default a folder in the lake, where that is a local one. `engine`: resident,
@@ -122,9 +122,9 @@ def open(
 
 @guard
 def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Connection:
-    """A service at an address: `apply` changes, read `rows`, `subscribe` to views.
+    """Connect to a service: `apply` changes, read `rows`, `subscribe` to views.
 
-    `token`: the secret that the service knows this client by. `patience`: for how many seconds without an answer to go on trying.
+    `token`: the secret that authenticates the client. `patience`: the seconds without an answer after which it gives up.
 
         with rederive.connect("http://127.0.0.1:8420") as db:
             db.apply(insert={"edge": [("a", "b")]})
@@ -133,8 +133,8 @@ def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Co
 
     >>> connect("127.0.0.1")
     Traceback (most recent call last):
-    rederive.errors.MalformedInput: error[malformed]: '127.0.0.1' is no address of a service
-      help: as in http://127.0.0.1:8420
+    rederive.errors.MalformedInput: error[malformed]: '127.0.0.1' is not the address of a service
+      help: write http://127.0.0.1:8420, for example
     """
     from rederive.client.blocking import Connection
 
@@ -143,7 +143,7 @@ def connect(url: str, *, token: str | None = None, patience: float = 60.0) -> Co
 
 @guard
 def connect_async(url: str, *, token: str | None = None, patience: float = 60.0) -> AsyncConnection:
-    """As `connect`, with `await` and `async for`.
+    """Connect to a service, for code with `await` and `async for`.
 
     >>> import asyncio
     >>> asyncio.run(connect_async("http://127.0.0.1:8420").close())

@@ -63,6 +63,7 @@ def _operations_on(base: str, operations: Sequence[Operation], engine: Engine) -
         step = -1 if operation.action is Action.DELETE else 1
         for row in operation.rows:
             after[row] = max(after[row] + step, 0)  # deleting a row that is not there has no effect
+    # The highest numbers leave, so that the numbers of the copies that stay have no gap.
     left = [(*row, i) for row in rows for i in range(after[row] + 1, before[row] + 1)]
     entered = [(*row, i) for row in rows for i in range(before[row] + 1, after[row] + 1)]
     return [Operation(Action.DELETE, base, tuple(left)), Operation(Action.INSERT, base, tuple(entered))]

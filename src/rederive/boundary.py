@@ -135,6 +135,7 @@ def guard(function: F) -> F:
             found = function(*args, **options)
         except Exception as error:
             _raise_from_call(error, function)
+        # The body of a generator runs after this call has returned, so its errors are turned where it is consumed.
         if isinstance(found, GeneratorType):
             return _guard_generator(found)
         return _guard_async_generator(found) if isinstance(found, AsyncGeneratorType) else found

@@ -167,6 +167,7 @@ class Catalog:
             # facts that transactions took out of a base relation are not facts of the view
             statements = without_facts(statements, ruled)
             program = compile_statements(statements, self._empty)
+        # A fact that was stated before does not enter again: a transaction may have deleted its row since.
         had = {(fact.relation, fact.row) for fact in self.program.facts}
         new = (f for f in program.facts if f.relation in self.program.views or (f.relation, f.row) not in had)
         return CatalogChange(Catalog((statements,), program), _by_relation(new), always)
@@ -183,6 +184,7 @@ class Catalog:
     def of(cls, texts: Iterable[DefinitionText], zone: str = UTC) -> Catalog:
         """Read the definitions from what `texts` returned."""
         try:
+            # Compiled in the order in which they were defined, each part over those before it.
             parts = [tuple(chain.from_iterable(map(_standing, run))) for _, run in groupby(texts, lambda text: text.part)]
             empty = cls.none(zone).program
             return cls(tuple(parts), reduce(lambda program, part: compile_statements(part, program), parts, empty))

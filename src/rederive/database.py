@@ -86,6 +86,7 @@ class Database:
         self.rules = Rules(self.pipeline)
         if store is not None:
             _recover(self._state, store)
+            # Webhooks that the last process left in the outbox.
             runtime.send()
 
     @property
@@ -362,6 +363,7 @@ def _recover(state: DatabaseState, store: Store) -> None:
     rows = store.base_rows(rules.program)
     parked = None
     try:
+        # No change is reported: the journal has the changes that led to these rows.
         _, monitoring = state.install(rules, rows)
     except Endless as error:
         parked = ParkedDefinitions.recorded(error, rules.program, store)

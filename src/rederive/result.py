@@ -39,6 +39,7 @@ class Change:
         """The delta with its rows in order."""
         return Delta(self._plus, self._minus)
 
+    # Rows are put in order when somebody reads them: most changes of large versions are never read one by one.
     @cached_property
     def _plus(self) -> Rows:
         return in_order(self.delta.plus, sort_key)

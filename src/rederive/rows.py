@@ -92,6 +92,7 @@ def _typed_column(column: Sequence[Any], declared: Column, convert: Convert) -> 
     if type.kind in INTEGERS and (classes == {int} or (classes == {str} and _NUMERALS.fullmatch("".join(column)))):
         return _integers(column, type, convert)
     if classes == {str}:
+        # Each distinct text is converted once.
         values = {text: convert(text, type) for text in set(column)}
         return [values[text] for text in column]
     return [convert(value, type) for value in column]

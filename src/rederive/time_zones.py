@@ -106,12 +106,14 @@ def from_wall(wall: datetime, zone: str, offset: timedelta | None = None) -> dat
     >>> str(from_wall(datetime(2026, 3, 29, 2, 30), "Europe/Berlin")), str(from_wall(datetime(2026, 7, 1), "Europe/Berlin"))
     ('2026-03-29 01:30:00', '2026-06-30 22:00:00')
     """
+    # The clocks are put back if the offset shrinks: the wall time then occurs twice.
     before, after = _offsets(wall, zone)
     return wall - (after if before > after and offset == after else before)
 
 
 def _offsets(wall: datetime, zone: str) -> tuple[timedelta, timedelta]:
     """The offsets before and after the change of clocks at this wall time; both are the same if there is no change."""
+    # PEP 495: at a change of clocks, fold=0 has the offset before it and fold=1 the one after it.
     there = min(max(wall, _FIRST), _LAST).replace(tzinfo=_rules(zone))
     before, after = there.utcoffset(), there.replace(fold=1).utcoffset()
     assert before is not None

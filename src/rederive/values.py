@@ -17,6 +17,7 @@ from rederive.ir.printing import show_value
 from rederive.ir.rules import Column
 from rederive.ir.terms import Kind, Row, Type, Value
 
+# At most 40 digits: Python takes quadratic time to read longer ones, and no type holds them.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)

@@ -96,6 +96,7 @@ def _change_lines(change: Change, view: str, changes: Subscription, as_json: boo
         body = {"plus": change.plus, "minus": change.minus}
         yield json.dumps({**head, **body, **({"coalesced": change.coalesced} if change.coalesced else {})}, ensure_ascii=False)
         return
+    # What leaves comes first, so that whoever applies the lines in order never holds two rows with one key.
     for sign, rows in (("-", change.minus), ("+", change.plus)):
         for row in rows:
             yield f"{change.version} {sign} {json.dumps(row, ensure_ascii=False)}"
@@ -152,6 +153,7 @@ def _batches(file: Path) -> Iterator[list[tuple[str, int, str]]]:
     size, max_lines = 0, 1 if str(file) == "-" else MAX_BATCH
     for line in read_lines(file):
         name, number, text = line
+        # Checked before the line is sent, so that the error names its place in the file.
         parse_change_line(text, name, number)
         if batch and (len(batch) >= max_lines or size + len(text) > MAX_BATCH_BYTES):
             yield batch

@@ -42,6 +42,7 @@ COMMANDS: Final = (
     client_commands.apply,
 )
 
+# `main` prints errors. Typer's own tracebacks show local variables, and with them rows and tokens.
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -77,6 +78,7 @@ def main() -> None:
     try:
         app()
     except BrokenPipeError:  # the reader of a pipe ended, as in `rederive log ... | head`
+        # Python flushes standard output once more at exit, and would report the broken pipe.
         sys.stderr.close()
         sys.exit(0)
     except Exception as raised:

@@ -180,5 +180,6 @@ def _unread(program: Program, sources: InitialRows) -> Iterable[Input]:
 def _relations_in(store: Path | None) -> Collection[str]:
     if store is None or not (store / FILE).exists():
         return ()
+    # A reader takes no lock, so that the store may be open in another process.
     with JournalReader.read(store) as journal:
         return Catalog.of(journal.catalog.texts).program.relations

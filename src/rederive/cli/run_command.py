@@ -117,6 +117,7 @@ def _run(
         else:
             costs = list(_run_sql(db, paths, rows, changes, initial, output))
         if db.pipeline.state.parked is not None:
+            # Parked definitions wait for other rows, and this command brings no more.
             raise db.pipeline.state.parked.error
         settle_lake(db)
         if stats is not None:
@@ -210,6 +211,7 @@ def _write_version(db: Database, result: rederive.Result, output: IO[bytes], sho
 
 
 def _statistics(db: Database, versions: list[dict[str, Any]]) -> dict[str, Any]:
+    # Linux gives KiB.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "engine": db.pipeline.state.engine.name,

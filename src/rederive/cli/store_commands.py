@@ -29,6 +29,7 @@ def log(
     Example: `rederive log graph --since 10 --view closure`
     """
     with JournalReader.read(local_folder(store, "a store")) as journal, print_on_success() as output:
+        # A number that a person types is a version of this history. A saved position is checked against its epoch.
         start = journal.version_at(int(since) if since.isdecimal() else since) if since is not None else journal.reach(view)
         for entry in journal.since(start, view):
             for change in changes_of(entry):

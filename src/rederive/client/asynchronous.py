@@ -89,6 +89,7 @@ class AsyncConnection:
                     raise requests.refusal(response)
                 parser = SseParser()
                 async for piece in response.aiter_bytes():
+                    # Every byte is a sign of life, also that of a heartbeat: the patience starts over.
                     backoff.reset()
                     for event in parser.feed(piece):
                         yield event

@@ -103,6 +103,7 @@ class Connection:
                     raise requests.refusal(response)
                 parser = SseParser()
                 for piece in response.iter_bytes():
+                    # Every byte is a sign of life, also that of a heartbeat: the patience starts over.
                     backoff.reset()
                     yield from parser.feed(piece)
         except self._errors as error:

@@ -50,6 +50,7 @@ def follow_firings(
                 for event in events:
                     if event.name == "problem" and event.data["code"] != CLOSED:
                         raise Refused(event.data["code"], event.data["detail"])
+                    # Progress events have ids, too, so that a reconnect after a quiet time repeats nothing.
                     since = event.id if event.id is not None else since
                     if event.name == "firing":
                         yield event.data

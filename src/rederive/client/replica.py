@@ -79,6 +79,8 @@ class Replica:
         """Apply an event. Return its change, or None if it changes nothing."""
         match event.name:
             case "snapshot":
+                # Only the last piece of a snapshot has an id: a connection
+                # that breaks before it resumes from the old position.
                 self.position = event.id or self.position
                 return self._apply_snapshot(event.data)
             # A version that the replica has is a repetition after a reconnect.
@@ -86,6 +88,7 @@ class Replica:
                 self.position = event.id or self.position
                 return self._apply_change(event.data)
             case "progress":
+                # The versions up to this one changed nothing that the replica follows.
                 self.version, self.position = event.data["version"], event.id or self.position
             case "problem":
                 raise Refused(event.data["code"], event.data["detail"], hint=event.data.get("hint"))
@@ -108,6 +111,7 @@ class Replica:
 
     def _apply_change(self, data: Mapping[str, Any]) -> Change:
         deltas = {part["view"]: _delta(part) for part in data.get("changes", [data])}
+        # A replica that resumes without saved rows has none to change, and passes the deltas on.
         if self.holds_rows and self.rows:
             for view, delta in deltas.items():
                 missing = delta.apply(self.rows.setdefault(view, Counter()))

@@ -34,6 +34,7 @@ class SseParser:
 
     def feed(self, piece: bytes) -> list[Event]:
         """Return the events that this piece completes. An event that the connection cuts off is not an event."""
+        # Split as bytes and decoded by line: a piece may end inside a character.
         *lines, self._rest = (self._rest + piece).split(b"\n")
         return [event for line in lines if (event := self._read_line(line.removesuffix(b"\r").decode())) is not None]
 
