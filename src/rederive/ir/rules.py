@@ -62,6 +62,7 @@ class Atom:
 class Negation:
     """`!atom`; every variable of the atom is bound elsewhere in the body."""
 
+    # Never within its own component (`analysis.graph.check_stratified`).
     atom: Atom
 
 
@@ -155,6 +156,7 @@ class Column:
     name: str
     type: Type
     nullable: bool = False
+    # Values are checked against it where they come in; engines compute in 64 bits.
     bits: int = 64
 
 
@@ -188,6 +190,7 @@ class Relation:
 
     name: str
     columns: tuple[Column, ...]
+    # Of base relations alone: the key of a view follows from its rules (`analysis.derivations`).
     key: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
     monitored: bool | None = None
@@ -219,6 +222,7 @@ class Fact:
     """A row that a program gives a base relation."""
 
     relation: str
+    # Typed by the columns of the relation when the program is compiled.
     row: Row
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -275,6 +279,7 @@ class Program:
     inputs: tuple[Input, ...] = ()
     outputs: tuple[str, ...] = ()
     remotes: tuple[Remote, ...] = ()
+    # The views that a warehouse stores over remote relations.
     stored: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     zone: str = UTC
@@ -365,6 +370,7 @@ def literal_variables(literal: Literal) -> tuple[Variable, ...]:
             return tuple(term for term in literal.terms if isinstance(term, Variable))
         case Negation():
             return literal_variables(literal.atom)
+        # Left before right: the order in which errors name variables.
         case Comparison():
             return variables(literal.left) + variables(literal.right)
 

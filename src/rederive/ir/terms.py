@@ -69,6 +69,7 @@ class Constant:
     """A constant of the type that its place in the rule needs."""
 
     value: Value
+    # `1` may be a number, an unsigned, a float or a decimal: inference decides by its place.
     type: Type
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -83,6 +84,7 @@ class Call:
     functor: str
     arguments: tuple[Term, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    # The type is inferred for a functor, from its arguments, and declared for a scalar function of SQL.
     gives: Type | None = field(default=None, repr=False)
 
 

@@ -106,6 +106,7 @@ class _Printer:
 
     def _select(self, rule: Rule, relation: Relation, word: str) -> str:
         places, source, conditions = self._body(rule)
+        # Columns are named by the view, so that all parts of a UNION agree.
         pairs = zip(rule.head.terms, relation.columns, strict=True)
         columns = [f"{self._term(term, places)} AS {self._quoted(c.name)}" for term, c in pairs] or [f"TRUE AS {WHOLE}"]
         where = f"\n  WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -113,6 +114,7 @@ class _Printer:
 
     def _truth(self, relation: Relation) -> str:
         """Whether some rule of a relation without columns has a match."""
+        # A relation without columns holds where any of its rules does.
         parts = [self._holds(rule) for rule in self._rules(relation.name)]
         return f"{' OR '.join(parts) or 'FALSE'} AS {self._quoted(relation.name.rpartition('.')[2])}"
 
@@ -163,6 +165,7 @@ class _Printer:
         if literal.operator is not Operator.EQ:
             raise StrategyError(f"'{literal.operator.value}' is not written by this printer")
         for one, other in ((literal.left, literal.right), (literal.right, literal.left)):
+            # An alias in the generated text, not a condition: x = t adds no predicate where it binds x.
             if isinstance(one, Variable) and one not in places:
                 places[one] = self._term(other, places)
                 return

@@ -38,6 +38,7 @@ def explain(
 
     With `passes`, also the program after each pass.
     """
+    # Refused before anything is computed.
     if form not in FORMATS:
         raise UnknownOption("format", form, FORMATS)
     match form:
@@ -115,6 +116,7 @@ def _phase_data(phase: Phase, program: Program) -> dict[str, Any]:
     if phase.fold is not None:
         source = program.relations[phase.fold.aggregate.source]
         fold = {"label": "F", "rule": show_aggregate(phase.fold.definition, source)}
+        # The fold is not a rule, but it is printed where it runs: after (G), before the rules that read its results.
         rules.insert(_fold_position(phase), fold)
     strict = {"strict": [_rule_data(rule) for rule in phase.strict]} if phase.strict else {}
     return {"name": phase.name, "runs": phase.semantics.value, "rules": rules, **strict}
@@ -132,6 +134,7 @@ def _rule_data(rule: MaintenanceRule) -> dict[str, str]:
 
 def _queries_data(maintenance: MaintenanceProgram) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
     """The lookups in views that are derived on demand, and the query rules of each pattern that is requested."""
+    # Patterns depend on the join order: these are the ones without sizes, and an engine may request others.
     requested = requested_queries(maintenance)
     relations = maintenance.program.relations
     queries = [
@@ -156,7 +159,7 @@ def _state_rules(maintenance: MaintenanceProgram) -> Iterator[MaintenanceRule]:
 
 def _strata(maintenance: MaintenanceProgram) -> list[list[str]]:
     phases = [phase for section in maintenance.sections for phase in section.phases]
-    # Variants are relations of their own: p^minus negates p^ins and p^red, and there is no cycle.
+    # Variants are relations of their own: p^minus negates p^ins and p^red without a cycle.
     rules: list[Definition] = [rule.whole for phase in phases for rule in phase.rules]
     rules += [phase.fold.definition for phase in phases if phase.fold is not None]
     rules += [rule.rule for rule in _state_rules(maintenance)]
@@ -222,6 +225,7 @@ def _section_lines(section: dict[str, Any]) -> Iterator[str]:
     yield from (f"    {rule}" for rule in section["rules"])
     for phase in (*section["initial"], *section["phases"]):
         yield from _phase_lines(phase)
+    # A transaction runs either the incremental phases or these, never both.
     if section["from_scratch"]:
         yield "  instead, for a transaction where this is estimated to touch fewer tuples:"
     for phase in section["from_scratch"]:

@@ -72,6 +72,7 @@ def state_rules(state: State, relation: Relation) -> tuple[MaintenanceRule, ...]
 
 def canonical(relation: Relation, variant: Variant = Variant.OLD) -> Atom:
     """The relation's atom with a variable for each column, named after it."""
+    # Column names are distinct within a relation, so the variables are.
     return Atom(relation.name, tuple(Variable(column.name) for column in relation.columns), variant)
 
 

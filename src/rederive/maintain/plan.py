@@ -37,6 +37,7 @@ AUTO = "auto"
 NERVOUS = "nervous"
 STRATEGIES = (AUTO, *(strategy.value for strategy in Strategy))
 PRECISIONS = ("exact", NERVOUS)
+# Reasons that `explain` prints for a strategy that the user did not choose.
 NO_ROOM = "the view does not fit the memory it may take, so it is derived on demand"
 NOTHING_BOUND = "no column is bound, so derivations are counted"
 _VARIANTS = {Sign.PLUS: Variant.INS, Sign.MINUS: Variant.DEL}
@@ -102,6 +103,7 @@ def check_strategy(strategy: str, precision: str = "exact") -> None:
         raise UnknownOption("strategy", strategy, STRATEGIES)
     if precision not in PRECISIONS:
         raise UnknownOption("precision", precision, PRECISIONS)
+    # Only differencing has a filter that can be left out; all others are exact by construction.
     if precision == NERVOUS and strategy != Strategy.DIFFERENCING.value:
         raise StrategyError(
             f"strategy '{strategy}' is always exact", hint="precision 'nervous' goes with strategy 'differencing'"

@@ -36,6 +36,7 @@ class Strategy(Enum):
     @property
     def is_stored(self) -> bool:
         """Whether the rows of the view are stored between transactions."""
+        # The others derive both states on demand, or evaluate them for each transaction.
         return self in (Strategy.COUNTING, Strategy.MATERIALIZED)
 
     @property
@@ -77,7 +78,7 @@ class Section:
     """How one component is maintained. After `phases`, p^del and p^ins hold the exact minus and plus of each p in it.
 
     `initial` fills views that are stored. `from_scratch` evaluates them over the new state and compares: strategy auto runs it
-    instead of `phases` for a transaction where that costs less; it is empty where there is no choice.
+    instead of `phases` for a transaction where that costs less; it is empty without a choice.
     `skipped_paths`: how many rules path analysis left out.
     `has_one_derivation`: each row has one derivation at most, so a derived insertion was not there before, except where a
     deletion cancels it.
@@ -134,6 +135,7 @@ class MaintenanceProgram:
     @property
     def states(self) -> Mapping[str, State]:
         """The law of each new state that is read through one."""
+        # A relation without a law has no overlay: its new state is derived or evaluated.
         return {state.relation: state for state in (*self.bases, *(s for section in self.sections for s in section.states))}
 
     @property
@@ -150,12 +152,14 @@ class MaintenanceProgram:
 
     def component(self, view: str) -> Component:
         """The component that a view belongs to."""
+        # Views without a section have a component as well: queries derive them.
         if not self._components:
             self._components.update({name: c for c in components(self.program) for name in c.relations})
         return self._components[view]
 
     def query_rules(self, pattern: BindingPattern) -> QueryRules:
         """The rules that derive the rows of a view for the bindings of one pattern."""
+        # One object for each pattern, so that what explain prints is what an engine compiled.
         if pattern not in self._queries:
             self._queries[pattern] = query_rules(pattern, self.component(pattern.relation), self.program.relations)
         return self._queries[pattern]

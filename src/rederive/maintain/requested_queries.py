@@ -58,6 +58,7 @@ def answering_rules(patterns: Iterable[BindingPattern], maintenance: Maintenance
 def _lookups(maintenance: MaintenanceProgram) -> Iterator[LookupRule]:
     relations, derived = maintenance.program.relations, frozenset(maintenance.derived_views)
     for section in maintenance.sections:
+        # Also the initial evaluation: a stored view may read one that is derived on demand.
         for phase in (*section.initial, *section.phases, *section.from_scratch):
             for m in phase.rules:
                 yield from lookup_rules(m, relations, derived)

@@ -110,6 +110,7 @@ class ResidentEngine:
     @staticmethod
     def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows]) -> dict[str, Delta]:
         """The changes of monitored base relations that both programs have: they share one table, which has only the new rows."""
+        # Old and new extents of such a table are the same object, so their difference would be empty.
         both = [name for name in new.monitored if name in old.program.bases and name in new.program.bases]
         nothing = {name: CodedRows(new.program.relations[name], {}, new.around.codes) for name in both}
         return {name: Delta(entered.get(name, nothing[name]), nothing[name]) for name in both}
@@ -118,6 +119,7 @@ class ResidentEngine:
         """Install the current program once more with these rows, and commit; return the touched tuples."""
         present = self.installed
         bound = [view.query for view in present.bound]
+        # Nothing but the base relations and what reads them is affected, so other views are taken over.
         touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
         self.commit()
         return touched
@@ -176,6 +178,7 @@ class ResidentEngine:
             versions = self.installed.versions[name]
             if versions.gone or versions.came:
                 relation = self.program.relations[name]
+                # Copies of the leaves: `commit` clears the tables, and readers decode later.
                 plus = CodedRows(relation, versions.came.snapshot(), self.codes)
                 minus = CodedRows(relation, versions.gone.snapshot(), self.codes)
                 changes[name] = Delta(plus, minus)

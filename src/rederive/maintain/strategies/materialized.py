@@ -32,7 +32,7 @@ def materialized(component: Component, program: Program) -> Section:
     rules = tuple(d for d in component.definitions if isinstance(d, Rule))
     once = derived_once(component, program)
     put_back = Phase("rederivations", Semantics.SET, tuple(rederivation_rule(rule, component) for rule in rules))
-    # Without (R) there is no p^red to subtract.
+    # Without (R), nothing is put back, and (E2) does not subtract p^red.
     net = (m for name in component.relations for m in net_rules(program, name, rederived=not once))
     phases = (
         Phase("deletions", Semantics.SET, tuple(m for rule in rules for m in deletion_rules(rule))),

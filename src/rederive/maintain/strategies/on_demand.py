@@ -25,5 +25,5 @@ from rederive.maintain.strategies.materialized import materialized
 def on_demand(component: Component, program: Program) -> Section:
     """Algorithm 1's phases over a view that is not stored."""
     reason = "nothing is stored: the old state is derived where rules read it"
-    # No initial phase: there is no table to fill. The law of the new state stays, over an old state that is derived.
+    # No initial phase: no table has to be filled. The law of the new state stays, over an old state that is derived.
     return replace(materialized(component, program), strategy=Strategy.ON_DEMAND, reason=reason, initial=())

@@ -69,7 +69,7 @@ class LinkedSection:
     """A section that runs. `influents`: it has nothing to do where none of them changed.
 
     `from_scratch` are the phases that evaluate the view from scratch, and `estimate` what they and the incremental phases cost;
-    empty and None where there is no choice.
+    empty and None without a choice.
     """
 
     section: Section

@@ -78,7 +78,7 @@ class NetPhase:
             if phantom:
                 self.gone.remove(key, phantom)
                 self.came.remove(key, phantom)
-        # The new state (old - del) + red + ins stays the same: the rows of red, now empty, are no longer in del.
+        # The new state (old - del) + red + ins stays the same: the rows of red, now empty, have left del.
         self.red.clear()
 
     def commit(self) -> None:

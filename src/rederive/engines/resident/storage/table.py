@@ -118,7 +118,7 @@ class Table:
         return sum(map(len, self.primary.values()))
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
-        """A function from a key of the bound columns to the rest of the matching rows, or None where there is no match."""
+        """A function from a key of the bound columns to the rest of the matching rows, or None without a match."""
         # The dictionary is never replaced, so that a compiled rule can hold this bound method for good.
         return self.entries(bound).get
 

@@ -48,7 +48,7 @@ Register: TypeAlias = Callable[[str, Callable[..., Any], Type], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An expression for a value, and expressions for an error text where there is no value."""
+    """An expression for a value, and expressions for an error text where it has none."""
 
     value: Expression
     errors: tuple[Expression, ...] = ()

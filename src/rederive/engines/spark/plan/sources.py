@@ -33,7 +33,7 @@ class Local:
 
     @property
     def empty(self) -> bool:
-        """Whether there are no rows."""
+        """Whether it has no rows."""
         return not self.rows
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Distributed:
 
     @property
     def empty(self) -> bool:
-        """Whether there are no rows."""
+        """Whether it has no rows."""
         return not self.count
 
     def __len__(self) -> int:

@@ -139,7 +139,7 @@ class Installed:
     # Queries
 
     def extent(self, name: str) -> Source | None:
-        """All rows of a relation, derived for this call alone where they are not stored; None where there is no such relation."""
+        """All rows of a relation, derived for this call alone where they are not stored; None for an unknown relation."""
         if name not in self.program.relations:
             return None
         return self._complete(self.queries, name, Variant.OLD, (), Local((), frozenset({()})))

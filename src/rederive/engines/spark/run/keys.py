@@ -30,7 +30,7 @@ def check_keys(relation: Relation, state: Source, plus: Source, jobs: Jobs) -> N
 
 
 def duplicate_rows(relation: Relation, state: Plan, plus: Plan) -> Plan:
-    """Two rows of a state that share the key of a row that entered; none where there are no such rows."""
+    """Two rows of a state that share the key of a row that entered; none if every key has one row."""
     key = tuple(ref(i) for i in relation.key)
     same_key = tuple(equal(ref(i, "s"), ref(i, "k")) for i in relation.key)
     entered = Projection(Join(Aliased(state, "s"), Aliased(plus, "k"), JoinKind.SEMI, same_key), (AllColumns("s"),))

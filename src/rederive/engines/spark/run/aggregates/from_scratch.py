@@ -99,7 +99,7 @@ def native_plan(aggregate: Aggregate, rows: Plan) -> Plan:
 
 
 def group_rows(rows: Plan, keys: tuple[Expression, ...], outputs: tuple[Output, ...]) -> Plan:
-    """The groups that have rows. SQL has one group without rows where there are no keys; we have none."""
+    """The groups that have rows. Without keys, SQL has one group even of no rows; we have none."""
     return GroupBy(rows, keys, outputs, None if keys else infix(">", count_rows(), number(0)))
 
 
@@ -108,6 +108,7 @@ def check_sums(aggregate: Aggregate, value: Type, sums: Plan, position: int, job
     low, high = INTEGER_RANGES[value.kind]
     total = ref(position)
     is_outside = infix("OR", infix("<", total, TypedValue(low, TOTAL)), infix(">", total, TypedValue(high, TOTAL)))
+    # Before the cast, which would end the query with an error of Spark's own.
     if jobs.queries.collect(exists(Filter(sums, (is_outside,)))):
         raise overflow_error(aggregate, value)
 
@@ -142,7 +143,7 @@ def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Ta
     result, arrow = exact_result(aggregate.function, value, types[-1]), [arrow_type(t) for t in types]
 
     def fold(rows: pa.Table) -> pa.Table:
-        # A group without rows has no result, also where there are no group columns.
+        # A group without rows has no result, also without group columns.
         if not rows.num_rows:
             return pa.table([pa.array([], t) for t in (*arrow, pa.string())], names=[*columns(types), ERROR])
         given = rows.column(position).to_pylist()
@@ -159,6 +160,7 @@ def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Ta
 
 def exact_result(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
     """The exact result over the values of a group, NULL where it has none; OverflowError where it does not fit its type."""
+    # NULL is not folded.
     known = _of_values(function, value, gives)
 
     def result(values: Sequence[Any]) -> Any:
@@ -207,5 +209,6 @@ def _half_up(value: Fraction, scale: int) -> Decimal:
     Decimal('-0.13')
     """
     units = abs(value) * 10**scale
+    # floor(units + 1/2) in whole numbers, on the absolute value.
     rounded = (2 * units.numerator + units.denominator) // (2 * units.denominator)
     return Decimal(rounded if value >= 0 else -rounded).scaleb(-scale)
