@@ -19,6 +19,7 @@ FRAME_LINES: Final = 6  # around the rows
 def show_live(view: str, changes: Subscription, console: Console | None = None) -> None:
     """Show the view until an interrupt."""
     console = console or Console()
+    # Drawn when a change arrives, and not by a clock.
     with Live(console=console, auto_refresh=False, screen=False) as screen:
         for change in changes:
             screen.update(table(view, changes, change, console.height - FRAME_LINES), refresh=True)

@@ -201,6 +201,7 @@ def _print_changes(result: rederive.Result) -> None:
     """Print the changes of a version. A version of a batch that is repeated after a crash is printed again: at least once."""
     for view, change in result.changes.items():
         sys.stdout.buffer.write(change_line(result.version, view, change.plus, change.minus, change.counts))
+    # Flushed with each version, so that a reader of the pipe follows the stream.
     sys.stdout.buffer.flush()
 
 

@@ -200,6 +200,7 @@ def _only_in_lake(journal: JournalReader, view: Relation, version: int) -> Store
 
 
 def _tables(view: Relation, version: int, sign: str, rows: Sequence[Row], counts: Sequence[int]) -> Iterator[pyarrow.Table]:
+    # A partition travels inside the task that reads it, and Spark limits the size of tasks.
     for start in range(0, len(rows), _PARTITION_ROWS):
         part = rows[start : start + _PARTITION_ROWS]
         own: dict[str, pyarrow.Array[Any]] = {

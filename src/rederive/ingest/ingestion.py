@@ -187,12 +187,15 @@ def ingest(
     name = identity(source, relation)
     root = parse_location(quarantine) if quarantine else parse_location(state.lake or state.folder) / "quarantine"
     rejected = spark_path(session, root)
+    # A folder for each source: its name may be any text, and a hash of it is a name for a folder.
     folder = spark_path(session, parse_location(checkpoint or state.folder / "streams" / sha256(name.encode()).hexdigest()[:16]))
     with acting(session):
         stream = open_stream(source, relation, state.program, session)
         batches = _BatchLoop(db, stream.items, name, rejected if on_error == "quarantine" else None, on_batch)
         _check_checkpoint(db, session, folder, name)
         writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", folder)
+        # availableNow takes what is there in batches of the size that
+        # the options allow; Spark's older `once` takes all in one.
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
         query = _start(writer.start)
     batches.begin(str(query.id))

@@ -92,6 +92,7 @@ def check_keys(relation: Relation, rows: Iterable[Row], place: str) -> None:
     """Raise DuplicateKey if two rows share a key. `place`: the file or folder that they came from."""
     if not relation.key:
         return
+    # Equal rows may repeat, because a relation is a set. Rows that share a key and differ may not.
     seen: dict[Row, Row] = {}
     for row in rows:
         other = seen.setdefault(tuple(row[i] for i in relation.key), row)
@@ -139,6 +140,7 @@ _OF_TEXT = ("delimiter", "headers", "rfc4180")
 def _find_file(directive: Input, file: Path, folders: Sequence[Path]) -> Path:
     """The first file of that name in the folders; raises MissingFile, which lists the folders."""
     if len(folders) == 1 or file.is_absolute():
+        # A single folder is not searched: reading the file reports that it is missing.
         return folders[0] / file
     if (found := next((folder / file for folder in folders if (folder / file).exists()), None)) is not None:
         return found
@@ -242,6 +244,7 @@ def _records(text: str, layout: DelimitedText, path: Path) -> list[tuple[str, ..
 
 
 def _csv(text: str, layout: DelimitedText) -> CsvReader:
+    # newline="" hands line ends inside of quotes to the csv module as they are.
     return csv.reader(io.StringIO(text, newline=""), delimiter=layout.delimiter, strict=True)
 
 

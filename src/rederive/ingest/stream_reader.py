@@ -113,6 +113,7 @@ def _files(spark: SparkSession, path: str, options: ReaderOptions) -> DataFrame:
     path = spark_path(spark, parse_location(path))
     if names_in(spark, path) is None:
         raise MissingFile("no such folder").at(path)
+    # A stream of files needs its schema in advance.
     return _reader(spark, "binaryFile", {**_ANY_AGE, **options}).schema(_FILES).load(path)
 
 

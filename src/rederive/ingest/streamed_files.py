@@ -55,6 +55,7 @@ def _files(table: pyarrow.Table) -> list[StreamedFile]:
 
 
 def _name(uri: str) -> str:
+    # Spark gives file: addresses with percent-encoding.
     return unquote(uri.removeprefix("file:")) if uri.startswith("file:/") else uri
 
 

@@ -12,6 +12,7 @@ from rederive.errors import MalformedInput
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
+# Strings come first in each pattern, so that words and braces inside of them do not count.
 _WORD = re.compile(rf'{_STRING}|(?P<word>[^\s,:"\[\]{{}}]+)')
 _KEY_OR_BRACE = re.compile(rf"(?P<key>{_STRING})\s*:|{_STRING}|(?P<brace>[{{}}])")
 _HALF_PAIR = re.compile(r"\\ud[89a-f]", re.IGNORECASE)

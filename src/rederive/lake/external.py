@@ -57,6 +57,7 @@ def read_external(spark: SparkSession, source: ExternalData, relation: Relation,
     try:
         converted = _OPENERS[source.format](spark, source, relation)
         check_rows(converted, relation, relation.key if nulls else None)
+        # A base relation is a set.
         rows = values(converted, relation).distinct()
         _check_key(rows, relation)
     except RederiveError as error:

@@ -85,6 +85,7 @@ def fetch_jars(place: Path | None = None, packages: Sequence[str] = PACKAGES) ->
     if jars := find_jars(place, packages):
         return jars
     place.mkdir(parents=True, exist_ok=True)
+    # On the same file system as the target, so that moving a jar is a rename.
     with tempfile.TemporaryDirectory(dir=place) as fresh:
         _fetch(packages, Path(fresh))
         jars_folder = place / "jars"
@@ -106,6 +107,7 @@ def _fetch(packages: Sequence[str], place: Path) -> None:
         "spark.jars.ivy": str(place),
     }
     arguments = [part for setting in settings.items() for part in setting]
+    # A process of its own: resolving starts a JVM, and a process can start only one.
     done = subprocess.run([sys.executable, "-c", _RESOLVE, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MissingDependency(

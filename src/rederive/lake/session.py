@@ -112,6 +112,7 @@ def _local(master: str) -> dict[str, str]:
     partitions = cores[1] if cores else str(os.cpu_count() or 2)
     return {
         "spark.sql.shuffle.partitions": partitions,
+        # Delta's default for the state of one table is 50 partitions.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": partitions,
     }

@@ -254,6 +254,7 @@ class Lake:
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
         with self._lock:
+            # A compaction changes no row and names no version, so `_commit` counts it to the version before it.
             retry_on_conflict(lambda: DeltaTable.forPath(self._private, place).optimize().executeCompaction(), place)
         return True
 

@@ -31,6 +31,7 @@ _MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException")
 def rows_at(lake: Lake, relation: Relation, version: int, bindings: Mapping[int, Value]) -> Iterable[Row]:
     """The rows of a view at a version, each as often as it was there. `bindings`: values of columns, by position."""
     names = [quote(column.name) for column in relation.columns]
+    # A binding may be NULL.
     tests = (F.expr(f"{names[i]} <=> {literal(value, relation.types[i])}") for i, value in bindings.items())
     where = reduce(and_, tests) if bindings else None
     table, start = lake.read_before(Area.VIEWS, relation, version)

@@ -47,6 +47,8 @@ class AggregateView:
         """Define the aggregate; return its relation and the variables of the group, in the order of its columns."""
         columns = self._columns()
         number = self.builder.free_number(self.owner)
+        #   deg.body1(x, y, w) :- body.
+        #   deg.count1(x, n) :- n = count : { deg.body1(x, y, w) }.
         source = self._direct(columns) or self._body_view(f"{self.owner}.body{number}", columns)
         positions = tuple(i for i, variable in enumerate(columns) if variable in self.group)
         value = self._value_position(columns)

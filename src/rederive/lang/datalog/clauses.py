@@ -218,6 +218,8 @@ class _ClauseLowering:
         view = AggregateView(self._builder, self._owner, fold, group, bodies, frozenset(self._fresh))
         relation, keys = view.define()
         join: Literals = (Atom(relation.name, (*keys, result), span=fold.span),)
+        # The least, greatest and mean of nothing do not exist: the rule
+        # does not fire for an empty group. A count or sum of nothing is 0.
         if fold.function not in (Function.COUNT, Function.SUM) or is_never_empty(bodies, group, level.literals):
             return [join]
         # The aggregate has no row for an empty group. There, the group itself comes from the outer literals.

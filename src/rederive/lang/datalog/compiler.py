@@ -35,6 +35,7 @@ def compile_program(text: str, name: str = "<text>", known: Program | None = Non
 def extend_program(known: Program, statements: Sequence[Statement]) -> Program:
     """The program extended by statements, as `compile_program` describes it."""
     try:
+        # Parsing and lowering recurse with the nesting of the text, and Python's stack limits both.
         program = lower(statements, known)
     except RecursionError:
         raise _too_deep(statements[0].span.source) from None

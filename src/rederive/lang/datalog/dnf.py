@@ -29,6 +29,7 @@ def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
     """The alternatives of a formula: `a, (b ; c)` has `a, b` and `a, c`. What is true is left out."""
     match formula:
         case Truth(True):
+            # The empty conjunction is true.
             return [()]
         case ParsedAtom() | Compare() | Truth() | ParsedNegation(ParsedAtom()):
             return [(formula,)]

@@ -137,6 +137,7 @@ class _ProgramLowering:
         self._known_views = frozenset(known.views)
         self._types = TypeNames(s for s in statements if isinstance(s, TypeDefinition))
         self._declared: dict[str, Declaration] = {}
+        # A relation is a view if some clause of the text is a rule for it, wherever that clause is.
         self._ruled = frozenset(
             head.relation for s in statements if isinstance(s, Clause) and not _is_fact(s) for head in s.heads
         )

@@ -115,6 +115,7 @@ class _Builder:
 
     def build(self, tree: Tree[Token]) -> Any:
         children = [self.build(child) if isinstance(child, Tree) else child for child in tree.children]
+        # A rule of the grammar and its method have one name.
         return getattr(self, tree.data)(tree.meta, children)
 
     def _span(self, meta: Meta) -> Span:
@@ -274,6 +275,7 @@ class _Builder:
         return Var(self._word(children[0], span), span)
 
     def wildcard(self, meta: Meta, children: list[Token]) -> Var:
+        # The offset is unique in the text, and no name that can be written starts with a digit.
         return Var(str(meta.start_pos), self._span(meta))
 
     def number(self, meta: Meta, children: list[Token]) -> ParsedConstant:

@@ -58,6 +58,7 @@ def without_rules(statements: Sequence[Statement | SqlDefinition], removed: Sequ
         if not same:
             known = [s.span.text for s in left if isinstance(s, Clause) and s.body is not None]
             raise UnknownName("rule", rule.span.text, known, rule.span)
+        # A rule that is stated twice is removed once.
         del left[same[0]]
     return tuple(left)
 

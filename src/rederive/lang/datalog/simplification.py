@@ -50,6 +50,7 @@ def typed_constant(constant: Constant, type: Type) -> Constant:
 def _converted(constant: Constant, type: Type) -> Value:
     match constant.value, type.kind:
         case Decimal(), Kind.FLOAT:
+            # A literal with a point is an exact decimal up to here, so that 0.1 in a decimal column is exact.
             return from_text(str(constant.value), type)
         case str(), _ if constant.type == SYMBOL:
             return from_text(constant.value, type)

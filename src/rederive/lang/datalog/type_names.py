@@ -51,6 +51,7 @@ class TypeNames:
         return self._defined(self._definitions[name.name], path)
 
     def _defined(self, definition: TypeDefinition, path: tuple[str, ...]) -> Type:
+        # Subtypes and unions of Soufflé restrict nothing here: each means the one primitive type of its members.
         first, *others = definition.members
         type = self.resolve(first, (*path, definition.name.text))
         for other in others:

@@ -97,6 +97,7 @@ def compile_write(program: Program, rule: ActiveRule) -> DataChange:
     if any(name.lower() == FIRING for name in builder.relations):
         hint = "rename the relation: in an action, this name means the rows that the rule fires for"
         raise Redefined(f"a relation has the reserved name '{FIRING}'", rule.action.span, hint=hint)
+    # Compiled when the rule is defined: an action that does not fit the tables is refused then, and not when the rule fires.
     builder.relations[FIRING] = Relation(FIRING, program.relations[condition_name(rule.name)].columns, span=rule.span)
     try:
         return compile_change(rule.action.parsed, builder.program())

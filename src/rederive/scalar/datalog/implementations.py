@@ -52,6 +52,7 @@ def _divide(a: int, b: int) -> int:
 def _remainder(a: int, b: int) -> int:
     if b == 0:
         raise ScalarError(f"division by zero: {a} % 0")
+    # a = b * (a / b) + a % b, where / rounds toward zero: the remainder has the sign of the dividend.
     return a - b * _divide(a, b)
 
 
@@ -85,6 +86,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
     "bnot": operator.invert,
     "bshl": _shift_left,
     "bshr": lambda a, b: a >> (b % 64),
+    # The logical operators of Soufflé take numbers, and give 0 or 1.
     "land": lambda a, b: int(bool(a) and bool(b)),
     "lor": lambda a, b: int(bool(a) or bool(b)),
     "lxor": lambda a, b: int(bool(a) != bool(b)),

@@ -55,6 +55,8 @@ def compile_ecmascript(pattern: str) -> regex.Pattern[str]:
 def compile_checked(translated: str, *, ignores_case: bool = False) -> regex.Pattern[str]:
     """A pattern that both `re` and `regex` read, compiled for `regex`, whose searches have a time limit and release the lock."""
     try:
+        # VERSION0 is the syntax of `re`, without the set operations
+        # of `regex`. What only one of both modules reads is refused.
         re.compile(translated, re.ASCII | (re.IGNORECASE if ignores_case else 0))
         return regex.compile(translated, regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignores_case else 0))
     except (re.error, regex.error, RecursionError, OverflowError) as error:

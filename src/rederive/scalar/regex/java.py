@@ -47,6 +47,7 @@ def java_pattern(pattern: str) -> JavaPattern:
     ...
     ValueError: at 3: '[' inside of a set is not supported
     """
+    # Java's (?i) ignores the case of ASCII letters alone, as the flag ASCII does here.
     ignores_case = pattern.startswith("(?i)")
     translation = _JavaTranslation(pattern)
     translation.place = 4 if ignores_case else 0

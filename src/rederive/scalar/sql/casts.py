@@ -70,6 +70,7 @@ def _to_boolean(gives: Type, value: Any) -> bool:
     if not isinstance(value, str):
         return bool(value)
     text = value.strip().lower()
+    # The words that Spark accepts.
     if text in ("t", "true", "y", "yes", "1"):
         return True
     if text in ("f", "false", "n", "no", "0"):
@@ -115,6 +116,7 @@ def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
         case float():
             return _float_text(value)
         case Decimal():
+            # Never with an exponent, as in Spark.
             return format(value, "f")
         case datetime.datetime():
             text = wall_time(value, zone).isoformat(sep=" ")

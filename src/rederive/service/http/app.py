@@ -88,6 +88,7 @@ def make_app(project: Project, database: Database) -> Starlette:
         allow_origins=list(project.origins),
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+        # A page of another origin reads no other headers of ours.
         expose_headers=["Rederive-Version", transactions.POSITION],
     )
     handlers: dict[Any, Any] = {RederiveError: _answer_error, HTTPException: _answer_http_error, 500: _answer_bug}
@@ -107,6 +108,7 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
 
     async def handle(request: Request) -> Response:
         service: Service = request.app.state.service
+        # Starlette adds HEAD to every route with GET.
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
         token = NOBODY  # until it is authenticated: an error before that shows nothing
         try:

@@ -133,6 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = encode_problem(status, error, {})
             head = f"content-type: {MEDIA}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+            # `close` sends what is written before it ends the connection.
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
 

@@ -26,6 +26,7 @@ from rederive.service.subscription_request import SubscriptionRequest, parse_pos
 EVENTS: Final = "text/event-stream"
 WRITE_PAUSE: Final = 0.02
 """Seconds between two writes to one client. The first event is sent at once; under load, later ones share a write."""
+# X-Accel-Buffering: nginx would collect events before it passes them on.
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -139,6 +140,7 @@ class EventStream(Response):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # An ASGI server reports the end of a connection only to whoever waits in `receive`.
         watch = asyncio.create_task(_watch_disconnect(receive, self._events, "http.disconnect"))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -165,6 +165,7 @@ class FiringStream:
         version = self._service.hub.version
         await send([error_event("reset", version, self._lost)] if self._lost is not None else [self._progress()])
         while not self._is_gone:
+            # Cleared before reading: a firing that is committed afterwards sets it again.
             self._awake.clear()
             if found := await self._read():
                 await send(found)

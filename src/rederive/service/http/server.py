@@ -93,6 +93,7 @@ def listen(address: Address) -> socket.socket:
     """Return a socket that listens on an address."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
+        # A long backlog, because all subscribers reconnect at once after a restart.
         return socket.create_server((address.host, address.port), family=family, backlog=4096)
     except OSError as error:
         raise ProjectError(f"cannot listen on {address}: {error.strerror}", hint="choose another address").at("address") from None

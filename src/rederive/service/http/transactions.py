@@ -32,6 +32,7 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     media, body = await service.read_body(request, (JSON, LINES))
     # JSON is parsed here, in the event loop. Rows are typed by the writer, under the program that is current then.
     raw = _parse(body, media)
+    # Rights before names: typing the rows first would reveal which relations exist (decision 0024).
     check_write_relations(token, (name for transaction in raw for name in transaction.relations))
     lines = media == LINES
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
