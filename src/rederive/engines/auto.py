@@ -110,7 +110,7 @@ class AutoEngine:
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
-        # Before the net effect: once an engine has computed it, the transaction stays there.
+        # By work, before the net effect is computed; later only a lack of room moves the rows (`propagate`).
         self._choose(operations)
         return self._current.net_effect(operations)
 

@@ -64,7 +64,7 @@ def insertion_rules(rule: Rule) -> Iterator[MaintenanceRule]:
 
 
 def _changed_rules(rule: Rule, label: str, change: Variant, state: Variant) -> Iterator[MaintenanceRule]:
-    # !r stops to hold where r gains a row, and starts to hold where r loses one.
+    # !r becomes false where r gains a row, and true where r loses one.
     opposite = Variant.INS if change is Variant.DEL else Variant.DEL
     number = 0
     for i, literal in enumerate(rule.body):

@@ -258,7 +258,6 @@ class _Writer(FunctionText):
 
     def present(self, term: Term) -> str:
         """Whether no variable of a term is NULL, whose code is 0."""
-        # NULL has the code 0, which is false.
         return " and ".join(dict.fromkeys(self.local(v.name) for v in variables(term)))
 
     def variable(self, variable: Variable) -> str:
@@ -326,7 +325,6 @@ class _Writer(FunctionText):
             if not isinstance(literal, Atom) or literal.terms.count(term) != 1 or self.resolve(literal).lazy:
                 continue
             if all(other == term or self.known(other) for other in literal.terms):
-                # The literal is joined by the intersection, so it is not joined again.
                 self.waiting.remove(literal)
                 other = self.find(literal, self.without(literal, term.name))
                 self.enter(f"if {other} is not None:")
@@ -377,7 +375,7 @@ class _Writer(FunctionText):
         match term:
             case None:
                 pass
-            # The bitmap belongs to an index: it may be read, copied and narrowed into new ones, never changed.
+            # The bitmap belongs to an index or to the driver: it may be read, copied and narrowed into new ones, never changed.
             case Variable(name) if name == bulk:
                 self.leaf, self.fresh = leaf, False
                 self.bound.add(name)
@@ -579,7 +577,6 @@ class _Writer(FunctionText):
         # `break` leaves the innermost loop only; the outer ones find nothing more, as `rest` is empty.
         self.line("if not rest: break")
         self.depth = depth
-        # What was found is what is missing from the rest.
         self.line(f"hit = {self.rest} - rest")
         self.enter("if hit:")
         self.hand_over(rows, key, "hit", owned=True)

@@ -21,7 +21,7 @@ from rederive.errors import LimitExceeded
 from rederive.ir.rules import Rule
 from rederive.limits import HINT, Limits, Watch, endless_recursion
 
-# Pending leaves; for fewer of them, the search along the flow costs more than passing on a leaf twice.
+# Pending leaves from which on a sweep is ordered: the search along the flow has to pay for itself.
 ORDERED_FROM = 256
 
 

@@ -53,7 +53,7 @@ class CostEstimate:
     def present(self, changed: int = 0) -> Estimate:
         """The estimate for a transaction that changes this many rows."""
         self._changed += changed
-        # Amortized: an estimate is made at most once for each doubling of the rows, or for as many changes as there are rows.
+        # Amortized: the next estimate comes after as many changed rows as these relations had at the last one.
         if self._changed > self._rows:
             self._make()
         return self._estimate
@@ -335,6 +335,6 @@ class Linker:
             changed = (t(source, Variant.DEL), t(source, Variant.INS))
             ranks = aggregate.function is Function.ROW_NUMBER
             return ComparePhase(aggregate.group, arity, changed, states, (t(view, Variant.DEL), t(view, Variant.INS)), ranks)
-        # A stored aggregate changes by the rows of the delta; s^new is read only where an extreme left.
+        # A stored aggregate changes by the rows of the delta; s^new is read where an extreme left, and to number rows.
         change = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
         return GroupPhase(self._stored_groups(aggregate), change, (t(view), t(view, Variant.DEL), t(view, Variant.INS)))
