@@ -159,6 +159,7 @@ class Database:
 
     def _edit(self, change: CatalogChange) -> Result:
         self.pipeline.check_no_setup("an edit")
+        # An edit is a version even if no view changes (`CatalogChange.always`).
         result = self.pipeline.define(change)
         assert result is not None
         return result

@@ -294,7 +294,7 @@ class WrongUse(RederiveError, RuntimeError):
 
 
 class Internal(RederiveError):
-    """A bug in rederive: the caller cannot mend it. `__cause__` is the original error."""
+    """A bug in rederive: the caller cannot fix it. `__cause__` is the original error."""
 
     code = "internal"
 
@@ -504,7 +504,7 @@ class UnknownFunction(RuleError):
     code = "unknown_function"
 
     def __init__(self, rule: str, function: str) -> None:
-        hint = "call db.register(function) before the transaction, or deactivate the rule"
+        hint = "call db.rules.register(function) before the transaction, or deactivate the rule"
         super().__init__(rule, f"its function '{function}' is not registered", hint=hint)
 
 

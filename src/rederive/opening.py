@@ -58,6 +58,7 @@ def places(path: str | Path | None, store: str | Path | None, lake: str | Path |
     given = path if path is not None else store
     folder = local_folder(given, "a store") if given is not None else None
     root = parse_location(lake) if lake is not None else None
+    # The journal is a SQLite file, which is not durable on an object store (decision 0053).
     if folder is None and isinstance(root, RemoteAddress):
         hint = "add store=FOLDER (--store FOLDER), a local or mounted folder that stays with the lake"
         raise PlaceError("a lake that is not a local folder needs a folder for its store", hint=hint).at(str(root))

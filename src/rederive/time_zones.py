@@ -20,6 +20,7 @@ from rederive.errors import UnknownOption
 from rederive.ir.terms import UTC as UTC_NAME
 
 _FIRST, _LAST = datetime(1, 1, 2), datetime(9999, 12, 30)  # so far from the ends of the calendar that every wall time exists
+# The limit of Java's ZoneOffset.
 _FARTHEST: Final = timedelta(hours=18)
 _SAME_AS_UTC: Final = frozenset({"UTC", "GMT", "UT", "Z", "UCT", "Zulu", "Universal", "Greenwich", "GMT0"})
 _SHORT: Final = {

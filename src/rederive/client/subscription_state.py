@@ -96,6 +96,7 @@ class SubscriptionState:
         try:
             return self.replica.apply(event)
         except Refused as error:
+            # A service that shuts down has refused nothing: the subscription resumes when it is back.
             if error.code == CLOSED:
                 raise ServiceClosing from None
             raise

@@ -32,6 +32,7 @@ def feed_items(table: pyarrow.Table, relation: Relation, name: str) -> Iterator[
     """
     names = [column.name for column in relation.columns]
     kinds: list[Any] = table.column(TYPE).to_pylist()
+    # Within a commit False sorts before True: rows leave before others enter, so that a replaced key never conflicts.
     ranked = table.append_column("_rank", [[_ACTIONS[kind] is Action.INSERT for kind in kinds]])
     ordered = ranked.sort_by([(column, "ascending") for column in (COMMIT, "_rank", *names, TYPE)])
     columns = [ordered.column(column).to_pylist() for column in names]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def message_items(table: pyarrow.Table, relations: Mapping[str, Relation]) -> Iterator[Item]:
     """The operations of messages, each partition in the order of its offsets. All messages with one key are in one partition."""
+    # Kafka orders messages within a partition only. The order among
+    # partitions is arbitrary, but must be the same at each reading.
     ordered = table.sort_by([(column, "ascending") for column in ("topic", "partition", "offset")])
     columns = (ordered.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
     for topic, partition, offset, value in zip(*columns, strict=True):

@@ -113,6 +113,7 @@ def is_first_write_unfinished(log: list[str] | None, names: list[str]) -> bool:
     """
     if not names:
         return True
+    # Files that look like ours are not enough: without the folder of a log they may be somebody's plain Parquet.
     return log is not None and all(map(_BEFORE_COMMIT.match, log)) and all(name == LOG or _DATA.match(name) for name in names)
 
 

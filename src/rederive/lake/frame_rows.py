@@ -38,6 +38,7 @@ def requested_frame_rows(frame: DataFrame, relation: Relation, zone: str = UTC) 
     if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
         check_zone(frame.sparkSession, zone)
     check_times(frame.schema, zone)
+    # Every value of these types fits, so nothing has to be converted or read in advance.
     if (plain := _as_is(frame, relation)) is not None:
         return DataFrameRows(plain, relation.types, lambda: check_rows(convert_frame(frame, relation), relation))
     converted = convert_frame(frame, relation)

@@ -154,6 +154,7 @@ class OutboxSender:
 
     def _attempt(self, one: OutboxMessage) -> None:
         """One attempt, in its own thread: an error ends this attempt and nothing else."""
+        # Set first, because `finally` reports an outcome whatever ends the thread.
         end = _AttemptEnd(one, "the attempt was interrupted")
         try:
             self._webhooks.post(one.address, one.key, one.body, int(time.time()))

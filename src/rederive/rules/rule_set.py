@@ -111,6 +111,7 @@ class RuleSet:
         try:
             return RuleSet.compile(program, of_program, own, self.activity)
         except UnknownName as error:
+            # The unknown name is in the text of a rule: the definition is refused, because the rule still needs what it drops.
             broken = next((rule for rule in own if rule.span.source is (error.span.source if error.span else None)), None)
             if broken is None:
                 raise

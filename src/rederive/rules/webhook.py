@@ -116,6 +116,7 @@ class Webhooks:
             status = post_within(left, address, host, port, path, headers, body.encode(), secure=secure)
         except (OSError, BadAnswer) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
+        # A redirect is not followed: its target was not checked.
         if not 200 <= status < 300:
             raise NotSent(f"status {status}")
 

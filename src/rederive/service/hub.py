@@ -130,6 +130,7 @@ class Feed:
 
     def publish(self, number: int, deltas: Mapping[str, Delta]) -> None:
         """Queue the change of a version, or add it up for those who are behind."""
+        # Net changes end at a version, so those up to the version before are of no more use.
         self._encoded.clear()
         # A full queue is noticed before the version is queued: the version then belongs to the first segment.
         for subscriber in [subscriber for subscriber in self.live if subscriber.is_full]:

@@ -135,6 +135,7 @@ class LakeSync:
     @_in_lake_session
     def settle(self, program: Program, stored: Mapping[str, ViewRows]) -> int:
         """Bring the tables to the journal's last version, which is returned. `stored`: the views that get a table of rows."""
+        # One settling at a time: two would write the same tables.
         self.wait()
         self.note_progress()
         self._settled = self._settle(list(self.journal.unsettled()), self._relations(program, stored))

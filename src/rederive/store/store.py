@@ -59,6 +59,7 @@ class Store:
     def close(self) -> None:
         """Wait for the lake, and release the journal."""
         if self.lake is not None and not self.journal.closed:
+            # The settling thread reads the journal, so it ends before the journal is closed.
             self.lake.wait()
             self.lake.note_progress()
         self.journal.close()
@@ -103,6 +104,7 @@ class Store:
         """Commit new definitions, with the version that they make, if any; returns whether that is a bulk version."""
         after = step.after.program
         if self.lake is not None:
+            # Before anything is written: a change table cannot hold rows of two shapes.
             self.lake.check_columns(before, after)
         version = result.version if result is not None else self.journal.version
         catalog = CatalogRecord(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))

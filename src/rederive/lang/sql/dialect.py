@@ -70,6 +70,7 @@ class AnsiParser(SparkParser):
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "ANY")
     }
+    # In Spark's grammar NOT negates conditions, and is not an operator of values.
     UNARY_PARSERS: ClassVar[Any] = {
         **{token: parser for token, parser in SparkParser.UNARY_PARSERS.items() if token is not TokenType.NOT},
         TokenType.PLUS: lambda self: self.expression(exp.Anonymous(this="positive", expressions=[self._parse_unary()])),

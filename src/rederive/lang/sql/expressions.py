@@ -212,6 +212,7 @@ class ExpressionLowering:
         return self.call(name, [typed], to, nullable=typed.nullable or attempt)
 
     def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
+        # The casts that Spark allows in ANSI mode; whether a value fits is found when it is cast.
         if STRING in (one, to) or (one.is_numeric and to.is_numeric) or {one, to} == {DAY, MOMENT}:
             return
         if (one == BOOL and to.is_numeric) or (one.is_numeric and to == BOOL) or (one == MOMENT and to == BIGINT):

@@ -159,6 +159,7 @@ class _GroupingLowering:
         if group is None:
             return
         if group.args.get("all"):
+            # GROUP BY ALL: every item of the SELECT list that has no aggregate.
             items = (item.unalias() for item in self.node.expressions)
             yield from (item for item in items if not any(True for _ in _calls(item)))
         for item in group.expressions:

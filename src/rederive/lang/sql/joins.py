@@ -227,6 +227,7 @@ class JoinLowering:
         for one in (left, right):
             match.body.add(one.atom)
             match.body.sources.append(SourceRows(one.atom.terms, one.key))
+        # ON decides which pairs match: a row that fails it is padded, and not dropped. WHERE filters after the padding.
         self.condition(node, keys, match)
         if match.body.outer:
             raise self.context.unsupported("an outer join whose condition refers to an enclosing query", node)

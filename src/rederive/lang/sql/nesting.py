@@ -11,6 +11,7 @@ from rederive.errors import Span, TooDeep
 
 DEPTH: Final = 80
 """Levels of a parse tree. What is generated for a tree of this depth fits the stack of Spark and the limits of Python."""
+# AND and OR are associative in three-valued logic, too.
 _ASSOCIATIVE: Final = (exp.And, exp.Or, exp.DPipe)
 
 

@@ -77,6 +77,7 @@ def tokenize_source(source: SourceText) -> list[Token]:
 def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
     chunk: list[Token] = []
     for token in tokens:
+        # A semicolon inside a string or a comment is not a token.
         if token.token_type is not TokenType.SEMICOLON:
             chunk.append(token)
         elif chunk:

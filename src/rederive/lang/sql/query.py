@@ -167,6 +167,7 @@ class QueryLowering:
         return [(name, prepared.body.assign(typed, name)) for name, typed in known]
 
     def _declare(self, rel: LoweredRelation) -> None:
+        # An outer value may be NULL, whatever the inner query says about it.
         correlated = [replace(self.context.columns[v.name], nullable=True) for v in rel.outer]
         columns = [*(field.column() for field in rel.fields), *rel.hidden, *correlated]
         key = (*rel.key, *range(len(rel.own), len(columns))) if rel.key else ()
@@ -195,6 +196,7 @@ class QueryLowering:
             if both is None:
                 raise TypeClash(f"{found} and {type} have no common type", self.context.span(node), hint="cast one of them")
             found = both
+        # A column that is NULL in every branch has no type, and counts as STRING.
         return STRING if found == VOID else found
 
     def union_all(self, node: exp.Union, around: Scope | None, target: str | None) -> LoweredRelation:
@@ -223,6 +225,7 @@ class QueryLowering:
         return rel
 
     def _branch_rows(self, branch: PreparedQuery) -> tuple[list[Simple], list[Variable]]:
+        # A DISTINCT branch is a set of its own first: its rows are identified by their values.
         if branch.distinct:
             branch = self._read_relation(self.project(branch, None), None)
         terms = [branch.body.representative(typed.term) for _, typed in self._assigned_outputs(branch)]
@@ -298,6 +301,7 @@ class QueryLowering:
         if double := next((i for i, name in enumerate(called) if name in called[:i]), None):
             span = self.context.span(node.expressions[double])
             raise Redefined(f"two WITH queries are called '{called[double]}'", span, hint="rename one of them")
+        # A WITH query sees those before it. Only RECURSIVE lets it see itself and those after it.
         recursive = recursive_names(node) if node.args.get("recursive") else frozenset()
         for cte in node.expressions:
             name = identifier(cte.args["alias"])

@@ -231,6 +231,7 @@ class _WindowLowering:
     def aggregate(self, function: Function, argument: TypedTerm | None, gives: TypedTerm) -> TypedTerm:
         name = self.context.name(function.value)
         columns = [self.context.columns[v.name] for v in self.variables(self.group)]
+        #   sum(partition, s) :- s = sum value : { window(columns) }.
         self.context.declare(name, [*columns, Column("result", gives.type.type, True)], range(len(columns)))
         value = self.at(argument) if argument is not None else None
         self.context.aggregate(name, function, self.frozen.name, self.group, value)

@@ -71,6 +71,7 @@ class SubscriberConnection:
 
     async def start(self) -> None:
         """Start the subscription at the present version. What is wrong with it is refused before anything is sent."""
+        # Before the writer works for the request. `attach` checks again, because others may have come meanwhile.
         self._service.hub.check_room()
         max_events = self._service.project.bounds.queue
 

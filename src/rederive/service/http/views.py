@@ -82,6 +82,7 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
     name, parameters = request.path_params["name"], url_parameters(request)
 
     def read(db: Database) -> tuple[VersionedRows, str]:
+        # Without options: every parameter of the URL is a column.
         part = parse_query(db.pipeline.state.program, token, name, parameters, ())
         relation = db.pipeline.state.program.relations[name]
         found = db.rows(name, {relation.columns[i].name: v for i, v in part.bindings})

@@ -23,6 +23,7 @@ from rederive.store.codec import decode_relation, decode_rows, encode_rows
 from rederive.store.journal.reader import JournalReader
 from rederive.values import to_json
 
+# AUTOINCREMENT: the number of a firing is never used again, also after it was trimmed, because clients resume by it.
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS rule (name TEXT PRIMARY KEY, text TEXT NOT NULL, activity TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS firing (
@@ -147,6 +148,7 @@ class RuleJournal(JournalReader):
                 f"UPDATE firing SET outcome = '{WAITING}' WHERE id IN (SELECT firing FROM parked WHERE ?1 IS NULL OR rule = ?1)"
             )
             self._connection.execute(update, (rule,))
+            # The number of attempts starts over.
             back = (
                 "INSERT INTO outbox SELECT firing, rule, version, address, body, 0, 0 FROM parked WHERE ?1 IS NULL OR rule = ?1"
             )

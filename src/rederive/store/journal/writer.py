@@ -203,6 +203,7 @@ class Journal(RuleJournal):
                 raise
 
     def _append(self, record: VersionRecord) -> None:
+        # Versions have no gaps: the number of a version is how many there are.
         if record.number != self.version + 1:
             raise Mismatch(f"version {record.number} cannot follow version {self.version}")
         self._connection.execute(
