@@ -94,9 +94,11 @@ def open(
     engine = engine or ("auto" if lake is not None or spark is not None else "resident")
     if engine not in ENGINES:
         raise UnknownOption("engine", engine, ENGINES)
+    # Options are checked before a folder is created or Spark starts.
     signs(only)
     zone = zone_name(zone) if zone is not None else None
     folder, root = places(path, store, lake)
+    # The zone of a store never changes. A new one takes the caller's, else the session's.
     used = (stored_zone(folder) if folder is not None else None) or zone or session_zone(spark) or UTC
     check_zone(spark, used)
     if folder is None:

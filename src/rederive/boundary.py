@@ -115,6 +115,7 @@ def given_rows(rows: Iterable[T]) -> Iterator[T]:
 
 def guard(function: F) -> F:
     """Put a public function behind the boundary: check arguments of plain types, and raise public errors only."""
+    # The signature is read once, when the function is defined.
     plain = _plain_parameters(function)
     if inspect.iscoroutinefunction(function):
 
@@ -202,6 +203,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_integer(value: object) -> bool:
+    # The integers of numpy have __index__ and are not of type int. In Python a bool is an int.
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 

@@ -96,6 +96,7 @@ class Catalog:
         if whole:
             _check_none_missing(missing, name)
         added = missing_statements(wanted, standing)
+        # If the database has no other definitions than this text, the text takes their place as it is written now.
         alone = standing == self.statements and not missing
         return self._to(wanted if alone else self._with(added), always=False) if added else None
 
@@ -103,6 +104,7 @@ class Catalog:
         from rederive.lang.sql.ddl import parse_definitions
 
         wanted = parse_definitions(text, name)
+        # CREATE OR REPLACE says itself that the old definition goes.
         replaced_names = {definition.name for definition in wanted if definition.replaces}
         standing = tuple(s for s in self.statements if isinstance(s, SqlDefinition) and s.name not in replaced_names)
         if whole:
@@ -264,5 +266,6 @@ def followed(before: Program, after: Program, known: Mapping[str, int | None], v
             found[name] = version
         else:
             found[name] = known.get(name, 0)
+    # A dropped view keeps its record: its past changes can still be read.
     gone = {name: version if since is None else since for name, since in known.items() if name not in after.relations}
     return found | gone

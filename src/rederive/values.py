@@ -77,6 +77,7 @@ def from_json(value: object, type: Type) -> Value:
             return _symbol(value)
         case Kind.BOOLEAN, bool():
             return value
+        # In Python a bool is an int, and a datetime is a date; a value of one kind is not one of the other.
         case ((Kind.NUMBER | Kind.UNSIGNED | Kind.FLOAT | Kind.DECIMAL), bool()):
             raise _not_a(value, type)
         case ((Kind.NUMBER | Kind.UNSIGNED), int()):

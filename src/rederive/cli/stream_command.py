@@ -101,6 +101,7 @@ def stream(
     Example: `rederive stream examples/closure.dl --store graph --changes incoming --on-error quarantine`
     """
     folder, _ = opening.places(store, None, lake)
+    # A store has its zone already. Opening it refuses another one.
     of_store = stored_zone(folder) if folder is not None else None
     places = StreamPlaces(changes, csv, parquet, delta, kafka, tuple(topic or ()))
     options = StreamOptions(relation, checkpoint, once, every, on_error, quarantine, master, of_store or zone)

@@ -30,6 +30,7 @@ class AsyncConnection:
         self.url = options["base_url"]
         self.patience = patience
         self._http = httpx.AsyncClient(**options)
+        # Every failure below HTTP: no connection, no answer in time, an answer that breaks off.
         self._errors = (httpx.TransportError,)
 
     async def apply(

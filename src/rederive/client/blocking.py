@@ -33,6 +33,7 @@ class Connection:
         self.url = options["base_url"]
         self.patience = patience
         self._http = httpx.Client(**options)
+        # Every failure below HTTP: no connection, no answer in time, an answer that breaks off.
         self._errors = (httpx.TransportError,)
 
     def apply(

@@ -36,6 +36,7 @@ class SqlRun:
 
     def run(self, text: str, name: str = "<text>") -> Iterator[Result]:
         """Run the statements; yields each version. A text that does not parse, or does not end its BEGIN, changes nothing."""
+        # A generator: a statement runs when the caller asks for the next version.
         statements = _checked_statements(text, name)
         self._existing = self._existing_definitions(statements) if self._again else frozenset()
         has_changed = False

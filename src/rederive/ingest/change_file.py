@@ -174,5 +174,6 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
+        # The line is valid up to the wrong byte, so its characters can be counted.
         column = len(line[: error.start].decode("utf-8")) + 1
         raise MalformedInput(f"not UTF-8: byte 0x{line[error.start]:02x}").at(f"{name}:{number}:{column}") from None

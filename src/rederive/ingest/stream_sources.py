@@ -97,6 +97,7 @@ def identity(source: StreamSource, relation: str | None) -> str:
     'Topics t=stock'
     """
     match source:
+        # Without the servers: a cluster may move to other addresses, and the stream stays the same.
         case KafkaTopics(_, relations):
             return " ".join(("Topics", *(f"{topic}={name}" for topic, name in sorted(relations.items()))))
         case _:

@@ -52,6 +52,7 @@ def declared_relation(table: TableState, place: str) -> Relation:
 def check_table(table: TableState, relation: Relation, schema: StructType, place: str, zone: str) -> None:
     """Refuse a table that does not hold `relation`, or whose columns somebody changed, naming the first difference."""
     found = declared_relation(table, place)
+    # A table without the property is older than zones, when every database was in UTC.
     if (other := table.properties.get(_ZONE, UTC)) != zone:
         raise Mismatch(f"the table is of a database in the time zone '{other}', not '{zone}'", hint="use another lake").at(place)
     if found.name != relation.name:

@@ -85,6 +85,7 @@ class RuleSet:
     conditions: Mapping[str, frozenset[Sign]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        # Computed once for each set, because every transaction reads them.
         active = tuple(one for one in self.rules if one.activity.is_active)
         object.__setattr__(self, "active", active)
         object.__setattr__(self, "conditions", {one.condition.name: one.monitored_signs for one in active})

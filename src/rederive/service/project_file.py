@@ -156,6 +156,7 @@ def _warehouse(table: TomlTable) -> WarehouseSettings | None:
 
 
 def _budgets(table: TomlTable) -> Limits:
+    # The file has MiB, the limits have bytes.
     default = DEFAULT_BUDGETS
     found = Limits(
         table.number("rounds", default.rounds, 1),
@@ -205,6 +206,7 @@ def address_from(text: str) -> Address:
 
 def _tokens(table: TomlTable, environment: Mapping[str, str]) -> tuple[Token, ...]:
     tokens = tuple(_token(one, environment) for one in table.tables("token"))
+    # Two tokens with one secret could not be told apart.
     for field in ("name", "secret"):
         if len({getattr(token, field) for token in tokens}) < len(tokens):
             raise table.error("token", f"two tokens have the same {field}")

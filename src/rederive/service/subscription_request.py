@@ -141,6 +141,7 @@ def _interval(options: Mapping[str, str]) -> float:
     number = text.rstrip("smh")
     unit = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}.get(text[len(number) :])
     try:
+        # `float` also reads digits of other scripts.
         seconds = float(number) * unit if unit is not None and number.isascii() else math.nan
     except ValueError:
         seconds = math.nan

@@ -68,6 +68,7 @@ def _content(span: Span) -> int:
     line = sum(len(line) + 1 for line in span.source.text.split("\n")[: span.line - 1])
     start = line + span.column - 1
     quote = span.source.text.find('"', start)
+    # An option without quotes starts at its own place.
     return quote + 1 if quote >= 0 else start
 
 

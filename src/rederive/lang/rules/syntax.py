@@ -48,6 +48,7 @@ class RuleEvent:
 def event_table(event: RuleEvent, program: Program) -> str:
     """The base relation whose changes are the event."""
     known = program.tables
+    # Datalog distinguishes case and SQL does not: the exact name wins.
     found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
     if not found:
         raise UnknownName("table", event.relation, known, event.span)

@@ -73,6 +73,7 @@ def invocation_of(node: exp.Expr) -> Invocation:
         case exp.Substring():
             return Invocation("substring", _present(node, "this", "start", "length"), node)
         case exp.StrPosition():
+            # sqlglot has the text first; position takes the part, then the text.
             return Invocation("position", _present(node, "substr", "this", "position"), node)
         case exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
             return Invocation(function_name(node), _present(node, "this", "expression"), node)

@@ -67,7 +67,7 @@ def _factored(node: exp.Or) -> Iterator[exp.Expr]:
         yield node
         return
     yield from (next(part for part in branches[0] if part.sql() == text) for text in shared)
-    # A branch that consists of the shared part alone is implied by it: a OR (a AND b) is a.
+    # Absorption: a OR (a AND b) is a, so a branch without a rest leaves the shared part alone.
     rest = [[part for part in branch if part.sql() not in shared] for branch in branches]
     if all(rest):
         yield exp.or_(*(exp.and_(*branch, copy=False) for branch in rest), copy=False)

@@ -102,6 +102,7 @@ class _RecursionLowering:
             known[name] = self.fields(name, branch)
             self.context.ctes[name] = LoweredRelation(self.context.name(name), known[name])
             self.context.declare(self.context.ctes[name].name, [field.column() for field in known[name]])
+        # The branches were lowered for their types alone. `attempt` makes the rules.
         self.restore(before)
         self.context.ctes = ctes
         return known

@@ -9,7 +9,7 @@ from rederive.ir.rules import Column
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, Kind, Type
 
 MAX_PRECISION: Final = 38
-# Digits; the limits of Spark's DecimalType and its MINIMUM_ADJUSTED_SCALE.
+# Digits after the point that Spark keeps when it bounds a type: MINIMUM_ADJUSTED_SCALE.
 _MIN_SCALE: Final = 6
 _INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 # Spark holds a BIGINT in a DECIMAL(20,0), although 19 digits suffice.

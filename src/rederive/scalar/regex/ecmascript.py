@@ -66,6 +66,7 @@ def compile_checked(translated: str, *, ignores_case: bool = False) -> regex.Pat
 class Translation:
     """Translates one pattern, from left to right. A subclass says which signs and groups its dialect has."""
 
+    # Python's `$` also matches before a last line feed, and ECMAScript's does not: \Z is the end alone.
     signs: ClassVar = {".": "[^\\n\\r]", "^": "\\A", "$": "\\Z"}
     groups: ClassVar[tuple[str, ...]] = ("(?:", "(?=", "(?!")
     assertions: ClassVar[tuple[str, ...]] = ("(?=", "(?!")

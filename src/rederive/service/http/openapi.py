@@ -25,6 +25,7 @@ _PROBLEMS: Final = {
     429: "The client has too many requests or subscriptions.",
     503: "The service cannot answer now; try again later.",
 }
+# The checks before every endpoint can answer with these.
 _COMMON_PROBLEMS: Final = (400, 401, 403, 429, 503)
 
 
@@ -42,6 +43,7 @@ def _query(name: str, text: str, schema: Json = TEXT) -> Json:
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
 
 
+# With style `form` and `explode`, each member of the object is a parameter of its own: ?x=a&y=b.
 _BINDINGS: Final[Json] = {
     "name": "bindings",
     "in": "query",
@@ -273,6 +275,7 @@ def openapi_document() -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "rederive", "version": "1", "description": "Exact changes of views, pushed to subscribers."},
+        # The empty requirement: a service without tokens needs none.
         "security": [{"bearer": []}, {}],
         "paths": PATHS,
         "components": {"schemas": SCHEMAS, "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},

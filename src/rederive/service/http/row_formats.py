@@ -91,6 +91,7 @@ def choose_format(accept: str | None, offered: Sequence[str]) -> str:
     >>> choose_format("text/csv", ["application/json", "text/csv"]), choose_format(None, ["application/json"])
     ('text/csv', 'application/json')
     """
+    # RFC 9110: whoever sends no Accept header takes everything.
     ranges = [_media_range(part) for part in (accept or "*/*").split(",") if part.strip()]
     scores = {media: max((score for name, score in ranges if _covers(name, media)), default=0.0) for media in offered}
     best = max(offered, key=lambda media: scores[media])

@@ -56,6 +56,7 @@ class JournalReader:
 
     def reach(self, view: str | None = None) -> int:
         """The earliest version after which all changes are still recorded: of everything, or of one view."""
+        # The first version that is retained leads from the one before it to itself.
         kept = self._number("SELECT coalesce(min(number) - 1, 0) FROM version")
         return kept if view is None else max(kept, self._recorded_since(view))
 

@@ -118,6 +118,7 @@ class PartialCopy:
         """Return the partial copy after one more update: inserted rows are present, deleted rows are absent."""
         names = dict.fromkeys((*self.present, *self.absent, *update.inserts, *update.deletes))
         known = {n: Delta(self.present.get(n, frozenset()), self.absent.get(n, frozenset())) for n in names}
+        # The last update that mentions a row decides about it.
         return PartialCopy(*_sides({name: delta.override(update.delta(name)) for name, delta in known.items()}))
 
 
