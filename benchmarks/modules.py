@@ -27,7 +27,7 @@ import rederive
 from benchmarks.report import Check, Figure, Goal, Section, Unit, shown
 from benchmarks.rounds import delete, insert, timed
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.resident.run.installed import CodedRows
+from rederive.engines.resident.storage.table import CodedRows
 from rederive.ir.terms import Row
 from rederive.values import sort_key
 

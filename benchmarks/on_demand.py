@@ -125,7 +125,7 @@ def rows_left(db: rederive.Database) -> int:
     present = db.pipeline.state.engine.installed
     views = sum(len(present.tables.table(name)) for name in present.program.views)
     variants = sum(len(table) + sum(map(len, table.caches)) for table in present.tables.transient)
-    derived = sum(map(answer_rows, (*present.tables.answers(), *present.queries.answers())))
+    derived = sum(map(answer_rows, (*present.tables.answers.values(), *present.queries.answers.values())))
     memo = sum(memo_rows(phase) for linked in present.sections for phase in linked.phases if isinstance(phase, FilterPhase))
     return views + variants + derived + memo
 

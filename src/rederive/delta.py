@@ -41,6 +41,10 @@ Rows: TypeAlias = Collection[Row]
 """One side of a delta: distinct rows. Where it is a mapping, it gives the multiplicity of each."""
 
 
+Pattern: TypeAlias = tuple[tuple[int, Any], ...]
+"""Values by position. A row fits a pattern that has its values at these positions."""
+
+
 class Sign(Enum):
     """Whether rows enter (plus) or leave (minus)."""
 
@@ -169,6 +173,13 @@ class Delta:
     def where(self, holds: Callable[[Row], bool]) -> Delta:
         """The part of the delta whose rows fulfil a condition, in their order."""
         return Delta(_chosen(self.plus, filter(holds, self.plus)), _chosen(self.minus, filter(holds, self.minus)))
+
+    def fits_any(self, patterns: Collection[Pattern]) -> bool:
+        """Whether some row fits a pattern; no row is decoded where the empty pattern, which every row fits, is one of them."""
+        if () in patterns:
+            return bool(self)
+        rows = chain(self.plus, self.minus) if patterns else ()
+        return any(all(row[i] == value for i, value in pattern) for row in rows for pattern in patterns)
 
     # Reading it
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import rederive
-from rederive.analysis.relevance import Pattern, base_patterns, is_relevant
+from rederive.analysis.relevance import base_patterns
+from rederive.delta import Delta, Pattern
 from rederive.lang import compile_program
 
 DECLARATIONS = """
@@ -68,12 +69,12 @@ def test_a_base_relation_is_its_own_pattern() -> None:
 
 def test_rows_fit_patterns() -> None:
     wanted = {"e": frozenset({(A0,), (B1, (2, 3))}), "f": frozenset[Any]({()})}
-    assert is_relevant(wanted, "e", [("z", "z", 0), ("a", "z", 0)])
-    assert is_relevant(wanted, "e", [("z", "b", 3)])
-    assert not is_relevant(wanted, "e", [("z", "b", 2), ("b", "a", 3)])
-    assert not is_relevant(wanted, "f", [])
-    assert is_relevant(wanted, "f", [("z",)])
-    assert not is_relevant(wanted, "g", [("z",)])
+    assert Delta([("z", "z", 0)], [("a", "z", 0)]).fits_any(wanted["e"])
+    assert Delta([("z", "b", 3)]).fits_any(wanted["e"])
+    assert not Delta([("z", "b", 2), ("b", "a", 3)]).fits_any(wanted["e"])
+    assert not Delta().fits_any(wanted.get("f", ()))
+    assert Delta([("z",)]).fits_any(wanted["f"])
+    assert not Delta([("z",)]).fits_any(wanted.get("g", ()))
 
 
 # Transactions

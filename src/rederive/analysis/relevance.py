@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from rederive.delta import Pattern
 from rederive.ir.rules import Aggregate, Atom, Negation, Program, Rule
-from rederive.ir.terms import Constant, Row, Simple, Value, Variable
+from rederive.ir.terms import Constant, Simple, Value, Variable
 
-Pattern = tuple[tuple[int, Value], ...]
 Patterns = Mapping[str, frozenset[Pattern]]
 
 
@@ -73,12 +73,3 @@ def _value(term: Simple, values: Mapping[str, Value]) -> tuple[Value, bool]:
             return value, True
         case Variable(name):
             return values.get(name), name in values
-
-
-def is_relevant(patterns: Patterns, relation: str, rows: Iterable[Row]) -> bool:
-    """Whether any of the rows fits a pattern of the relation."""
-    read = patterns.get(relation, frozenset())
-    # The empty pattern fits every row.
-    if () in read:
-        return any(True for _ in rows)
-    return any(all(row[i] == value for i, value in pattern) for row in rows for pattern in read)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -248,7 +249,7 @@ class Pipeline:
             raise NeedsOwnSync
         pending: PendingVersion | None = None
         try:
-            with state.engine.budget(state.limits):
+            with state.engine.budget(state.limits) if state.limits is not None else nullcontext():
                 # A version starts from the state that the one before it leaves, durable or not.
                 self._apply_prepared(group)
                 pending = self._open(version)

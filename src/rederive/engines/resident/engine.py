@@ -9,18 +9,18 @@ from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
-from rederive.analysis.relevance import Patterns, is_relevant
+from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
 from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace
-from rederive.engines.resident.run.filtration import Leaves, PropagationRule
+from rederive.engines.resident.run.filtration import PropagationRule
 from rederive.engines.resident.run.fixpoint import Meter
-from rederive.engines.resident.run.installed import CodedRows, Installed, Surroundings, redefined
+from rederive.engines.resident.run.installed import Installed, Surroundings, redefined
 from rederive.engines.resident.run.net_effect import net_effect
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
 from rederive.engines.resident.storage.memory import Memory
-from rederive.engines.resident.storage.table import Readable, Table, rows_of, whole_rows
+from rederive.engines.resident.storage.table import CodedRows, Leaves, Readable, Table, rows_of, whole_rows
 from rederive.ir.printing import show_rule
 from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
@@ -127,7 +127,7 @@ class ResidentEngine:
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """Return the deltas of base relations, checked for duplicate keys; the tables stay as they are."""
         present = self.installed
-        return net_effect(operations, present.program.relations, present.tables.table, present.encoders, self.codes)
+        return net_effect(operations, present.program.relations, present.versions, present.encoders, self.codes)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Run the affected sections from the bottom up, and return the exact deltas of the monitored views."""
@@ -140,7 +140,7 @@ class ResidentEngine:
                 versions.gone.load(encode(delta.minus))
             estimated, recomputed = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
             bound = self._bound_changes(net)
-            costs = self.meter.touched, self.installed.tables.derived_sizes(), self.installed.skipped
+            costs = self.meter.touched, self._derived_sizes(), self.installed.skipped
             return Propagation(self._changes(), *costs, bound, round(estimated), recomputed)
         except BaseException:
             self.rollback()
@@ -158,14 +158,14 @@ class ResidentEngine:
                 for phase in phases:
                     phase.run(self.meter, self.limits)
             # Under differencing a change set is dropped as soon as the last view that reads it is done (SR's wave front).
-            for versions in self.installed.passed(position):
+            for versions in self.installed.passed.get(position, ()):
                 versions.drop()
         return estimated, recomputed
 
     @staticmethod
     def _matters(patterns: Patterns, net: Mapping[str, Delta]) -> bool:
         """Whether a net change can matter at all to what reads these patterns; no rule is evaluated to know it."""
-        return any(is_relevant(patterns, name, (*delta.plus, *delta.minus)) for name, delta in net.items())
+        return any(delta.fits_any(patterns.get(name, ())) for name, delta in net.items())
 
     def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Query, Delta]:
         present = self.installed
@@ -244,7 +244,11 @@ class ResidentEngine:
     def _clear(self) -> None:
         for table in self.installed.tables.transient:
             table.clear()
-        self.installed.tables.forget()
+        if self.installed.tables.answers:
+            self.installed.tables.forget()
+
+    def _derived_sizes(self) -> Mapping[str, int]:
+        return self.installed.tables.derived_sizes() if self.installed.tables.answers else {}
 
     def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
         """Return the rows with these values; rows of a view that is not stored are derived for this query."""

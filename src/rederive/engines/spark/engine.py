@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
-from rederive.analysis.relevance import Patterns, is_relevant
+from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta, LazyRows, Rows
 from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace
 from rederive.engines.spark.net.by_query import net_effect_of_bulk
@@ -260,7 +260,7 @@ def _is_relevant(patterns: Patterns, name: str, delta: Delta) -> bool:
     """Whether a delta can matter to any view; a large one is not examined for that."""
     if isinstance(delta.plus, Bulk) or isinstance(delta.minus, Bulk):
         return True
-    return is_relevant(patterns, name, (*delta.plus, *delta.minus))
+    return delta.fits_any(patterns.get(name, ()))
 
 
 _Name = TypeVar("_Name")

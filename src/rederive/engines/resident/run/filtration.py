@@ -17,8 +17,8 @@ from rederive.engines.resident.storage.table import Key, Leaf, Probe, Readable, 
 from rederive.ir.rules import Rule
 from rederive.limits import Limits
 
-Leaves = dict[Key, Leaf]
-TraceCall = Callable[["PropagationRule", Leaves, Leaves, Leaves, Leaves], None]
+Found = dict[Key, Leaf]
+TraceCall = Callable[["PropagationRule", Found, Found, Found, Found], None]
 
 
 @dataclass(slots=True)
@@ -29,10 +29,10 @@ class FilteredUpdates:
     provable: Probe
     disqualified: Table
 
-    def split(self, approximation: Leaves) -> tuple[Leaves, Leaves]:
+    def split(self, approximation: Found) -> tuple[Found, Found]:
         """Disqualified and actual updates of an approximation, without those that were seen before."""
-        disqualified: Leaves = {}
-        actual: Leaves = {}
+        disqualified: Found = {}
+        actual: Found = {}
         for key, leaf in approximation.items():
             for seen in (self.target.table.primary, self.disqualified.primary):
                 if key in seen:
@@ -80,7 +80,7 @@ class FilterPhase:
             for step, driver in self.seeds:
                 self._run(step, dict(driver.items()), meter, most)
 
-    def _run(self, seed: PropagationRule, start: Leaves, meter: Meter, most: float) -> None:
+    def _run(self, seed: PropagationRule, start: Found, meter: Meter, most: float) -> None:
         waiting = [(seed, start)]
         calls = 0
         while waiting:
@@ -93,7 +93,7 @@ class FilterPhase:
             if calls > most:
                 raise TooManyRounds
 
-    def _propagate(self, step: PropagationRule, updates: Leaves, meter: Meter) -> Leaves:
+    def _propagate(self, step: PropagationRule, updates: Found, meter: Meter) -> Found:
         view = self.views[step.head]
         for key, leaf in updates.items():
             step.function(key, leaf)

@@ -9,68 +9,26 @@ from math import inf
 from pyroaring import BitMap
 
 from rederive.analysis.graph import edges
-from rederive.analysis.relevance import Pattern, base_patterns
-from rederive.delta import Delta, LazyRows
+from rederive.analysis.relevance import base_patterns
+from rederive.delta import Delta, LazyRows, Pattern
 from rederive.engines.machine_memory import USABLE, available_memory
 from rederive.engines.protocol import DoesNotFit, Query
 from rederive.engines.resident.run.filtration import TraceCall
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
-from rederive.engines.resident.run.linker import LinkedSection, Linker
+from rederive.engines.resident.run.linker import Linker
 from rederive.engines.resident.run.net_effect import check_keys
+from rederive.engines.resident.run.phases import LinkedSection
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
 from rederive.engines.resident.storage.memory import Memory, memory_of
-from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table, rows_of, whole_rows
+from rederive.engines.resident.storage.table import CodedRows, Key, Leaf, Leaves, Readable, Versions, whole_rows
 from rederive.ir.rules import Program, Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram, Section, Strategy
 
-Leaves = Mapping[Key, Leaf]
 MANY = 100_000  # tuples between two measurements of a first evaluation, at least
 LEAST = 16  # bytes of a row in a stored view, at least
-
-
-@dataclass(frozen=True, slots=True)
-class CodedRows(LazyRows):
-    """Rows of a view at one version; decoded when they are read."""
-
-    relation: Relation
-    leaves: Leaves
-    codes: Codes
-
-    def __len__(self) -> int:
-        return sum(map(len, self.leaves.values()))
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity)))
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """A relation's rows, and what a transaction takes out of and puts into them."""
-
-    old: Table
-    gone: Table
-    came: Table
-
-    @classmethod
-    def of(cls, tables: Tables, name: str) -> Versions:
-        """Return the old state of a relation and its deletions and insertions."""
-        return cls(tables.table(name), tables.table(name, Variant.DEL), tables.table(name, Variant.INS))
-
-    def drop(self) -> None:
-        """Forget the change."""
-        self.gone.clear()
-        self.came.clear()
-
-    def apply(self) -> None:
-        """The new state becomes the old one."""
-        # The two are disjoint: every strategy leaves the exact delta in them.
-        if self.gone:
-            self.old.remove_all(self.gone)
-        if self.came:
-            self.old.add_all(self.came)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +147,8 @@ class Installed:
         self.encoders = {name: around.codes.encoder(self.program.relations[name].types) for name in self.program.bases}
         self.skipped = sum(section.skipped_paths for section in maintenance.sections)
         self.touched = 0
-        self._passed: dict[int, list[Versions]] = {}
+        # deltas that nothing reads after the section at a position: under differencing they are dropped as the wave passes
+        self.passed: dict[int, list[Versions]] = {}
         self._added: dict[str, dict[Key, list[Code]]] = {}
 
     def _new_tables(self, on_demand: Collection[str]) -> Tables:
@@ -205,11 +164,15 @@ class Installed:
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
         # Keys first: views over rows that break a key would be evaluated for nothing.
         self._evaluate(reused)
-        self.versions = {name: Versions.of(self.tables, name) for name in (*self.program.bases, *self.program.views)}
+        self.versions = {name: self._versions(name) for name in (*self.program.bases, *self.program.views)}
         self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
-        self._passed = self._last_readers()
+        self.passed = self._last_readers()
         for name in (*self.program.bases, *self.stored_views):
             self.queries.adopt(name, self.tables.table(name))
+
+    def _versions(self, name: str) -> Versions:
+        table = self.tables.table
+        return Versions(table(name), table(name, Variant.DEL), table(name, Variant.INS))
 
     def accept(self) -> None:
         """Make the program final: nothing can be undone any more."""
@@ -267,10 +230,6 @@ class Installed:
     def memory(self) -> Memory:
         """The memory of tables and of auxiliary state."""
         return memory_of(self.tables.stored(), self.linker.auxiliary_state(), self.around.codes.codecs())
-
-    def passed(self, position: int) -> Iterable[Versions]:
-        """The change sets that nothing reads after this section: under differencing they are dropped as the wave passes."""
-        return self._passed.get(position, ())
 
     def _last_readers(self) -> dict[int, list[Versions]]:
         last: dict[str, int] = {}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
-from rederive.analysis.cost import Estimate, estimate
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.compile.join_plan import preserves_leaf
@@ -16,12 +14,14 @@ from rederive.engines.resident.run.filtration import FilteredUpdates, FilterPhas
 from rederive.engines.resident.run.fixpoint import Fixpoint, Seed, Target
 from rederive.engines.resident.run.phases import (
     ComparePhase,
+    CostEstimate,
     CountInitial,
     CountPhase,
     DiffPhase,
     FoldPhase,
     GroupInitial,
     GroupPhase,
+    LinkedSection,
     NetPhase,
     Runnable,
     SetPhase,
@@ -32,66 +32,10 @@ from rederive.engines.resident.storage.table import Key, Readable, Table
 from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule, Variant
 from rederive.ir.terms import Type
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
-from rederive.maintain.program import MaintenanceProgram, Phase, Section, Semantics, Strategy
+from rederive.maintain.program import MaintenanceProgram, Phase, Section, Semantics
 from rederive.scalar.failures import ScalarError
 
 Flow = Callable[[Key], list[Key]]
-
-
-class CostEstimate:
-    """What a component's maintenance costs at the present sizes: views that were defined over empty relations do not stay small.
-
-    The estimate is made again when as many rows have changed as there were then, so its cost is spread over them.
-    """
-
-    def __init__(self, component: Component, influents: Collection[str], tables: Tables) -> None:
-        self._component = component
-        self._names = tuple({*component.relations, *influents})
-        self._tables = tables
-        self._make()
-
-    def present(self, changed: int = 0) -> Estimate:
-        """The estimate for a transaction that changes this many rows."""
-        self._changed += changed
-        # Amortized: the next estimate comes after as many changed rows as these relations had at the last one.
-        if self._changed > self._rows:
-            self._make()
-        return self._estimate
-
-    def _make(self) -> None:
-        self._estimate = estimate(self._component, self._tables)
-        self._rows = sum(map(self._tables.rows, self._names))
-        self._changed = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LinkedSection:
-    """A section that runs. `influents`: it has nothing to do where none of them changed.
-
-    `from_scratch` are the phases that evaluate the view from scratch, and `estimate` what they and the incremental phases cost;
-    empty and None without a choice.
-    """
-
-    section: Section
-    influents: Mapping[str, tuple[Table, Table]]
-    phases: tuple[Runnable, ...]
-    from_scratch: tuple[Runnable, ...] = ()
-    estimate: CostEstimate | None = None
-
-    def is_affected(self) -> bool:
-        """Whether the section has anything to do. Recomputation always has: views above may need its states."""
-        always = self.section.strategy is Strategy.RECOMPUTE
-        return always or any(gone or came for gone, came in self.influents.values())
-
-    def cheapest_phases(self) -> tuple[tuple[Runnable, ...], float]:
-        """The phases to run for the present deltas, and an estimate of the tuples that they touch."""
-        if self.estimate is None:
-            return self.phases, 0.0
-        changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
-        present = self.estimate.present(sum(gone + came for gone, came in changed.values()))
-        # Exact sizes of the deltas below: sections run bottom up, so what this one reads is complete.
-        incremental = present.incremental(changed)
-        return (self.phases, incremental) if incremental <= present.whole else (self.from_scratch, present.whole)
 
 
 class Linker:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rederive.delta import Delta
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import CodedRow, Codes, Encode
-from rederive.engines.resident.storage.table import Table, rows_of, whole_rows
+from rederive.engines.resident.storage.table import Table, Versions, rows_of, whole_rows
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
@@ -17,7 +17,7 @@ from rederive.ir.terms import Row
 def net_effect(
     operations: Sequence[Operation],
     relations: Mapping[str, Relation],
-    table: Callable[[str], Table],
+    versions: Mapping[str, Versions],
     encoders: Mapping[str, Encode],
     codes: Codes,
 ) -> dict[str, Delta]:
@@ -27,7 +27,7 @@ def net_effect(
     for operation in operations:
         name = operation.relation
         if name not in drafts:
-            drafts[name] = Draft(relations[name], table(name), encoders[name], codes)
+            drafts[name] = Draft(relations[name], versions[name].old, encoders[name], codes)
         drafts[name].apply(operation.action, operation.rows)
     deltas = {name: draft.delta() for name, draft in drafts.items()}
     return {name: delta for name, delta in deltas.items() if delta}

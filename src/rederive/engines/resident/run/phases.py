@@ -1,11 +1,13 @@
-"""The phases of a section, ready to run. After a transaction, `commit` or `rollback` is called on each."""
+"""The phases of a section, ready to run, and the choice among them. Each is committed or rolled back after a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from rederive.analysis.cost import Estimate, Statistics, estimate
+from rederive.analysis.graph import Component
 from rederive.engines.resident.compile.rule_compiler import Function, Source
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.fixpoint import Fixpoint, Meter
@@ -13,6 +15,7 @@ from rederive.engines.resident.run.row_numbers import change_rows
 from rederive.engines.resident.storage.codes import CodedRow
 from rederive.engines.resident.storage.table import Readable, Table, rows_of, whole_rows
 from rederive.limits import Limits
+from rederive.maintain.program import Section, Strategy
 from rederive.scalar.failures import ScalarError
 
 
@@ -319,3 +322,59 @@ class GroupInitial:
     def rollback(self) -> None:
         """Forget the totals of the groups."""
         self.groups.rollback()
+
+
+class CostEstimate:
+    """What a component's maintenance costs at the present sizes: views that were defined over empty relations do not stay small.
+
+    The estimate is made again when as many rows have changed as there were then, so its cost is spread over them.
+    """
+
+    def __init__(self, component: Component, influents: Collection[str], statistics: Statistics) -> None:
+        self._component = component
+        self._names = tuple({*component.relations, *influents})
+        self._statistics = statistics
+        self._make()
+
+    def present(self, changed: int = 0) -> Estimate:
+        """The estimate for a transaction that changes this many rows."""
+        self._changed += changed
+        # Amortized: the next estimate comes after as many changed rows as these relations had at the last one.
+        if self._changed > self._rows:
+            self._make()
+        return self._estimate
+
+    def _make(self) -> None:
+        self._estimate = estimate(self._component, self._statistics)
+        self._rows = sum(map(self._statistics.rows, self._names))
+        self._changed = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedSection:
+    """A section that runs. `influents`: it has nothing to do where none of them changed.
+
+    `from_scratch` are the phases that evaluate the view from scratch, and `estimate` what they and the incremental phases cost;
+    empty and None where there is no choice.
+    """
+
+    section: Section
+    influents: Mapping[str, tuple[Table, Table]]
+    phases: tuple[Runnable, ...]
+    from_scratch: tuple[Runnable, ...] = ()
+    estimate: CostEstimate | None = None
+
+    def is_affected(self) -> bool:
+        """Whether the section has anything to do. Recomputation always has: views above may need its states."""
+        always = self.section.strategy is Strategy.RECOMPUTE
+        return always or any(gone or came for gone, came in self.influents.values())
+
+    def cheapest_phases(self) -> tuple[tuple[Runnable, ...], float]:
+        """The phases to run for the present deltas, and an estimate of the tuples that they touch."""
+        if self.estimate is None:
+            return self.phases, 0.0
+        changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
+        present = self.estimate.present(sum(gone + came for gone, came in changed.values()))
+        # Exact sizes of the deltas below: sections run bottom up, so what this one reads is complete.
+        incremental = present.incremental(changed)
+        return (self.phases, incremental) if incremental <= present.whole else (self.from_scratch, present.whole)

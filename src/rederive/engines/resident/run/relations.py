@@ -42,7 +42,7 @@ class Tables:
         self.limits = limits
         self.transient: list[Table] = []  # what a transaction fills and its end empties
         self._tables: dict[tuple[str, Variant], Table] = {}
-        self._answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
+        self.answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
         """Return the table of a relation in one variant, made when it is first named."""
@@ -83,9 +83,9 @@ class Tables:
         """A view derived on demand in one state of the database."""
         component = self.maintenance.component(relation)
         # One set of answers for a component and a state: mutually recursive views share their fixpoint.
-        if (component, state) not in self._answers:
-            self._answers[component, state] = self._answers_of(component, state)
-        answers = self._answers[component, state]
+        if (component, state) not in self.answers:
+            self.answers[component, state] = self._answers_of(component, state)
+        answers = self.answers[component, state]
         return answers if isinstance(answers, ClosureAnswers) else DerivedView(answers, self.program.relations[relation])
 
     def _answers_of(self, component: Component, state: Variant) -> Answers | ClosureAnswers:
@@ -119,23 +119,19 @@ class Tables:
 
     def derived(self, relation: str, state: Variant = Variant.OLD) -> Table | None:
         """What has been derived on demand of a view so far."""
-        answers = self._answers.get((self.maintenance.component(relation), state))
+        answers = self.answers.get((self.maintenance.component(relation), state))
         return answers.table(relation) if answers is not None else None
 
     def derived_sizes(self) -> dict[str, int]:
         """How many rows of each view were derived, in both states together."""
         sizes: dict[str, int] = {}
-        for (component, _), answers in self._answers.items():
+        for (component, _), answers in self.answers.items():
             for name in component.relations:
                 if size := answers.size(name):
                     sizes[name] = sizes.get(name, 0) + size
         return sizes
 
-    def answers(self) -> Iterable[Answers | ClosureAnswers]:
-        """The answers of all views that were derived on demand."""
-        return self._answers.values()
-
     def forget(self) -> None:
         """Drop all that was derived on demand."""
-        for answers in self._answers.values():
+        for answers in self.answers.values():
             answers.clear()

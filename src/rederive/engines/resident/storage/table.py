@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from pyroaring import BitMap
 
-from rederive.engines.resident.storage.codes import Code, CodedRow
+from rederive.delta import LazyRows
+from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
 
 Key: TypeAlias = Code | tuple[Code, ...]
 Leaf: TypeAlias = BitMap
+Leaves: TypeAlias = Mapping[Key, Leaf]
 Entry: TypeAlias = BitMap | set[tuple[Code, ...]]
 Lookup: TypeAlias = Callable[[Any], Any]
 Probe: TypeAlias = Callable[[Any, Leaf], Leaf | None]
@@ -367,3 +372,40 @@ class Overlay:
         for key in changed:
             if leaf := lookup(key):
                 yield key, leaf
+
+
+@dataclass(frozen=True, slots=True)
+class CodedRows(LazyRows):
+    """Rows of a view at one version; decoded when they are read."""
+
+    relation: Relation
+    leaves: Leaves
+    codes: Codes
+
+    def __len__(self) -> int:
+        return sum(map(len, self.leaves.values()))
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity)))
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A relation's rows, and what a transaction takes out of and puts into them."""
+
+    old: Table
+    gone: Table
+    came: Table
+
+    def drop(self) -> None:
+        """Forget the change."""
+        self.gone.clear()
+        self.came.clear()
+
+    def apply(self) -> None:
+        """The new state becomes the old one."""
+        # The two are disjoint: every strategy leaves the exact delta in them.
+        if self.gone:
+            self.old.remove_all(self.gone)
+        if self.came:
+            self.old.add_all(self.came)

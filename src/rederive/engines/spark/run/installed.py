@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from rederive.analysis.graph import Component
-from rederive.analysis.relevance import Pattern, Patterns, base_patterns
+from rederive.analysis.relevance import Patterns, base_patterns
+from rederive.delta import Pattern
 from rederive.engines.protocol import Query
 from rederive.engines.spark.plan.expressions import TypedValue, equal, ref, refs
 from rederive.engines.spark.plan.nodes import Filter, Projection
