@@ -198,7 +198,7 @@ def test_a_store_of_a_killed_process_has_its_tail_in_the_log(tmp_path: Path) -> 
     """The kill leaves a write-ahead log behind, which the next start folds in."""
     client = Client(tmp_path / "store", seed=7)
     command = [sys.executable, str(LOAD), str(client.folder), "1", "9", "7"]
-    environment = {**os.environ, VARIABLE: "commit:applied@5"}
+    environment = {**os.environ, VARIABLE: "commit:applied@7"}  # two definitions, then the fifth transaction
     assert subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode == -9
     assert (client.folder / f"{FILE}-wal").stat().st_size > 0
     client.acknowledged = 4
