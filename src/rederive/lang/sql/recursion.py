@@ -22,8 +22,6 @@ from rederive.lang.sql.scope import identifier, identifiers
 if TYPE_CHECKING:
     from rederive.lang.sql.query import QueryLowering
 
-_MOST_ROUNDS = 4  # of the fixpoint of nullability
-
 
 def _references(node: exp.Expr, among: Sequence[str]) -> list[str]:
     return [name for table in node.find_all(exp.Table) if (name := identifier(table)) in among]
@@ -70,8 +68,9 @@ class _RecursionLowering:
     def define(self) -> None:
         """Define the queries and bring their names into scope."""
         rels = {name: LoweredRelation(self.context.name(name), fields) for name, fields in self.column_types().items()}
-        # Branches are lowered again with the columns of the previous round, until no column becomes nullable.
-        for _ in range(_MOST_ROUNDS):
+        # Branches are lowered again with the columns of the previous round, until no column becomes nullable. Every round but the
+        # last makes at least one more column nullable, so there are at most as many rounds as columns, and one.
+        for _ in range(1 + sum(len(rel.fields) for rel in rels.values())):
             before = ProgramBuilder.of(self.context.builder.program())
             found = self.attempt(rels)
             if found == rels:
