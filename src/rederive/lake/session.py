@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rederive.errors import Mismatch, MissingDependency
-from rederive.lake import jars
 from rederive.time_zones import zone_name
 
 if TYPE_CHECKING:
@@ -119,6 +118,8 @@ def _local(master: str) -> dict[str, str]:
 
 
 def _jars() -> tuple[Path, ...]:
+    from rederive.lake import jars  # not at the top: `python -m rederive.lake.jars` would import itself twice
+
     found = jars.find_jars()
     if found is None:
         raise MissingDependency("the jars of Delta Lake are missing", hint=f"fetch them once: {jars.COMMAND}").at(
@@ -131,7 +132,9 @@ def require_delta(spark: SparkSession) -> SparkSession:
     """The session itself if it can write Delta tables; otherwise an error names the settings that are missing."""
     lacking = [f"{name}={value}" for name, value in DELTA.items() if value not in (spark.conf.get(name, "") or "")]
     if not has_class(spark, DELTA["spark.sql.catalog.spark_catalog"]):
-        lacking.append(f"spark.jars.packages={','.join(jars.PACKAGES)}")
+        from rederive.lake.jars import PACKAGES
+
+        lacking.append(f"spark.jars.packages={','.join(PACKAGES)}")
     if lacking:
         raise MissingDependency(
             f"the Spark session cannot write Delta tables: it was started without {' and '.join(lacking)}",
