@@ -188,8 +188,8 @@ def test_partitions_are_cut_and_joined(stored: rederive.Database, monkeypatch: p
         ({"store": "STORE", "view": "closrue"}, "did you mean 'closure'"),
         ({"store": "STORE", "view": "edge"}, "not monitored"),
         ({"store": "STORE", "view": "closure", "since": "-1"}, "'since' must be a version"),
-        ({"store": "STORE", "view": "closure", "since": "9"}, "the last one is 3"),
-        ({"store": "STORE", "view": "closure", "until": "9"}, "the last one is 3"),
+        ({"store": "STORE", "view": "closure", "since": "9"}, "the last version is 3"),
+        ({"store": "STORE", "view": "closure", "until": "9"}, "the last version is 3"),
         ({"store": "STORE", "view": "closure", "since": "3", "until": "2"}, "no versions from 3 to 2"),
     ],
 )

@@ -265,7 +265,7 @@ def test_json_lines(write: Write, name: str) -> None:
     ("line", "error", "says"),
     [
         ("[", MalformedInput, "not JSON"),
-        ("7", IllTypedRow, "an array, or an object by column name; not 7"),
+        ("7", IllTypedRow, "an array, or an object by column name, not 7"),
         ('["nut"]', IllTypedRow, "the row has 1"),
         ('["nut", "x"]', IllTypedRow, "column 'n'"),
         ("[1, 2]", IllTypedRow, "column 'item'"),

@@ -82,7 +82,9 @@ def test_jars_of_another_release_do_not_count(tmp_path: Path) -> None:
 def test_jars_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the resolver says is handed on, and nothing counts as fetched."""
     monkeypatch.setattr(jars, "_RESOLVE", "import sys; sys.exit('Error: unresolved dependency')")
-    with pytest.raises(MissingDependency, match="cannot be fetched: Error: unresolved dependency\n  help: a network is needed"):
+    with pytest.raises(
+        MissingDependency, match="cannot be fetched: Error: unresolved dependency\n  help: connect to a network once"
+    ):
         jars.fetch_jars(place=tmp_path / "new")
     assert jars.find_jars(place=tmp_path / "new") is None
 

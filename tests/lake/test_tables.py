@@ -218,7 +218,9 @@ def test_a_newer_lake_is_refused(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     path = lake.path(Area.BASE, "edge")
     lake.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('rederive.format' = '2')")
-    with pytest.raises(NewerFormat, match=f"{path}: error.newer_format.: the table has format 2, .* up to 1\n  help: upgrade it"):
+    with pytest.raises(
+        NewerFormat, match=f"{path}: error.newer_format.: the table has format 2, .* up to 1\n  help: upgrade rederive"
+    ):
         lake.read(Area.BASE, EDGE)
     with pytest.raises(NewerFormat):
         apply(lake, 1, [], [("a", "b")])

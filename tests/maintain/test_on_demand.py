@@ -95,7 +95,7 @@ def assert_nothing_is_left(db: rederive.Database) -> None:
         for variant in set(Variant) - {Variant.OLD}:
             assert not tables.table(base, variant), (base, variant)
     assert all(not table for table in tables.transient)
-    for answers in (*tables._answers.values(), *db.pipeline.state.engine.installed.queries._answers.values()):  # type: ignore[attr-defined]
+    for answers in (*tables.answers.values(), *db.pipeline.state.engine.installed.queries.answers.values()):  # type: ignore[attr-defined]
         assert all(not target.table and not target.pending for target in getattr(answers, "targets", {}).values())
         assert not getattr(answers, "requested", None)
         assert not getattr(answers, "view", None)

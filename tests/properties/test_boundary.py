@@ -79,7 +79,7 @@ def test_generators_properties_and_coroutines_are_guarded() -> None:
 def test_a_bug_anywhere_below_a_public_method_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
     db = rederive.open()
     db.define(".decl n(x: number)")
-    monkeypatch.setattr(db.pipeline.state.engine, "net", lambda operations: dict[str, int]()["a bug"])
+    monkeypatch.setattr(db.pipeline.state.engine, "net_effect", lambda operations: dict[str, int]()["a bug"])
     with pytest.raises(Internal, match="a bug"), db.transaction() as tx:
         tx.insert("n", [(1,)])
 
