@@ -30,7 +30,7 @@ format: $(STAMP) ## format the code and sort its imports
 # Two processes: the tests that use Spark run in one of them, see tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations 20
 
-test: $(TESTS) ## every feature, in at most 8 minutes on two cores
+test: $(TESTS) ## every feature; the goal is at most 8 minutes on two cores
 	$(PYTEST) -m "not slow" --timeout 600 --junit-xml .pytest_cache/test.xml
 
 test-all: $(TESTS) ## all tests, with many more random examples; writes the result to docs/testing.md
