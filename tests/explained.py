@@ -58,7 +58,7 @@ class ExplainedProgram:
         names = [f"{name}^{sign}" for name in section.component.relations for sign in ("ins", "del")]
         for phase in section.phases:
             self.run(phase)
-        if section.is_adaptive:
+        if section.from_scratch:
             incremental = [set(self.named(name)) for name in names]
             for phase in section.from_scratch:
                 self.run(phase)
@@ -72,6 +72,30 @@ class ExplainedProgram:
             self.counts[name].update(change)
         self.count_changes.clear()
         self.forget()
+        for section in self.maintenance.sections:
+            self.check_by_partition(section)
+            for phase in section.initial:
+                self.check_source(phase.fold)
+
+    def check_by_partition(self, section: Section) -> None:
+        """A recursion that is evaluated by partitions is the stored one."""
+        if section.by_partition is None:
+            return
+        (name,), partition = section.component.relations, section.by_partition
+        seeds = {row for m in partition.seeds for row in self.heads(m)}
+        found: set[Row] = set()
+        for value in {row[partition.column] for row in seeds}:
+            base = {other: self.read(other, Variant.OLD, (), ()) for other in partition.others}
+            part = ExplainedProgram(
+                partition.inside, {partition.seed: {r for r in seeds if r[partition.column] == value}, **base}
+            )
+            found |= part.rows.get(name, set())
+        assert found == self.named(name), name
+
+    def check_source(self, fold: Fold | None) -> None:
+        """The rule that derives the source of an aggregate at once derives what its query rules derive."""
+        if fold is not None and fold.source is not None:
+            assert set(self.heads(fold.source)) == self.whole(fold), fold
 
     # Phases
 
@@ -109,6 +133,7 @@ class ExplainedProgram:
 
     def groups(self, rules: Sequence[MaintenanceRule], fold: Fold) -> None:
         view, source = fold.aggregate.relation, fold.aggregate.source
+        self.check_source(fold)
         for m in rules:
             if m.label == "I":
                 for group in self.named(f"{view}^touched"):

@@ -21,6 +21,14 @@ def fast_only(cases: Iterable[Any], *fast: Any) -> list[Any]:
     return [pytest.param(case, marks=() if case in fast else pytest.mark.slow) for case in listed]
 
 
+# Examples of a property that costs 10 to 300 ms of CPU each, in `make test` and in `make test-all`. Properties without a
+# number of their own cost less, and run what the profile says.
+FAST_EXAMPLES = 20
+THOROUGH_EXAMPLES = 600
+
+
 def examples(percent: int) -> settings:
-    """Run this share of the profile's number of examples, and at least three."""
-    return settings(max_examples=max(3, settings().max_examples * percent // 100), suppress_health_check=list(HealthCheck))
+    """Run this share of the examples: in `make test` at most all, and at least three; in `make test-all` more if it says so."""
+    few = settings().derandomize  # the profile of `make test`
+    number = FAST_EXAMPLES * min(percent, 100) // 100 if few else THOROUGH_EXAMPLES * percent // 100
+    return settings(max_examples=max(3, number), suppress_health_check=list(HealthCheck))

@@ -22,6 +22,7 @@ from rederive.delta import (
     from_counted,
     from_numbered,
     multiplicities,
+    sort_rows,
 )
 
 PLUS, MINUS = frozenset({Sign.PLUS}), frozenset({Sign.MINUS})
@@ -174,7 +175,7 @@ def test_a_clamped_sum_takes_repetitions_once(start: frozenset[Row], states: lis
 
 @given(bags, bags)
 def test_copies_counts_and_order(old: Counter[Row], new: Counter[Row]) -> None:
-    delta = Delta.between(old, new).ordered(lambda row: row)
+    delta = Delta.between(old, new).ordered()
     assert Counter(copies(delta.plus)) == new - old
     assert Counter(copies(delta.minus)) == old - new
     assert list(delta.plus) == sorted(new - old)
@@ -211,3 +212,9 @@ def test_nothing_is_decoded_before_it_is_read() -> None:
     assert (len(bag.plus), len(bag.minus)) == (7, 0)
     assert isinstance(bag.plus, CountedSide)
     assert isinstance(bag.plus.counted_rows, Sealed)
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from("ab"))))
+def test_rows_are_ordered_by_value_and_null_comes_first(given_rows: list[Row]) -> None:
+    by_key = sorted(given_rows, key=lambda row: tuple((value is not None, 0 if value is None else value) for value in row))
+    assert sort_rows(given_rows) == by_key

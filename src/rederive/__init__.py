@@ -17,7 +17,7 @@ from rederive.boundary import guard
 from rederive.commit.announce import Subscription, signs
 from rederive.commit.transaction import Transaction
 from rederive.database import Database
-from rederive.errors import RederiveError, UnknownOption
+from rederive.errors import NoLake, RederiveError, UnknownOption
 from rederive.ir.terms import UTC
 from rederive.lake.session import check_zone, session_zone
 from rederive.limits import Limits
@@ -67,6 +67,7 @@ def open(
     limits: Limits | None = None,
     retention: int | None = None,
     lake: str | Path | None = None,
+    schema: str | None = None,
     store: str | Path | None = None,
     spark: SparkSession | None = None,
     strict: bool = False,
@@ -85,6 +86,8 @@ def open(
     spark, or auto, which moves to Spark when memory is short; without a lake or a session it is resident. `spark`: the session
     on whose context to run; its configuration stays as it is.
 
+    `schema`: a schema of Spark's catalog, which lists the tables of views as `schema.view` and `schema.view_changes`.
+
     `zone`: the time zone in which SQL reads and writes timestamps, as "Europe/Berlin"; by default that of the Spark session, or
     UTC where none runs. A store remembers it, and a session in another zone is refused.
 
@@ -98,6 +101,8 @@ def open(
     signs(only)
     zone = zone_name(zone) if zone is not None else None
     folder, root = places(path, store, lake)
+    if schema is not None and root is None:
+        raise NoLake("a schema of Spark's catalog")
     # The zone of a store never changes. A new one takes the caller's, else the session's.
     used = (stored_zone(folder) if folder is not None else None) or zone or session_zone(spark) or UTC
     check_zone(spark, used)
@@ -106,7 +111,7 @@ def open(
         db = Database(made, strategy or AUTO, precision or "exact", only, strict=strict, zone=used, spark=spark)
         db.pipeline.state.limits = limits
         return db
-    tables = lake_at(root, spark, used) if root is not None else None
+    tables = lake_at(root, spark, used, schema) if root is not None else None
     kept = Store.open(folder, StoreOptions(strategy or "", precision or "", only or "", zone or ""), retention, zone=used)
     try:
         if tables is not None:

@@ -54,10 +54,11 @@ def to_arrow_columns(rows: Iterable[Row], types: Sequence[Type]) -> list[pa.Arra
 
 def from_arrow_columns(columns: Iterable[pa.ChunkedArray[Any]], types: Sequence[Type]) -> list[Row]:
     """The rows whose columns these are; the inverse of `to_arrow_columns`."""
-    return list(zip(*(_values(column, type) for column, type in zip(columns, types, strict=False)), strict=True))
+    return list(zip(*(from_arrow_column(column, type) for column, type in zip(columns, types, strict=False)), strict=True))
 
 
-def _values(column: pa.ChunkedArray[Any], type: Type) -> list[Value]:
+def from_arrow_column(column: pa.ChunkedArray[Any] | pa.Array[Any], type: Type) -> list[Value]:
+    """The values of one column."""
     values: list[Any] = column.to_pylist()
     if type.kind is Kind.UNSIGNED:
         return [None if value is None else int(value) for value in values]

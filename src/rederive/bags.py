@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 
 from rederive.delta import copies, sum_of_counts
 from rederive.engines.protocol import Action, Bulk, Engine, Operation
@@ -17,14 +18,14 @@ from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 
 
-def read_rows(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine) -> list[Row]:
-    """The rows of a relation; of a bag, each as often as its multiplicity."""
+def read_rows(program: Program, name: str, bindings: Mapping[int, Value], engine: Engine, limit: int | None = None) -> list[Row]:
+    """The rows of a relation; of a bag, each as often as its multiplicity. At most `limit` of them."""
     base = program.numbered_copies(name)
     if base is not None:
-        return [row[:-1] for row in engine.rows(base, bindings)]
+        return [row[:-1] for row in engine.rows(base, bindings, limit)]
     counting = program.counting_relation(name)
-    found = engine.rows(counting, bindings)
-    return found if counting == name else list(copies(sum_of_counts(found)))
+    found = engine.rows(counting, bindings, limit)
+    return found if counting == name else list(islice(copies(sum_of_counts(found)), limit))
 
 
 def number_rows(

@@ -8,6 +8,7 @@ readers of sources).
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -16,7 +17,7 @@ from traceback import walk_tb
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from rederive.errors import Internal, LimitExceeded, RederiveError, TooDeep, WrongArgument, WrongRows, shorten
+from rederive.errors import Internal, LimitExceeded, MissingDependency, RederiveError, TooDeep, WrongArgument, WrongRows, shorten
 
 DEBUG: Final = "REDERIVE_DEBUG"
 _MARK: Final = "_rederive_caller"
@@ -50,6 +51,12 @@ def to_public_error(error: Exception) -> Exception:
         return TooDeep()
     if isinstance(error, MemoryError):
         return LimitExceeded("the process is out of memory", hint="use less data, or give the process more memory")
+    # Raised by a Python worker of Spark, and reported as text by the JVM.
+    if "No module named 'rederive'" in str(error):
+        return MissingDependency(
+            "the Python workers of Spark do not have rederive",
+            hint=f"set PYSPARK_PYTHON={sys.executable} before Spark starts, or install rederive where the executors run",
+        )
     return Internal(error)
 
 
@@ -219,6 +226,10 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
+def _has_versions(value: object) -> bool:
+    return isinstance(value, Mapping) and all(_is_text(name) and _is_integer(version) for name, version in value.items())
+
+
 def _is_path(value: object) -> bool:
     return isinstance(value, str | PathLike)
 
@@ -229,6 +240,7 @@ _KINDS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "float": (_is_number, "a number"),
     "bool": (_is_boolean, "True or False"),
     "Mapping[str, Value]": (_is_mapping, "a mapping from columns to values"),
+    "Mapping[str, int]": (_has_versions, "a mapping from tables to versions"),
     "str | Path": (_is_path, "a path"),
     "Path": (_is_path, "a path"),
     "Callback": (callable, "a function"),

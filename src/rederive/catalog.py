@@ -26,10 +26,10 @@ from rederive.lang.datalog.program_edits import (
 )
 from rederive.lang.datalog.rule_directives import active_rule
 from rederive.lang.datalog.syntax import Clause, Declaration, Statement
-from rederive.lang.programs import add_sql_definition, compile_statements, defines_in_sql, replace_sql_view, without_sql_view
+from rederive.lang.programs import add_sql_definition, compile_statements, defines_in_sql, replace_sql_view, without_sql_relation
 from rederive.lang.rules.syntax import ActiveRule
 from rederive.lang.sql.definition import SqlDefinition
-from rederive.records import DATALOG, SQL, DefinitionText
+from rederive.records import DATALOG, SQL, DefinitionText, SourceVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,15 @@ class CatalogChange:
     """From one catalog to the next, or to the same one with initial rows.
 
     `facts`: the rows that enter base relations. `always`: whether it is a version even if no view changes. `loads`: whether the
-    caller gave initial rows, which are not kept waiting where the definitions do not end.
+    caller gave initial rows, which are not kept waiting where the definitions do not end. `sources`: the commits of attached
+    tables whose rows are among the facts.
     """
 
     after: Catalog
     facts: Mapping[str, Iterable[Row]]
     always: bool
     loads: bool = False
+    sources: tuple[SourceVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,13 @@ class Catalog:
         """Remove a view."""
         check_view(self.program, view)
         sql = any(isinstance(statement, SqlDefinition) and statement.name == view for statement in self.statements)
-        return self._to(without_sql_view(self.statements, view, self._empty) if sql else without_view(self.statements, view))
+        return self._to(without_sql_relation(self.statements, view, self._empty) if sql else without_view(self.statements, view))
+
+    def drop_table(self, table: str) -> CatalogChange:
+        """Remove a table of SQL with its rows; refused while another definition reads it."""
+        if not any(isinstance(s, SqlDefinition) and not s.is_view and s.name == table for s in self.statements):
+            raise UnknownRelation(table, self.program.tables)
+        return self._to(without_sql_relation(self.statements, table, self._empty))
 
     def drop_rule(self, name: str) -> CatalogChange:
         """Remove an active rule that a text states."""
@@ -152,6 +160,11 @@ class Catalog:
     def rules(self) -> list[ActiveRule]:
         """The active rules that the texts state."""
         return [active_rule(directive) for directive in rule_directives(self.statements)]
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """The text of each view that is defined in SQL."""
+        return {s.name: s.span.whole for s in self.statements if isinstance(s, SqlDefinition) and s.is_view}
 
     def create(self, added: SqlDefinition) -> CatalogChange | None:
         """Add a table or view of SQL, or replace a view; None where it exists and the statement says IF NOT EXISTS."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,8 @@ from rederive.commit.monitoring import Settings
 from rederive.commit.parked import ParkedDefinitions
 from rederive.commit.pipeline import Pipeline
 from rederive.commit.setup import Setup
+from rederive.commit.source_rows import recorded_rows
+from rederive.commit.spark_tables import SparkTables
 from rederive.commit.state import DatabaseState
 from rederive.commit.transaction import GivenRows, Transaction, requested_rows
 from rederive.engines.protocol import Engine, Query
@@ -30,9 +32,12 @@ from rederive.rules.webhook import Webhooks
 from rederive.store.backup import back_up
 from rederive.store.cursor import Cursor
 from rederive.store.store import Store
+from rederive.why.explanation import Absence, Explanation
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
 
     from rederive.ingest.ingestion import Ingestion
     from rederive.ingest.stream_sources import StreamSource
@@ -42,8 +47,9 @@ if TYPE_CHECKING:
 class Database:
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
-    `rules`: the active rules. `pipeline`: the parts of the database, for the other packages of rederive (service, command line,
-    streams, warehouse) and for tests; it is not part of the API, and changes without notice.
+    `rules`: the active rules. `tables`: tables in place, and the tables of views as data frames. `pipeline`: the parts of the
+    database, for the other packages of rederive (service, command line, streams, warehouse) and for tests; it is not part of
+    the API, and changes without notice.
 
     >>> import rederive
     >>> db = rederive.open()
@@ -84,6 +90,7 @@ class Database:
         runtime = RuleRuntime(store, webhooks)
         self.pipeline = Pipeline(self._state, runtime)
         self.rules = Rules(self.pipeline)
+        self.tables = SparkTables(self.pipeline)
         if store is not None:
             _recover(self._state, store)
             # Webhooks that the last process left in the outbox.
@@ -204,6 +211,23 @@ class Database:
         """
         return self._state.explain(view, form, passes=passes)
 
+    # Tables in place
+
+    def attach(self, name: str, table: str, *, key: Sequence[str] = ()) -> Result | None:
+        """Make a Delta table that others write a base relation, without a copy: `db.attach("sale", "shop.sale", key=["id"])`.
+
+        `table`: a name of the catalog, or a path. `key`: the columns that identify a row; a table without them is a bag, which
+        costs more. The first rows of the table are a version. None where it is attached already. `refresh` follows it.
+        """
+        return self.tables.attach(name, table, key)
+
+    def refresh(self, versions: Mapping[str, int] | None = None) -> Result | None:
+        """Follow the tables in place to their last commits, or to the given ones: one version, with the change of every view.
+
+        None where no row of them changed.
+        """
+        return self.tables.refresh(versions)
+
     # Changes of data
 
     def load(self, relation: str, rows: GivenRows) -> Result | None:
@@ -229,14 +253,52 @@ class Database:
         return Transaction(self.pipeline, key)
 
     def apply(
-        self, relation: str, *, inserts: DataFrame | None = None, deletes: DataFrame | None = None, key: str | None = None
+        self,
+        relation: str,
+        *,
+        inserts: GivenRows | None = None,
+        deletes: GivenRows | None = None,
+        upserts: GivenRows | None = None,
+        key: str | None = None,
     ) -> Result:
-        """Commit one transaction of data frames of any size: the deletes, then the inserts. Columns go by name."""
+        """Commit one transaction of data frames of any size, of Spark or pandas: the deletes, the inserts, then the upserts.
+
+        Columns go by name. A frame of deletes may have the columns of the key alone.
+
+        >>> import pandas, rederive
+        >>> db = rederive.open()
+        >>> _ = db.sql("CREATE TABLE stock (item STRING PRIMARY KEY, n INT)")
+        >>> _ = db.sql("CREATE VIEW low AS SELECT item FROM stock WHERE n < 3")
+        >>> _ = db.apply("stock", inserts=pandas.DataFrame({"item": ["bolt", "nut"], "n": [2, 7]}))
+        >>> gone, changed = pandas.DataFrame({"item": ["bolt"]}), pandas.DataFrame({"item": ["nut"], "n": [1]})
+        >>> db.apply("stock", deletes=gone, upserts=changed).changes["low"]
+        Change(version=2, view='low', +1, -1)
+        """
         with self.transaction(key) as tx:
-            for action, rows in ((tx.delete, deletes), (tx.insert, inserts)):
+            for action, rows in ((tx.delete, deletes), (tx.insert, inserts), (tx.upsert, upserts)):
                 if rows is not None:
                     action(relation, rows)
         return tx.result
+
+    def advance(self, to: datetime) -> Result:
+        """Advance the time that `now()` and `current_date` mean in views; rows enter and leave as the time passes them.
+
+        The time never goes back. Without a zone, it is in UTC. Before the first call no row passes a filter on the time.
+
+        >>> import rederive
+        >>> from datetime import datetime
+        >>> db = rederive.open()
+        >>> _ = db.sql('''CREATE TABLE e (k INT PRIMARY KEY, at TIMESTAMP);
+        ...     CREATE VIEW recent AS SELECT k FROM e WHERE at > now() - INTERVAL 1 HOUR;
+        ...     INSERT INTO e VALUES (1, '2026-01-01 10:00:00'), (2, '2026-01-01 10:40:00')''')
+        >>> [db.advance(datetime(2026, 1, 1, hour, 30)).changes["recent"].plus for hour in (10,)]
+        [[(1,), (2,)]]
+        >>> db.advance(datetime(2026, 1, 1, 11)).changes["recent"].minus
+        [(1,)]
+        """
+        from rederive.commit.clock import advance_clock
+
+        return advance_clock(self.pipeline, to)
 
     def ingest(self, source: StreamSource, **options: Any) -> Ingestion:
         """Ingest a stream, one transaction for each micro-batch; see `rederive.ingest.ingestion.ingest`."""
@@ -283,6 +345,42 @@ class Database:
 
         with self._state.budget():
             return select_rows(self._state, text)
+
+    def why(self, relation: str, row: Sequence[Value], *, depth: int = 10, width: int = 3) -> Explanation:
+        """Explain why a row is in a view: up to `width` derivations, each as a proof down to base rows, or `depth` levels.
+
+        The derivations are searched for from the row backwards, on any strategy. Of an aggregate, `width` rows are shown.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> _ = db.define('''
+        ...     .decl edge(x: symbol, y: symbol)  .decl closure(x: symbol, y: symbol)
+        ...     closure(x, y) :- edge(x, y).  closure(x, y) :- edge(x, z), closure(z, y).
+        ...     edge("a", "b"). edge("b", "c").
+        ... ''')
+        >>> print(db.why("closure", ("a", "c")))
+        closure("a", "c")
+          by closure(x, y) :- edge(x, z), closure(z, y).
+            edge("a", "b")
+            closure("b", "c")
+              by closure(x, y) :- edge(x, y).
+                edge("b", "c")
+        """
+        return self._state.why(relation, row, depth, width)
+
+    def why_not(self, relation: str, row: Sequence[Value]) -> Absence:
+        """Explain why a row is not in a view: for each rule, what holds and what fails first.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> _ = db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.  n(4).")
+        >>> print(db.why_not("odd", (4,)))
+        odd(4) is not there
+          odd(x) :- n(x), x % 2 = 1.
+            holds: n(4)
+            fails: 4 % 2 = 1
+        """
+        return self._state.why_not(relation, row)
 
     def subscribe(self, view: str, callback: Callback, *, only: str | None = None, **bindings: Value) -> Subscription:
         """Call back with each `Change` of a view, after the transaction that made it is committed.
@@ -361,7 +459,7 @@ class Database:
 def _recover(state: DatabaseState, store: Store) -> None:
     """Continue from the last version of a store: evaluate its views over its base rows."""
     rules = recover_rules(store, state.catalog.program, state.catalog.rules)
-    rows = store.base_rows(rules.program)
+    rows = {**store.base_rows(rules.program), **recorded_rows(state, rules.program)}
     parked = None
     try:
         # No change is reported: the journal has the changes that led to these rows.

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 Row: TypeAlias = tuple[Any, ...]
 """A row of any layer: of values, or of what JSON makes of them."""
@@ -197,9 +197,9 @@ class Delta:
         """The rows of one sign."""
         return self.plus if sign is Sign.PLUS else self.minus
 
-    def ordered(self, key: Callable[[Row], Any]) -> Delta:
-        """The same delta with the rows of each side in the order of a key."""
-        return Delta(in_order(self.plus, key), in_order(self.minus, key))
+    def ordered(self) -> Delta:
+        """The same delta with the rows of each side in order."""
+        return Delta(in_order(self.plus), in_order(self.minus))
 
     @property
     def counts(self) -> tuple[list[int], list[int]] | None:
@@ -209,6 +209,18 @@ class Delta:
         counts = (list(multiplicities(self.plus).values()), list(multiplicities(self.minus).values()))
         # A bag whose rows are all there once is reported like a set.
         return counts if any(count != 1 for count in chain(*counts)) else None
+
+
+_Name = TypeVar("_Name")
+
+
+def nonempty(deltas: Mapping[_Name, Delta]) -> dict[_Name, Delta]:
+    """The deltas that change anything. Nothing is decoded.
+
+    >>> nonempty({"p": Delta([("a",)]), "q": Delta()})
+    {'p': Delta(plus=[('a',)], minus=())}
+    """
+    return {name: delta for name, delta in deltas.items() if delta}
 
 
 class DeltaSum:
@@ -281,9 +293,23 @@ def counted(rows: Iterable[Row], counts: Iterable[int] | None) -> Rows:
     return dict(zip(rows, counts, strict=True)) if counts is not None else list(rows)
 
 
-def in_order(rows: Rows, key: Callable[[Row], Any]) -> Rows:
-    """The same side with its rows in the order of a key."""
-    return _chosen(rows, sorted(rows, key=key))
+def sort_rows(rows: Iterable[Row]) -> list[Row]:
+    """Rows by their values, column by column, NULL first: the order in which rows are shown everywhere.
+
+    >>> sort_rows([("b", 1), (None, 2), ("a", 9), ("a", None)])
+    [(None, 2), ('a', None), ('a', 9), ('b', 1)]
+    """
+    listed = list(rows)
+    try:
+        # Python's own order is this order wherever it is defined: it compares None with nothing but None.
+        return sorted(listed)
+    except TypeError:
+        return sorted(listed, key=lambda row: [(value is not None, value) for value in row])
+
+
+def in_order(rows: Rows) -> Rows:
+    """The same side with its rows in order."""
+    return _chosen(rows, sort_rows(rows))
 
 
 def _chosen(side: Rows, rows: Iterable[Row]) -> Rows:

@@ -33,6 +33,8 @@ RederiveError
 │   ├── NullInKey           null_in_key       a row has no value in a column of its key
 │   ├── NotATable           not_a_table       a path holds no table, or a table of another format
 │   ├── DuplicateKey        duplicate_key     two rows share a key and differ in other columns
+│   ├── AbsentRow           absent_row        the row that is to be explained is not there
+│   ├── PresentRow          present_row       the row whose absence is to be explained is there
 │   └── InconsistentViews   inconsistent_views  no state of the sources gives the rows of the stored views
 ├── SourceUnavailable       source_unavailable  a remote source: it cannot be read now, or not in the state that is needed
 ├── MissingDependency       missing_dependency  the installation: Spark, Java or one of their libraries is missing
@@ -355,6 +357,15 @@ class WrongRows(IllTypedRow):
         )
 
 
+class UnknownTime(DataError):
+    """A query or `advance` needs the time of the database, which nobody has set."""
+
+    code = "unknown_time"
+
+    def __init__(self, reason: str = "the time of the database is not known") -> None:
+        super().__init__(reason, hint="define a view that reads now(), then call db.advance(to)")
+
+
 class UnknownRelation(DataError):
     """A relation or view does not exist."""
 
@@ -369,6 +380,24 @@ class UnknownRelation(DataError):
         """The same error for a reader who may know these relations only."""
         error = UnknownRelation(self.name, (name for name in self.known if name in known))
         return error if self.place is None else error.at(self.place)
+
+
+class AbsentRow(DataError):
+    """The row that is to be explained is not there."""
+
+    code = "absent_row"
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"{fact} is not there", hint="ask why_not")
+
+
+class PresentRow(DataError):
+    """The row whose absence is to be explained is there."""
+
+    code = "present_row"
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"{fact} is there", hint="ask why")
 
 
 class UnknownColumn(DataError):
@@ -456,6 +485,28 @@ class WriteConflict(LakeError):
     """Another writer keeps changing the table."""
 
     code = "write_conflict"
+
+
+class WrittenInPlace(DataError):
+    """A table in place is written by others, not by transactions of the database."""
+
+    code = "written_in_place"
+
+    def __init__(self, name: str, location: str) -> None:
+        hint = f"write it with Spark, then db.refresh(): {location}"
+        super().__init__(f"'{name}' is a table in place, which this database reads and does not write", hint=hint)
+
+
+class SourceChanged(LakeError):
+    """The table that a base relation is attached to has other columns, or is another table."""
+
+    code = "source_changed"
+
+
+class SourceGone(LakeError):
+    """The commits or files of an attached table that a refresh needs no longer exist."""
+
+    code = "source_gone"
 
 
 class StreamError(RederiveError):

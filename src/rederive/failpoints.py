@@ -33,6 +33,8 @@ POINTS: Final = (
     "lake.settle:table",  # one more table of the lake has the version
     "lake.settle:tables",  # all tables have it, state/settled does not
     "lake.settle:after",
+    "refresh:read",  # the changes of the sources are known, nothing is written
+    "refresh:committed",  # the version and the commits of its sources are durable, the engine reads the commits before them
     "webhook:sent",  # the receiver has it, the outbox does not know
     "stream:batch",  # a micro-batch is read, nothing of it is committed
     "stream:committed",  # its version is committed, what could not be read is not in quarantine

@@ -65,14 +65,14 @@ def places(path: str | Path | None, store: str | Path | None, lake: str | Path |
     return folder or (root / STORE if isinstance(root, Path) else None), root
 
 
-def lake_at(root: Location, spark: SparkSession | None, zone: str) -> Lake:
-    """The lake at a location, which Spark must be able to reach."""
+def lake_at(root: Location, spark: SparkSession | None, zone: str, schema: str | None = None) -> Lake:
+    """The lake at a location, which Spark must be able to reach. `schema`: where Spark's catalog lists the tables of views."""
     from rederive.lake.file_system import spark_path
     from rederive.lake.session import spark_session, zone_options
     from rederive.lake.tables import Lake
 
     session = spark_session(spark, options=zone_options(zone))
-    return Lake(session, spark_path(session, root), zone)
+    return Lake(session, spark_path(session, root), zone, schema)
 
 
 def attach_lake(store: Store, lake: Lake) -> None:

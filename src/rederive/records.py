@@ -48,11 +48,20 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceVersion:
+    """The commit of an attached table up to which a version of ours follows it. `table_id`: Delta's identity of the table."""
+
+    relation: str
+    version: int
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class VersionRecord:
     """What the journal holds of one version: the net effect on base relations, the deltas of monitored views, the firings.
 
     `key` and `digest`: the idempotency key, and the digest of the operations that it was used for. `staged`: the folder with the
-    changes of a bulk version, whose `base` and `views` are empty.
+    changes of a bulk version, whose `base` and `views` are empty. `sources`: the attached tables that it moved forward.
     """
 
     number: int
@@ -64,6 +73,7 @@ class VersionRecord:
     digest: str | None = None
     staged: str | None = None
     firings: tuple[Firing, ...] = ()
+    sources: tuple[SourceVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

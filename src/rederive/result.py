@@ -10,7 +10,6 @@ from rederive.delta import Delta, Rows, Sign, in_order
 from rederive.engines.protocol import Query
 from rederive.ir.terms import Row, Value
 from rederive.records import Firing
-from rederive.values import sort_key
 
 
 class Change:
@@ -42,11 +41,11 @@ class Change:
     # Rows are put in order when somebody reads them: most changes of large versions are never read one by one.
     @cached_property
     def _plus(self) -> Rows:
-        return in_order(self.delta.plus, sort_key)
+        return in_order(self.delta.plus)
 
     @cached_property
     def _minus(self) -> Rows:
-        return in_order(self.delta.minus, sort_key)
+        return in_order(self.delta.minus)
 
     @property
     def counts(self) -> dict[str, list[int]] | None:
@@ -72,14 +71,24 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a query, and the names of its columns."""
+
+    columns: tuple[str, ...]
+    rows: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A committed transaction: its version, the change of each monitored view that changed, and what it cost.
 
     `touched`: tuples looked at. `derived`: rows of views that are not kept that had to be derived, by view. `skipped`: rules that
     path analysis left out. `bound`: the changes of bound subscriptions that were computed for themselves.
     `estimated`: with strategy auto, the tuples that it expected to touch. `recomputed`: how many views it evaluated from scratch.
+    `by_column`: how many it joined by whole columns, because the change was large.
     `engine_reason`: why this engine ran. `repeated`: the idempotency key was known, and this is the result of its first use.
-    `firings`: the active rules that fired, in their order.
+    `firings`: the active rules that fired, in their order. `answer`: of a query, SHOW, DESCRIBE or EXPLAIN in a text of
+    statements, its rows; such a result changes nothing. `jobs`: the number of Spark jobs until the version was computed.
     """
 
     version: int
@@ -96,3 +105,6 @@ class Result:
     repeated: bool = False
     engine_reason: str = ""
     firings: tuple[Firing, ...] = ()
+    answer: Answer | None = None
+    jobs: int = 0
+    by_column: int = 0

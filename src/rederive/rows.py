@@ -32,7 +32,7 @@ def base_relation(program: Program, name: str) -> Relation:
     """The declaration of the base relation with this name; raises UnknownRelation, or NotABase for a view."""
     if name not in program.relations:
         raise UnknownRelation(name, program.tables)
-    if program.is_view(name) and program.numbered_copies(name) is None:
+    if name in program.defined and program.numbered_copies(name) is None:
         raise NotABase(name)
     return program.relations[name]
 
@@ -59,10 +59,55 @@ def typed_row(relation: Relation, row: Sequence[Value] | Mapping[str, Value]) ->
     values = []
     for column, value in zip(relation.columns, row, strict=True):
         try:
-            values.append(column_value(value, column, from_python))
+            values.append(value if _is_of(value, column) else column_value(value, column, from_python))
         except ValueError as error:
             raise IllTypedRow(f"relation '{relation.name}', column '{column.name}': {error}") from None
     return tuple(values)
+
+
+def _is_of(value: Value, column: Column) -> bool:
+    """Whether a value certainly is one of its column's type already, so that converting it would return it unchanged."""
+    match column.type.kind:
+        case Kind.SYMBOL:
+            return type(value) is str and value.isascii()  # other text may hold half of a surrogate pair
+        case Kind.NUMBER:
+            return type(value) is int and column.bits == 64 and -(2**63) <= value < 2**63  # not bool, which is an int
+        case _:
+            return False
+
+
+_BY_COLUMN = 32  # rows from which on typing whole columns is faster than typing rows
+
+
+def typed_tuples(rows: Sequence[Any], relation: Relation) -> tuple[Row, ...] | None:
+    """Many rows of Python values, typed by column; None where they are few, or one is wrong and has to be named."""
+    if len(rows) < _BY_COLUMN or not relation.columns:
+        return None
+    if set(map(builtins.type, rows)) != {tuple} or set(map(len, rows)) != {relation.arity}:
+        return None
+    columns = list(zip(*rows, strict=True))
+    try:
+        converted = [_typed_python_column(values, column) for values, column in zip(columns, relation.columns, strict=True)]
+    except ValueError:
+        return None
+    return tuple(zip(*converted, strict=True))
+
+
+def _typed_python_column(values: Sequence[Any], declared: Column) -> Sequence[Value]:
+    kind, classes = declared.type.kind, set(map(builtins.type, values))
+    if declared.nullable:
+        classes.discard(builtins.type(None))
+    if kind in INTEGERS and classes == {int}:
+        # A column holds every value if it holds the least and the greatest.
+        known = [value for value in values if value is not None] if declared.nullable else values
+        column_value(min(known), declared, from_python)
+        column_value(max(known), declared, from_python)
+        return values
+    if (kind is Kind.SYMBOL and classes == {str} and "".join(filter(None, values)).isascii()) or (
+        kind is Kind.BOOLEAN and classes == {bool}
+    ):
+        return values
+    return [column_value(value, declared, from_python) for value in values]
 
 
 def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, place: RowPlace) -> list[Row]:

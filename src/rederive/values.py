@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rederive.ir.printing import show_value
 from rederive.ir.rules import Column
-from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.ir.terms import Kind, Type, Value
 
 # At most 40 digits: Python takes quadratic time to read longer ones, and no type holds them.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
@@ -138,15 +138,6 @@ def to_json(value: Value) -> str | int | float | bool | None:
             return format(value, "f")
         case datetime.date():
             return value.isoformat()
-
-
-def sort_key(row: Row) -> tuple[tuple[bool, Value], ...]:
-    """A key that sorts rows by their values, NULL first.
-
-    >>> sorted([("b", 1), (None, 2), ("a", 9), ("a", None)], key=sort_key)
-    [(None, 2), ('a', None), ('a', 9), ('b', 1)]
-    """
-    return tuple((value is not None, 0 if value is None else value) for value in row)
 
 
 def _not_a(value: object, type: Type) -> ValueError:

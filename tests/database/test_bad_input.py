@@ -19,6 +19,7 @@ from rederive.errors import (
     UnknownRelation,
     Unstratified,
     Unsupported,
+    WrongArgument,
 )
 
 PROGRAM = """
@@ -270,3 +271,10 @@ def test_a_rule_of_too_many_joins_is_refused_when_it_is_defined(strategy: str) -
     assert refused.value.hint == "join some of them in a view of their own"
     assert "far" not in db.pipeline.state.program.relations
     assert db.version == 0
+
+
+@pytest.mark.parametrize("versions", [[[1, 2, 3]], float("nan"), 7, "t", {"t": "1"}, {1: 1}])
+def test_a_refresh_to_what_are_not_versions_is_refused(versions: Any) -> None:
+    """It was an internal error."""
+    with pytest.raises(WrongArgument, match="'versions' must be a mapping from tables to versions"):
+        rederive.open().refresh(versions)

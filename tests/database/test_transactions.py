@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 import rederive
-from rederive.errors import DuplicateKey, EvaluationError, RederiveError
+from rederive.errors import DuplicateKey, EvaluationError, RederiveError, Violated
 from rederive.ir.terms import Row
 
 STRATEGIES = ["recompute", "counting", "materialized", "auto"]
@@ -274,3 +274,23 @@ def test_a_load_is_a_version_with_the_rows_that_were_not_there(graph: rederive.D
     with graph.transaction() as tx:
         tx.delete("edge", [("d", "e")])
     assert tx.result.changes["closure"].minus == [("a", "e"), ("b", "e"), ("c", "e"), ("d", "e")]
+
+
+def test_a_dry_run_changes_nothing_and_says_what_a_commit_would_do() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (a INT, b INT); CREATE VIEW v AS SELECT a FROM t")
+    db.sql("CREATE CONSTRAINT REJECT VIEW bad AS SELECT a FROM t WHERE b < 0")
+    tx = db.transaction()
+    tx.insert("t", [(1, 2), (1, 3)])
+    found = tx.preview()
+    assert (found.changes["v"].plus, found.changes["v"].counts) == ([(1,)], {"plus": [2], "minus": []})
+    assert (db.rows("t"), db.rows("v")) == ([], [])
+    version = db.version
+    with tx:
+        tx.insert("t", [(5, 5)])
+    assert (tx.result.version, db.rows("v")) == (version + 1, [(1,), (1,), (5,)])
+    refused = db.transaction()
+    refused.insert("t", [(9, -1)])
+    with pytest.raises(Violated):
+        refused.preview()
+    assert db.rows("v", a=9) == []

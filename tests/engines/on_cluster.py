@@ -42,7 +42,7 @@ def main(master: str, lake: str) -> None:
         "spark.ui.enabled": "false",
     }
     spark = spark_session(master=master, options=options)
-    SparkEngine.default_tuning = Tuning(resident_rows=-1, arrow_rows=-1)  # few as the rows are, executors derive them all
+    SparkEngine.default_tuning = Tuning(python_rows=-1, arrow_rows=-1)  # few as the rows are, executors derive them all
     report: dict[str, Any] = {"played": 0, "expected": 0}
     for folder in (folder for folder in FOLDERS if folder.name in CORE):
         case = load(folder)

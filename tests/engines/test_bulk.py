@@ -121,7 +121,8 @@ def test_a_key_that_is_there_already_is_refused(db: rederive.Database, spark: Sp
 
 def test_a_small_change_reads_what_it_can_meet(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows that a change can join with are looked for in the files, by the values that it has."""
-    engine = SparkEngine(spark, tuning=Tuning(file_rows=3_000))
+    # Of so many rows the relation is not fetched into the driver.
+    engine = SparkEngine(spark, tuning=Tuning(file_rows=3_000, arrow_rows=4_000, python_rows=1_000, collected_rows=1_000))
     db = rederive.Database(engine, "materialized")
     db.define("""
         .decl sale(id: number, item: number, amount: number)  .decl picked(id: number)

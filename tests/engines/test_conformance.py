@@ -84,7 +84,7 @@ def test_conformance(case: Case, strategy: str) -> None:
 
 
 # On Spark a folder takes ten seconds or more, so `make test` plays a few of them, under different strategies.
-FAST_JOBS = {"keyed", "mutual_recursion", "negation"}
+FAST_JOBS = {"keyed", "mutual_recursion"}
 FAST_TABLES = {"keyed", "nullary", "same_generation"}
 
 
@@ -105,7 +105,7 @@ def on_spark(among: Sequence[str], fast: set[str]) -> list[Any]:
 def test_conformance_on_spark(spark: SparkSession, folder: Path, strategy: str) -> None:
     """Every rule is a Spark job: none runs in the driver, small as its relations are."""
     case = load(folder)
-    assert played(case, tuned(spark, strategy, resident_rows=-1, arrow_rows=-1)) == case.expected
+    assert played(case, tuned(spark, strategy, python_rows=-1, arrow_rows=-1)) == case.expected
 
 
 @pytest.mark.parametrize(("folder", "strategy"), on_spark(CHANGING, FAST_TABLES))
@@ -113,7 +113,7 @@ def test_conformance_over_tables(spark: SparkSession, folder: Path, strategy: st
     """All rows are in Arrow tables, few as they are, until a rule needs Spark."""
     case = load(folder)
     # The row of a relation without columns is always in the driver.
-    assert played(case, tuned(spark, strategy, resident_rows=-1, driver_rows=1)) == case.expected
+    assert played(case, tuned(spark, strategy, python_rows=-1, driver_rows=1)) == case.expected
 
 
 def tuned(spark: SparkSession, strategy: str, **thresholds: int) -> rederive.Database:

@@ -12,7 +12,7 @@ from rederive.delta import Delta
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.engine import SparkEngine
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.tuning import Tuning
 from rederive.errors import DuplicateKey
 from rederive.ir.terms import Row, Type

@@ -13,7 +13,7 @@ import pytest
 from rederive.analysis.bindings import join_order
 from rederive.analysis.types import variable_types
 from rederive.engines.spark.net.by_query import net_effect_plan
-from rederive.engines.spark.net.by_rows import candidate_rows
+from rederive.engines.spark.net.net_effect import candidate_rows
 from rederive.engines.spark.net.requested import ends_plan, requests_plan
 from rederive.engines.spark.plan.expressions import (
     AllColumns,
@@ -64,7 +64,7 @@ from rederive.engines.spark.plan.sources import Combined, Difference, Distribute
 from rederive.engines.spark.run.aggregates.by_group import rows_of_groups, summed_totals, totals_plan
 from rederive.engines.spark.run.aggregates.from_scratch import native_plan, numbered_plan
 from rederive.engines.spark.run.derivation_counts import counted_plan
-from rederive.engines.spark.run.keys import duplicate_rows
+from rederive.engines.spark.run.storage import duplicate_rows
 from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Aggregate, Atom, Comparison, Function, Negation, Order, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Kind, Type

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from rederive.analysis.types import variable_types
-from rederive.engines.resident.compile.rule_compiler import Counts, Keys, Pending, Target, function_text
+from rederive.engines.resident.compile.findings import Counts, Keys, Pending, Target
+from rederive.engines.resident.compile.rule_compiler import function_text
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import Codes

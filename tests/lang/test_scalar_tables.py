@@ -20,7 +20,9 @@ def test_each_scalar_function_has_an_implementation() -> None:
 
 
 def test_each_implementation_has_a_signature() -> None:
-    assert SCALARS.keys() >= {*ARITHMETIC, *ROUNDING, *CASTS, *TEXT, *DATES}
+    tables = (ARITHMETIC, ROUNDING, CASTS, TEXT, DATES)
+    implemented = {entry if isinstance(entry, str) else entry.name for table in tables for entry in table}
+    assert SCALARS.keys() >= implemented
 
 
 def test_each_functor_has_an_implementation() -> None:

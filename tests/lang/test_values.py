@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Type, Value
-from rederive.values import from_json, from_python, from_text, sort_key, to_json
+from rederive.values import from_json, from_python, from_text, to_json
 
 MONEY = Type(Kind.DECIMAL, 6, 2)
 NOON = datetime.datetime(2024, 2, 29, 12, 0)
@@ -148,8 +148,3 @@ def test_json_round_trip(type: Type, data: st.DataObject) -> None:
     value = data.draw(VALUES[type])
     assert from_json(json.loads(json.dumps(to_json(value))), type) == value
     assert from_python(value, type) == value
-
-
-def test_rows_sort_by_value_and_null_comes_first() -> None:
-    rows: list[tuple[Value, ...]] = [(2, "a"), (10, "a"), (None, "z"), (2, None)]
-    assert sorted(rows, key=sort_key) == [(None, "z"), (2, None), (2, "a"), (10, "a")]

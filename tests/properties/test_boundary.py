@@ -16,7 +16,7 @@ import pytest
 import rederive
 from rederive.boundary import Signal, boundary, guard, guard_class, mark_as_callers, to_public_error
 from rederive.cli.main import INTERNAL, main
-from rederive.errors import Internal, LimitExceeded, RederiveError, TooDeep, WrongArgument, WrongRows, WrongUse
+from rederive.errors import Internal, LimitExceeded, MissingDependency, RederiveError, TooDeep, WrongArgument, WrongRows, WrongUse
 from tests.properties.any_sql import BASE, any_statement
 from tests.selection import fast_only
 
@@ -74,6 +74,12 @@ def test_generators_properties_and_coroutines_are_guarded() -> None:
         _ = Public().one
     with pytest.raises(Internal):
         asyncio.run(Public().wait())
+
+
+def test_workers_without_the_package_are_told_what_to_set() -> None:
+    error = to_public_error(RuntimeError("Job aborted: ModuleNotFoundError: No module named 'rederive'"))
+    assert isinstance(error, MissingDependency)
+    assert f"PYSPARK_PYTHON={sys.executable}" in str(error)
 
 
 def test_a_bug_anywhere_below_a_public_method_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +262,7 @@ def test_a_bug_ends_a_command_with_70_and_shows_its_traceback_when_asked(
         assert ("Traceback" in text) is shown
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", fast_only(range(3), 0))
 def test_any_arguments(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     random = Random(seed)
     monkeypatch.chdir(tmp_path)

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rederive
 from rederive.lang import compile_program
+from tests.duck import empty_duckdb
 from tests.oracle import Rows, evaluate
 from tests.properties.programs import Body, Change, Draw, Row, Sample, Signature, atom, comparison, negation
 from tests.properties.test_maintained_equals_recomputed import GENERAL, STRATEGIES, apply, changed, examples
@@ -217,7 +217,7 @@ SQL_ROWS = st.tuples(st.sampled_from(["t0", "t1"]), INTS, st.sampled_from([0, 1,
 
 
 def run(query: str, steps: Sequence[Sequence[tuple[str, Any, int, str | None]]], strategy: str, **options: Any) -> None:
-    db, duck = rederive.open(strategy=strategy, **options), duckdb.connect()
+    db, duck = rederive.open(strategy=strategy, **options), empty_duckdb()
     for table in TABLES:
         db.sql(table.format(text="STRING"))
         duck.execute(table.format(text="VARCHAR").replace("PRIMARY KEY (a)", "UNIQUE (a)"))

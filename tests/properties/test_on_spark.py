@@ -30,7 +30,7 @@ WAYS = ("jobs", "tables")
 def by(request: pytest.FixtureRequest) -> Iterator[None]:
     """No rule is run in the driver; or all rows are in tables, few as they are, until a rule needs Spark."""
     with pytest.MonkeyPatch.context() as patch:
-        only_jobs, tables = Tuning(resident_rows=-1, arrow_rows=-1), Tuning(resident_rows=-1, driver_rows=0)
+        only_jobs, tables = Tuning(python_rows=-1, arrow_rows=-1), Tuning(python_rows=-1, driver_rows=0)
         patch.setattr(SparkEngine, "default_tuning", only_jobs if request.param == "jobs" else tables)
         yield
 

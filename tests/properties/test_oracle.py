@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rederive.lang import compile_program
+from tests.duck import empty_duckdb, insert_rows
 from tests.oracle import evaluate
 from tests.selection import examples
 
@@ -102,9 +102,8 @@ def test_oracle_agrees_with_duckdb(name: str, rows: dict[str, set[tuple[Any, ...
 
 
 def queried(sql: str, rows: dict[str, set[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         for name, kinds in (("e", "x VARCHAR, y VARCHAR"), ("w", "x VARCHAR, n BIGINT"), ("f", "x VARCHAR, v DOUBLE")):
             connection.execute(f"CREATE TABLE {name} ({kinds})")
-            if rows[name]:
-                connection.executemany(f"INSERT INTO {name} VALUES (?, ?)", list(rows[name]))
+            insert_rows(connection, name, list(rows[name]))
         return connection.execute(sql).fetchall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,9 +21,10 @@ from tests.properties.test_selfmaint import definitions, row_sets, updates
 from tests.warehouse.witness import Database, answers, updated
 
 
-def text_of(schema: Mapping[str, int], found: Sequence[StoredView], remote: Sequence[str]) -> str:
+def text_of(schema: Mapping[str, int], found: Sequence[StoredView], remote: Sequence[str], keyed: Sequence[str] = ()) -> str:
     arities = {**schema, **{view.name: len(view.queries[0].head.terms) for view in found}}
     lines = [f".decl {name}({', '.join(f'c{i}: number' for i in range(arity))})" for name, arity in arities.items()]
+    lines = [f"{line} key(c0)" if name in keyed else line for name, line in zip(arities, lines, strict=True)]
     lines += [f".remote {name}(rows={10 + i})" for i, name in enumerate(remote)]
     lines += [show_rule(Rule(query.head, query.body)) for view in found for query in view.queries]
     return "\n".join([*lines, *(f".stored {view.name}" for view in found)])
@@ -59,7 +61,11 @@ def worlds(draw: st.DrawFn) -> tuple[Warehouse, tuple[StoredView, ...], World, l
     schema, found = draw(definitions(plain=draw(st.booleans())))
     world = World({name: draw(row_sets(arity, 4)) for name, arity in schema.items()}, draw(st.booleans()))
     remote = sorted(draw(st.sets(st.sampled_from(sorted(schema)), min_size=1)))
-    text = text_of(schema, found, remote)
+    stream = draw(st.lists(updates(schema), min_size=1, max_size=4))
+    states = list(accumulate(stream, lambda state, update: updated(update, state), initial=world.states[0]))
+    # A key that the sources respect: where no two rows ever share their first column.
+    keyed = [n for n in schema if all(len({row[0] for row in state[n]}) == len(state[n]) for state in states)]
+    text = text_of(schema, found, remote, keyed if draw(st.booleans()) else ())
     readers = {name: world.reader(name) for name in remote}
     warehouse = Warehouse(text, readers, net=world.net, log=draw(st.integers(0, 2)), steps=3000)
     for view in found:
@@ -67,7 +73,7 @@ def worlds(draw: st.DrawFn) -> tuple[Warehouse, tuple[StoredView, ...], World, l
     for name in set(schema) - set(remote):
         if any(name in view.sources for view in warehouse.views):
             warehouse.load(name, world.states[0][name])
-    return warehouse, found, world, draw(st.lists(updates(schema), min_size=1, max_size=4)), remote
+    return warehouse, found, world, stream, remote
 
 
 def check(

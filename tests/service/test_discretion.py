@@ -114,6 +114,7 @@ def test_a_token_without_rights_learns_no_names(bank: Served, name: str) -> None
         stranger.get("/v1/views/hidden_ratios/rows"),
         stranger.get("/v1/views/hidden_ratios/changes"),
         stranger.get("/v1/views/hidden_ratios/explain"),
+        stranger.get('/v1/views/hidden_ratios/why?row=["x"]'),
         stranger.get("/v1/changes?view=hidden_ratios"),
         stranger.get("/v1/relations/hidden_ratios/rows"),
         stranger.get("/v1/views/account/rows"),

@@ -274,6 +274,17 @@ def test_a_problem_shows_where(graph: Served) -> None:
     assert "^^^" in problem["excerpt"]
 
 
+def test_why_and_why_not(graph: Served) -> None:
+    graph.insert("edge", ["a", "b"], ["b", "c"])
+    answer = graph.get('/v1/views/closure/why?row=["a","c"]&depth=1').json()
+    assert (answer["version"], answer["present"]) == (1, True)
+    assert answer["derivations"][0]["premises"][0] == {"relation": "edge", "row": ["a", "b"], "base": True}
+    assert not graph.get('/v1/views/closure/why?row=["c","a"]').json()["present"]
+    assert graph.get('/v1/views/closure/why?row=["c"]').status_code == 422
+    assert graph.get('/v1/views/closure/why?row=["a","c"]&depth=0').status_code == 400
+    assert graph.get("/v1/views/closure/why").status_code == 400
+
+
 def test_explain_metrics_and_health(graph: Served) -> None:
     graph.insert("edge", ["a", "b"])
     assert "closure" in graph.get("/v1/views/closure/explain").text

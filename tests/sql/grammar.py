@@ -83,6 +83,9 @@ def scalar(draw: Any, names: Names) -> str:
     function = draw(st.sampled_from(["count(*)", "count({n})", "sum({n})", "min({n})", "max({n})"]))
     call = function.format(n=number(draw, Names((alias,), 0, names.fresh), 1))
     where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside, 1)}"]))
+    if draw(st.integers(0, 3)) == 0:  # the first of the rows, instead of an aggregate
+        first = f"SELECT {alias}.x FROM {draw(st.sampled_from(list(TABLES)))} AS {alias}{where}"
+        return f"CAST(({first} ORDER BY {alias}.x NULLS LAST LIMIT 1) AS INT)"
     return f"CAST((SELECT {call} FROM {draw(st.sampled_from(list(TABLES)))} AS {alias}{where}) AS INT)"
 
 
@@ -220,16 +223,26 @@ WINDOWS = (
     "rank() OVER (PARTITION BY {q}.s ORDER BY {q}.y DESC NULLS LAST)",
     "dense_rank() OVER (ORDER BY {q}.y NULLS FIRST)",
     "lag({q}.x) OVER (PARTITION BY {q}.y ORDER BY {q}.x NULLS FIRST, {q}.s NULLS FIRST)",
-    "lead({q}.y, 2, 7) OVER (ORDER BY {q}.y NULLS FIRST)",
+    "lead({q}.y, 2, 7) OVER (ORDER BY {all})",
     "sum({q}.x) OVER (PARTITION BY {q}.y)",
     "count(*) OVER ()",
+    "sum({q}.x) OVER (PARTITION BY {q}.s ORDER BY {q}.y NULLS FIRST)",
+    "sum({q}.x) OVER (ORDER BY {all} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "min({q}.x) OVER (PARTITION BY {q}.s ORDER BY {all} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+    "count({q}.x) OVER (PARTITION BY {q}.s ORDER BY {all} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+    "first_value({q}.x) OVER (PARTITION BY {q}.s ORDER BY {all})",
+    "last_value({q}.x) OVER (ORDER BY {all} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
+    "nth_value({q}.x, 2) OVER (ORDER BY {all} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+    "ntile(2) OVER (ORDER BY {all})",
+    "lag({q}.x, 1, {q}.y) OVER (ORDER BY {all})",
 )
+ALL_COLUMNS = "{q}.x NULLS FIRST, {q}.y NULLS FIRST, {q}.s NULLS FIRST"
 
 
 def window(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     """What rows that are equal in the order get must not matter: they are equal in all that is selected."""
     alias = names.fresh()
-    call = draw(st.sampled_from(WINDOWS)).format(q=alias)
+    call = draw(st.sampled_from(WINDOWS)).format(q=alias, all=ALL_COLUMNS.format(q=alias))
     where = draw(st.sampled_from(["", f" WHERE {condition(draw, Names((alias,), 0, names.fresh), 1)}"]))
     first = f"SELECT CAST({call} AS INT) AS x, {alias}.y AS y, {alias}.s AS s"
     return f"{first} FROM {source(draw, names.inner(), views)} AS {alias}{where}"
@@ -243,8 +256,11 @@ def top(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     return f"{select(draw, names, views)} ORDER BY {order} {limit}"
 
 
+SETS = ("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+
+
 def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
-    kind = draw(st.sampled_from(["select"] * 5 + ["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "with", "window", "top"]))
+    kind = draw(st.sampled_from(["select"] * 5 + [*SETS, "with", "window", "window", "top"]))
     if kind == "select" or names.depth == 0:
         return select(draw, names, views)
     inner = names.inner()

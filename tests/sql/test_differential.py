@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rederive
+from tests.duck import empty_duckdb
 from tests.selection import examples
 from tests.sql.grammar import COLUMNS, RECURSIONS, TABLES, conditional_change, thirds, transaction, view
 
@@ -25,7 +25,7 @@ class Both:
 
     def __init__(self, views: Sequence[str], strategy: str) -> None:
         self.db = rederive.open(strategy=strategy)
-        self.duck = duckdb.connect()
+        self.duck = empty_duckdb()
         self.keys: dict[Any, Row] = {}
         for table in TABLES.values():
             self.db.sql(table.format(text="STRING"))

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.errors import DuplicateKey
+from tests.duck import empty_duckdb
+from tests.selection import examples
 from tests.sql.grammar import TABLES
 from tests.sql.histories import Define, Drop, Reopen, Step, Transaction, history
 from tests.sql.test_differential import STRATEGIES, Row, as_duck
@@ -131,7 +133,7 @@ def store_for(steps: Sequence[Step]) -> Iterator[Path | None]:
 
 
 def run(steps: Sequence[Step], strategy: str) -> None:
-    with store_for(steps) as store, duckdb.connect(config={"threads": 1}) as duck:
+    with store_for(steps) as store, empty_duckdb() as duck:
         both = Both(strategy, store, duck)
         try:
             for step in steps:
@@ -140,7 +142,7 @@ def run(steps: Sequence[Step], strategy: str) -> None:
             both.db.close()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(75)
 @given(history(), st.sampled_from(STRATEGIES))
 def test_histories_are_those_of_duckdb(steps: list[Step], strategy: str) -> None:
     run(steps, strategy)

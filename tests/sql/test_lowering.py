@@ -12,7 +12,16 @@ from rederive.lang.rules.lower import add_condition, compile_write
 from rederive.lang.rules.parser import parse_rule_statement
 from rederive.lang.rules.syntax import CreateRule, WriteAction, condition_name
 from rederive.lang.sql.ddl import add_definition, definition_of
-from rederive.lang.sql.dml import ChangeMatching, ChangeQuery, DataChange, InsertQuery, InsertValues, compile_change
+from rederive.lang.sql.dml import (
+    ChangeMatching,
+    ChangeQuery,
+    DataChange,
+    InsertQuery,
+    InsertValues,
+    MergeRows,
+    ReplaceRows,
+    compile_change,
+)
 from rederive.lang.sql.parser import ParsedStatement, parse
 from tests.fixture_pairs import check_pairs, read_pairs
 
@@ -93,6 +102,13 @@ def _change(change: DataChange, known: Program) -> list[str]:
         case ChangeQuery(table, query, updates):
             what = f"update {table}: old and new rows of" if updates else f"delete from {table}: the rows of"
             return [*_rules(query.program, known), f"{what} {query.view}"]
+        case ReplaceRows(_, removed, added, _):
+            return [*_change(removed, known), *_change(added, known)]
+        case MergeRows(table, matched, by_target, by_source, deletes):
+            lines = [f"merge into {table}: the actions {sorted(deletes)} delete"]
+            for what, found in (("matched", matched), ("not matched", by_target), ("not matched by source", by_source)):
+                lines += [f"{what}:", *_rules(found.program, known)] if found is not None else []
+            return lines
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)

@@ -140,9 +140,20 @@ CHOSEN = (
 def test_comparison_with_false_and_constant_filters(found: str) -> None:
     """A test whose left side is the constant false was taken for a contradiction."""
     check_partition(found, "where", "auto")
-    first = CHOSEN.index(found)
-    for number in range(first, first + 3):  # each predicate in three places, each place with many predicates and strategies
-        check_partition(found, tuple(FLAT_PLACES)[number * 3 % len(FLAT_PLACES)], STRATEGIES[number % len(STRATEGIES)])
+    check_elsewhere(found, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", CHOSEN)
+def test_comparison_with_false_and_constant_filters_in_more_places(found: str) -> None:
+    check_elsewhere(found, 1)
+    check_elsewhere(found, 2)
+
+
+def check_elsewhere(found: str, number: int) -> None:
+    """Each predicate in three places, each place with many predicates and strategies."""
+    number += CHOSEN.index(found)
+    check_partition(found, tuple(FLAT_PLACES)[number * 3 % len(FLAT_PLACES)], STRATEGIES[number % len(STRATEGIES)])
 
 
 EMPTY = (

@@ -57,8 +57,15 @@ def test_the_tour_has_every_pair() -> None:
     assert set(permutations(QUERIES, 2)) <= set(pairwise(tour()))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "reopened"])
+IN_MEMORY = [pytest.param(strategy, False, id=f"in memory-{strategy}") for strategy in STRATEGIES]
+QUICKLY_REOPENED = ("auto", "counting")  # strategies; the others are slow
+REOPENED = [
+    pytest.param(strategy, True, marks=() if strategy in QUICKLY_REOPENED else pytest.mark.slow, id=f"reopened-{strategy}")
+    for strategy in STRATEGIES
+]
+
+
+@pytest.mark.parametrize(("strategy", "kept"), IN_MEMORY + REOPENED)
 def test_every_pair_of_definitions(tmp_path: Path, strategy: str, kept: bool) -> None:
     folder = tmp_path / "store" if kept else None
     db = rederive.open(folder, strategy=strategy)

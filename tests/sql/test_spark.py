@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.commit.transaction import requested_rows
+from rederive.delta import sort_rows
 from rederive.errors import EvaluationError
 from rederive.ir.terms import Kind, Row
-from rederive.values import sort_key
 from tests.sql.grammar import RECURSIONS, TABLES, transaction, view
 from tests.sql.test_differential import CHOSEN, Transactions
 from tests.sql.tpch import QUERIES, Generator
@@ -191,4 +191,4 @@ def test_tpch(spark: SparkSession, number: int) -> None:
     for table in rows:
         columns = ", ".join(f"{c.name} {SPARK[c.type.kind]}" for c in db.pipeline.state.program.relations[table].columns)
         session.createDataFrame(db.rows(table), columns).createOrReplaceTempView(table)
-    assert db.rows("q") == sorted((tuple(row) for row in session.sql(QUERIES[number]).collect()), key=sort_key)
+    assert db.rows("q") == sort_rows(tuple(row) for row in session.sql(QUERIES[number]).collect())

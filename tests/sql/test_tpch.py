@@ -10,17 +10,18 @@ import duckdb
 import pytest
 
 import rederive
+from tests.duck import empty_duckdb, insert_rows
 from tests.sql.tpch import QUERIES, TABLES, Generator, Row
 
 
 def loaded(orders: int) -> tuple[rederive.Database, duckdb.DuckDBPyConnection, Generator, dict[str, list[Row]]]:
-    db, duck, generator = rederive.open(), duckdb.connect(), Generator(2, orders)
+    db, duck, generator = rederive.open(), empty_duckdb(), Generator(2, orders)
     db.sql(TABLES)
     duck.execute(TABLES.replace("STRING", "VARCHAR"))
     rows = generator.base()
     for table, members in rows.items():
         db.load(table, members)
-        duck.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(members[0]))})", members)
+        insert_rows(duck, table, members)
     return db, duck, generator, rows
 
 
@@ -50,8 +51,8 @@ def test_a_query_is_maintained_over_refreshes(number: int) -> None:
             tx.insert("lineitem", [item for _, items in new for item in items])
             tx.delete("orders", old)
             tx.delete("lineitem", [item for item in rows["lineitem"] if item[0] in keys])
-        duck.executemany(f"INSERT INTO orders VALUES ({', '.join('?' * 8)})", [order for order, _ in new])
-        duck.executemany(f"INSERT INTO lineitem VALUES ({', '.join('?' * 15)})", [item for _, items in new for item in items])
+        insert_rows(duck, "orders", [order for order, _ in new])
+        insert_rows(duck, "lineitem", [item for _, items in new for item in items])
         for table, column in (("orders", "o_orderkey"), ("lineitem", "l_orderkey")):
             duck.execute(f"DELETE FROM {table} WHERE {column} IN ({', '.join(map(str, keys))})")
         answers.append(duck.execute(QUERIES[number]).fetchall())

@@ -111,3 +111,11 @@ def test_numbered_rows_are_asked_for_by_any_of_their_columns(strategy: str) -> N
     (result,) = db.sql("DELETE FROM t WHERE k = 1")
     assert result.changes["gone"].plus == [(1, 1, 1, 1)]
     assert db.rows("lasts") == [(1, 4), (3, 4), (4, 4)]
+
+
+def test_alter_table_is_refused_by_name() -> None:
+    """It was taken for a DROP, and was an internal error."""
+    db = rederive.open()
+    db.sql("CREATE TABLE t (a INT)")
+    with pytest.raises(Unsupported, match="not supported: ALTER TABLE"):
+        db.sql("ALTER TABLE t ADD COLUMN z INT")

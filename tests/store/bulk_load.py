@@ -7,14 +7,17 @@ import sys
 import rederive
 from rederive.lake.session import spark_session
 
-PROGRAM = """
-.decl edge(x: number, y: number)
+EDGE = ".decl edge(x: number, y: number)"
+CLOSURE = """
 .decl closure(x: number, y: number)
 closure(x, y) :- edge(x, y).
 closure(x, y) :- edge(x, z), closure(z, y).
+"""
+DEGREE = """
 .decl degree(x: number, n: number)
 degree(x, n) :- edge(x, _), n = count : { edge(x, _) }.
 """
+PROGRAM = EDGE + CLOSURE + DEGREE
 BEFORE = [(1, 2), (2, 3), (3, 4)]
 GONE = [(2, 3)]
 CAME = [(3, 1), *((4, n) for n in range(100, 3_100))]  # more than the driver keeps

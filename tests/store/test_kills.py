@@ -29,8 +29,8 @@ SETTLES = ("journal.settle:begun", "journal.settle:written", "journal.settle:aft
 
 
 def test_every_point_is_tried() -> None:
-    """Those of the lake, of streams, of webhooks and of a new format are tried there."""
-    elsewhere = ("lake.", "stream:", "webhook:", "journal.renew", "journal.attach")
+    """Those of the lake, of tables in place, of streams, of webhooks and of a new format are tried there."""
+    elsewhere = ("lake.", "refresh:", "stream:", "webhook:", "journal.renew", "journal.attach")
     assert {point for point in POINTS if not point.startswith(elsewhere)} == {*COMMITS, *STARTS, *SETTLES}
 
 

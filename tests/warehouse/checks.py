@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import duckdb
-
 from rederive.engines.protocol import Engine
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.rules import Program
@@ -20,6 +18,7 @@ from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenanc
 from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
 from rederive.warehouse.selfmaint.search import KnownRows
 from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
+from tests.duck import empty_duckdb
 from tests.oracle import evaluate
 
 Extents = dict[str, set[tuple[Any, ...]]]
@@ -92,7 +91,7 @@ class Duck:
 
     def __init__(self, test: CompiledMaintenance) -> None:
         self._test = test
-        self._connection = duckdb.connect()
+        self._connection = empty_duckdb()
         self._bases = test.program.bases
         for name in self._bases:
             relation = test.program.relations[name]

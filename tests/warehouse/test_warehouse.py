@@ -223,9 +223,8 @@ def test_a_search_that_is_too_long_reads_instead() -> None:
     for steps, status in ((10_000, MaintenanceStatus.STRICT), (3, MaintenanceStatus.READ)):
         warehouse = Warehouse(text, remote.readers(), steps=steps)
         warehouse.load("v", [(1,)])
-        remote.rows["s"].add((2, 2))
-        report = warehouse.apply(insert={"s": [(2, 2)]})
-        assert (report.views["v"].status, report.views["v"].plus) == (status, ((2,),))
+        report = warehouse.apply(delete={"s": [(2, 2)]})
+        assert (report.views["v"].status, report.views["v"].minus) == (status, ())
 
 
 def test_views_that_no_sources_explain_are_refused() -> None:
@@ -237,7 +236,33 @@ def test_views_that_no_sources_explain_are_refused() -> None:
     warehouse = Warehouse(text)
     warehouse.load("v", [(1,)])
     with pytest.raises(InconsistentViews, match="no state of the sources gives the rows stored for v, w"):
-        warehouse.apply(insert={"s": [(1, 2)]})
+        warehouse.apply(delete={"s": [(1, 2)]})
+
+
+@pytest.mark.parametrize(
+    ("rules", "update", "change"),
+    [
+        ("v(x) :- r(x, _).", {"insert": {"r": [(7, 1), (8, 1)]}}, ([(8,)], [])),
+        ("v(x) :- r(x, _). v(x) :- s(x).", {"insert": {"s": [(8,)], "r": [(9, 1)]}}, ([(8,), (9,)], [])),
+        ("v(x) :- r(x, y), t(y).", {"insert": {"r": [(8, 1), (9, 2)]}}, ([(8,)], [])),
+        ("v(x) :- r(x, _).", {"delete": {"r": [(7, 3)]}}, ([], [(7,)])),
+        ("v(x) :- r(x, _).", {"delete": {"r": [(7, 3)]}, "insert": {"r": [(7, 4)]}}, ([], [])),
+        ("v(x) :- s(x), r(_, x).", {"delete": {"s": [(7,)]}}, ([], [(7,)])),
+    ],
+)
+def test_an_update_that_determines_the_change_reads_no_source(
+    rules: str, update: dict[str, dict[str, list[tuple[int, ...]]]], change: tuple[list[tuple[int]], list[tuple[int]]]
+) -> None:
+    text = (
+        f".decl r(x: number, y: number) key(x)  .decl s(x: number)  .decl t(y: number)  .remote r, s  .decl v(x: number)  {rules}"
+    )
+    warehouse = Warehouse(text, net=True, steps=1)
+    warehouse.load("v", [(x,) for x in range(8)])
+    if "t(y)" in rules:
+        warehouse.load("t", [(1,)])
+    outcome = warehouse.apply(**update).views["v"]
+    assert outcome.status is MaintenanceStatus.STRICT
+    assert (list(outcome.plus), list(outcome.minus)) == change
 
 
 def test_bad_calls() -> None:

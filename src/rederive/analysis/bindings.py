@@ -98,8 +98,12 @@ def _rank(literal: Literal, bound: set[str], held: set[str], fanout: Fanout | No
             free = len(literal.terms) - len(columns)
             if not free:
                 return (1,)
-            # An atom without any bound column is a product with what was joined before: it comes last among atoms.
-            return (2, not columns, fanout(literal, columns) if fanout else free, free, -len(columns))
+            # An atom that shares no variable with what was joined before is a product with it: it comes last among atoms. One
+            # that constants select comes before the others of these. Without sizes, as in a request, a constant is as good as
+            # a variable: the rows from "a" on are the fewest where a view was specialized for "a".
+            connected = any(not isinstance(literal.terms[i], Constant) for i in columns) or (bool(columns) and fanout is None)
+            detached = 0 if connected else 1 if columns else 2
+            return (2, detached, fanout(literal, columns) if fanout else free, free, -len(columns))
 
 
 def _comparison_rank(literal: Comparison, bound: set[str], held: set[str], safe: bool) -> int:

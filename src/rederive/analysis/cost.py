@@ -30,14 +30,13 @@ class Statistics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Tuples touched: `per_row` for one changed row of each relation read, `whole` for an evaluation from scratch."""
+    """Tuples touched: `per_row` for one row that leaves each relation read and one that enters it, `whole` from scratch.
 
-    per_row: Mapping[str, float]
+    The incremental cost of a transaction is the sum over its rows.
+    """
+
+    per_row: Mapping[str, tuple[float, float]]
     whole: float
-
-    def incremental(self, changed: Mapping[str, tuple[int, int]]) -> float:
-        """For a transaction that takes this many rows out of each relation, and puts this many in."""
-        return sum(self.per_row.get(name, 0.0) * (gone + INSERTED * came) for name, (gone, came) in changed.items())
 
 
 INSERTED = 0.3  # of what a deletion costs, about: nothing has to be put back
@@ -60,7 +59,10 @@ def estimate(component: Component, statistics: Statistics) -> Estimate:
             # No more than the whole view can change, whatever the product of the fan-outs says.
             found = _product([rule.body[j] for j in range(len(rule.body)) if j != i], atom, statistics)
             per_row[atom.relation] = per_row.get(atom.relation, 0.0) + min(1.0 + found * spread, size + found)
-    return Estimate(per_row, sum(_full(rule, component, statistics) for rule in rules))
+    return Estimate(
+        {name: (cost, INSERTED * cost) for name, cost in per_row.items()},
+        sum(_full(rule, component, statistics) for rule in rules),
+    )
 
 
 def _entry(name: str, rules: Sequence[Rule], statistics: Statistics) -> float:

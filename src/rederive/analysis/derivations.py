@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Aggregate, Atom, Function, Program, Rule
+from rederive.ir.rules import Aggregate, Atom, Program, Rule
 from rederive.ir.terms import Variable
 
 
@@ -58,7 +58,7 @@ def _key(name: str, program: Program) -> tuple[int, ...]:
         return relation.key or whole
     match definitions:
         # One result for each group; a numbered row is identified by all of its columns.
-        case (Aggregate(function=function, group=group),) if function is not Function.ROW_NUMBER:
+        case (Aggregate(group=group) as aggregate,) if not aggregate.is_window:
             return tuple(range(len(group)))
         case _:
             return whole

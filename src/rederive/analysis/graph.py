@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from rederive.errors import Span, Unstratified
 from rederive.ir.rules import (
@@ -60,6 +61,13 @@ def edges(definition: Definition) -> Iterator[Edge]:
 
 def components(program: Program) -> tuple[Component, ...]:
     """The views of a program grouped by mutual recursion, each group after all that it depends on."""
+    # Passes ask for each section: without the memo, planning would take the square of the number of views.
+    if "components" not in program.memo:
+        program.memo["components"] = _components(program)
+    return cast("tuple[Component, ...]", program.memo["components"])
+
+
+def _components(program: Program) -> tuple[Component, ...]:
     views = set(program.views)
     sources: dict[str, list[str]] = {view: [] for view in program.views}
     for definition in program.definitions:

@@ -70,6 +70,7 @@ def _watch_view(db: Connection, view: str, options: dict[str, Any], bindings: di
         if sys.stdout.isatty() and not as_json and not once and options["only"] is None:
             show_live(view, changes)
             return
+        # The first change of a subscription has all rows: the present state.
         for change in islice(changes, 1) if once else changes:
             _print(_change_lines(change, view, changes, as_json))
 
@@ -85,6 +86,7 @@ def parse_bindings(given: Sequence[str]) -> dict[str, str]:
     >>> parse_bindings(["x=a", "y=b=c"])
     {'x': 'a', 'y': 'b=c'}
     """
+    # Values are typed by the service, which knows the columns.
     if bad := [one for one in given if "=" not in one]:
         raise MalformedInput(f"'{bad[0]}' is not COLUMN=VALUE").at("--where")
     return {name: value for name, _, value in (one.partition("=") for one in given)}
@@ -113,6 +115,7 @@ def _firing_line(firing: dict[str, Any]) -> str:
 def _print(lines: Iterator[str] | Sequence[str]) -> None:
     for line in lines:
         print(line)
+    # After each change: whoever reads a pipe sees a change when it happens, not when a buffer is full.
     sys.stdout.flush()
 
 
@@ -132,6 +135,7 @@ def apply(
 
     Example: `rederive apply http://127.0.0.1:8420 examples/changes.jsonl --key monday`
     """
+    # A key in any case: a lost answer is repeated under it, and the transaction is applied once.
     key = key or uuid4().hex
     with rederive.connect(url, token=token, patience=patience) as db:
         for batch in _batches(file):
@@ -158,6 +162,7 @@ def _batches(file: Path) -> Iterator[list[tuple[str, int, str]]]:
         if batch and (len(batch) >= max_lines or size + len(text) > MAX_BATCH_BYTES):
             yield batch
             batch, size = [], 0
+        # A line larger than the limit is a batch of its own; the service decides whether it takes it.
         batch.append(line)
         size += len(text)
     if batch:
@@ -167,6 +172,7 @@ def _batches(file: Path) -> Iterator[list[tuple[str, int, str]]]:
 def _locate(error: Refused, name: str, numbers: Sequence[int]) -> Refused:
     """Return the error with its place in the file: the service knows only the lines of the request."""
 
+    # The service counts the lines of its request from 1, without the blank ones of the file.
     def place(found: re.Match[str]) -> str:
         return f"{name}:{numbers[int(found[1]) - 1]}"
 

@@ -27,7 +27,9 @@ def show_live(view: str, changes: Subscription, console: Console | None = None) 
 
 def table(view: str, changes: Subscription, change: Change, max_rows: int) -> Group:
     """Return a table of as many rows as fit: those that just entered first, then the others in order."""
+    # A snapshot marks nothing: all its rows are new to the client, and none to the view.
     entered = set(change.plus) if change.kind == "change" else set()
+    # By their JSON: rows may hold NULL, which Python does not compare.
     rows = sorted(changes.rows, key=lambda row: (row not in entered, json.dumps(row)))
     title = f"{view} at version {change.version}: {len(rows):,} rows, +{len(change.plus)} -{len(change.minus)}"
     shown = Table(*changes.columns_of(view))

@@ -15,6 +15,7 @@ from rich.console import Console
 from rederive.database import Database
 from rederive.errors import MissingFile
 from rederive.ir.terms import Row
+from rederive.result import Answer
 from rederive.values import to_json
 
 _IN_MEMORY = 2**26  # bytes of output held in memory; more goes to a temporary file
@@ -28,9 +29,19 @@ def change_line(
     >>> change_line(1, "closure", [("h", "d")], [])
     b'{"version": 1, "view": "closure", "plus": [["h","d"]], "minus": []}\\n'
     """
+    # Left out for sets, so that their lines are the same as before bags existed.
     copies = f', "counts": {json.dumps(counts)}' if counts is not None else ""
     change = f'"plus": {rows_text(plus)}, "minus": {rows_text(minus)}{copies}'
     return f'{{"version": {version}, "view": {json.dumps(view)}, {change}}}\n'.encode()
+
+
+def answer_line(answer: Answer) -> bytes:
+    """Encode the answer to a query as one line of JSON.
+
+    >>> answer_line(Answer(("n",), [(1,), (2,)]))
+    b'{"columns": ["n"], "rows": [[1],[2]]}\\n'
+    """
+    return f'{{"columns": {json.dumps(answer.columns)}, "rows": {rows_text(answer.rows)}}}\n'.encode()
 
 
 def rows_text(rows: Iterable[Row]) -> str:
@@ -39,6 +50,7 @@ def rows_text(rows: Iterable[Row]) -> str:
     >>> rows_text([("a", 1)])
     '[["a",1]]'
     """
+    # Without blanks, as the journal and HTTP write rows: the three can be compared as text.
     return json.dumps([[to_json(value) for value in row] for row in rows], separators=(",", ":"), ensure_ascii=False)
 
 

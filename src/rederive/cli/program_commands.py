@@ -1,10 +1,11 @@
-"""The commands on a program without a store: `check`, `explain`, `advise`, `query`."""
+"""The commands on a program without a store: `check`, `explain`, `advise`, `query`, `why`."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,15 +15,19 @@ from rederive.analysis.graph import strata
 from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, MaxRounds, MaxTuples, Program, Programs, Stats
 from rederive.cli.output import rows_text, show_progress, write_file
 from rederive.cli.program_files import InitialRows, Loading, define, initial_rows, read_program, run_files
-from rederive.errors import StrategyError
+from rederive.errors import AbsentRow, StrategyError
+from rederive.ingest.strict_json import parse_line
 from rederive.ir.printing import show_relation
 from rederive.lang.programs import SQL
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, STRATEGIES
 from rederive.maintain.program import Strategy
+from rederive.rows import typed_json_rows
 from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
 from rederive.warehouse.selfmaint.advice import advise as advise_views
 from rederive.warehouse.selfmaint.advice import show
+from rederive.why.explainer import MOST_DEPTH
+from rederive.why.explanation import Absence, Explanation
 
 
 def check(program: Programs) -> None:
@@ -41,6 +46,7 @@ def check(program: Programs) -> None:
 def _summary(db: rederive.Database) -> list[str]:
     program = db.pipeline.state.program
     declared = {name: relation for name, relation in program.relations.items() if not relation.is_auxiliary}
+    # The table of a bag is a view over its numbered copies for the engine, and a table for the user.
     shown = set(declared).difference(n for n in program.tables if n in program.views)
     levels = {name: level for name, level in strata(program.definitions).items() if name in shown}
     lines = ["relations"]
@@ -97,6 +103,39 @@ def advise(
     print(show(found, form))
 
 
+def why(
+    program: Program,
+    view: Annotated[str, typer.Argument(help="A view or base relation.", show_default=False)],
+    row: Annotated[str, typer.Argument(help='A row as a JSON array, for example \'["a", "c"]\'.', show_default=False)],
+    depth: Annotated[int, typer.Option("--depth", min=1, max=MOST_DEPTH, help="Levels of the tree.")] = 10,
+    width: Annotated[int, typer.Option("--width", min=1, help="Derivations of the row, and rows of a group.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tree as JSON.")] = False,
+    facts: Facts = None,
+    base: Base = None,
+) -> None:
+    """Explain why a row is in a view, or why it is not.
+
+    Example: `rederive why examples/closure.dl closure '["a", "c"]' --base edge=examples/edges.csv`
+    """
+    db = _open_for_questions(program, facts, base, DEFAULT_LIMITS)
+    (typed,) = typed_json_rows([parse_line(row, "row", 1)], db.pipeline.state.relation(view), lambda _: "row")
+    try:
+        found: Explanation | Absence = db.why(view, typed, depth=depth, width=width)
+    # Both questions are answered at one version: nobody else has this database.
+    except AbsentRow:
+        found = db.why_not(view, typed)
+    print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else found)
+
+
+def _open_for_questions(program: Path, facts: Path | None, base: list[str] | None, limits: rederive.Limits) -> rederive.Database:
+    # On demand, the bindings of a question restrict every rule: nothing else is evaluated.
+    db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=limits)
+    db.pipeline.state.reports_outputs = False
+    with show_progress(f"reading {program}"):
+        list(run_files(db, [program], Loading(db, InitialRows(facts, tuple(base or ())))))
+    return db
+
+
 def query(
     program: Program,
     atom: Annotated[str, typer.Argument(help="A relation with constants, variables or _, for example 'closure(\"a\", y)'.")],
@@ -110,11 +149,7 @@ def query(
 
     Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
     """
-    # On demand, the bindings of the query restrict every rule: nothing else is evaluated.
-    db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=rederive.Limits(max_rounds, max_tuples))
-    db.pipeline.state.reports_outputs = False
-    with show_progress(f"reading {program}"):
-        list(run_files(db, [program], Loading(db, InitialRows(facts, tuple(base or ())))))
+    db = _open_for_questions(program, facts, base, rederive.Limits(max_rounds, max_tuples))
     with show_progress("answering"):
         started = time.perf_counter()
         found = db.query(atom)

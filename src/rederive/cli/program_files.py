@@ -54,6 +54,7 @@ def read_programs(paths: Sequence[Path]) -> Program:
     """Compile several files of Datalog to one program; a definition that several files have counts once."""
     found = Catalog()
     for path in paths:
+        # Not `define`: files may share declarations, and the same definition twice is one.
         step = found.migrate(read_text(path), str(path), whole=False)
         found = step.after if step is not None else found
     return found.program
@@ -90,6 +91,7 @@ class Loading:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # After an early load the setup has ended already; a later exception discards nothing of it.
         if self.loaded is None:
             self.setup.__exit__(kind, error, trace)
 
@@ -101,6 +103,7 @@ class Loading:
             self.db.pipeline.state.catalog.program,
             {option: option.partition("=")[0] for option in self.sources.base},
         )
+        # Tables that a later statement creates are refused by `check`, when all statements have run.
         ready = tuple(option for option, name in names.items() if name in program.tables)
         self.db.pipeline.load(initial_rows(program, replace(self.sources, base=ready)))
         self.loaded = frozenset(ready)
@@ -111,6 +114,7 @@ class Loading:
         """Refuse initial rows of tables that the program does not create, or creates after the first data change."""
         for option in self.sources.base:
             relation = base_relation(self.db.pipeline.state.program, option.partition("=")[0])
+            # An unknown table is reported by `base_relation` above, with the names that exist.
             if option not in (self.loaded or ()):
                 raise LateLoad(
                     f"'{relation.name}' is created after a data change, and initial rows are loaded before the first one",
@@ -147,11 +151,13 @@ def initial_rows(program: Program, sources: InitialRows) -> dict[str, list[Row]]
         # `.input` relations of a program have an auxiliary base relation, which holds the rows of the files.
         relation = program.relations.get(f"{name}.input") or base_relation(program, name)
         rows = read_rows(Path(file), relation)
+        # Here and not by the engine: the error names the file.
         check_keys(relation, rows, file)
         found.setdefault(relation.name, []).extend(rows)
     from_options = frozenset(found)
     if sources.facts is not None and not sources.facts.is_dir():
         raise MissingFile("the folder does not exist").at(str(sources.facts))
+    # With a folder of facts every directive is read, as Soufflé does; without one, only what the store lacks.
     for directive in program.inputs if sources.facts is not None else _unread(program, sources):
         if directive.relation not in from_options:
             relation, folders = program.relations[directive.relation], _folders(directive, sources)
@@ -165,6 +171,7 @@ def _folders(directive: Input, sources: InitialRows) -> tuple[Path, ...]:
     """Return where a directive's file may be: the folder of facts, or else that of the program and the working directory."""
     if sources.facts is not None:
         return (sources.facts,)
+    # The folder of the program first: a program and its data move together.
     program = [Path(directive.span.source.name).parent] if directive.span is not None else []
     return (*program, Path())
 

@@ -34,7 +34,7 @@ from rederive.cli.options import (
     StoreFolder,
     Zone,
 )
-from rederive.cli.output import change_line, print_on_success, rows_text, settle_lake, show_progress, write_file
+from rederive.cli.output import answer_line, change_line, print_on_success, rows_text, settle_lake, show_progress, write_file
 from rederive.cli.program_files import InitialRows, Loading, initial_rows, migrate, read_programs, run_files
 from rederive.database import Database
 from rederive.engines.protocol import FilterStep
@@ -90,6 +90,7 @@ def run(
         raise UnknownOption("engine", engine, ENGINES)
     if trace is not None and engine == "spark":
         raise StrategyError("--trace needs the resident engine", hint="leave out --engine spark")
+    # On the command line in MiB, in the API in bytes.
     limits = rederive.Limits(max_rounds, max_tuples, memory * _MEBIBYTE)
     chosen = partial(rederive.open, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
     open_database = partial(chosen, limits=limits, strict=strict, zone=zone)
@@ -107,6 +108,7 @@ def _run(
     trace: Path | None,
 ) -> None:
     # All files are read before a store is opened or created: malformed input leaves the store as it was.
+    # SQL statements decide which tables exist while they run, so their files cannot be typed in advance.
     read = _read(paths, rows, changes) if not any(path.suffix == SQL for path in paths) else None
     steps: list[str] = []
     with open_database() as db, _mention_commits(db), print_on_success() as output:
@@ -129,6 +131,7 @@ def _run(
 @contextmanager
 def _mention_commits(db: Database) -> Iterator[None]:
     """Add to an error which versions the store has gained before it: their changes are not printed."""
+    # The store may have versions of earlier runs, which were printed then.
     start = db.version
     try:
         yield
@@ -140,6 +143,7 @@ def _mention_commits(db: Database) -> Iterator[None]:
                 if db.pipeline.state.folder.is_relative_to(current)
                 else db.pipeline.state.folder
             )
+            # The store keeps them, and the command printed nothing: the hint says how to read them.
             gained = f"versions {start + 1} to {db.version} are committed: rederive log {folder} --since {start}"
             error.hint = f"{error.hint}; {gained}" if error.hint else gained
         raise
@@ -169,6 +173,7 @@ def _run_datalog(
         with db.setup() as setup:
             migrate(db, paths)
             db.pipeline.load(rows)
+        # A program whose views stay empty makes no version; its evaluation is reported all the same.
         cost = {"version": db.version, "seconds": time.perf_counter() - started, "touched": setup.touched}
         yield _write_version(db, setup.result, output, initial) if setup.result is not None else cost
     with show_progress("applying transactions"):
@@ -198,14 +203,18 @@ def _commit(db: Database, transaction: RequestedChanges) -> rederive.Result:
 
 
 def _write_version(db: Database, result: rederive.Result, output: IO[bytes], shown: bool = True) -> dict[str, Any]:
-    """Write the changes of one version, if they are shown. Return its cost."""
+    """Write the changes of one version, if they are shown, or the answer to a query. Return its cost."""
+    if result.answer is not None:
+        output.write(answer_line(result.answer))
     for view, change in result.changes.items() if shown else ():
         output.write(change_line(result.version, view, change.plus, change.minus, change.counts))
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
     cost |= (
         {"estimated": result.estimated, "recomputed": result.recomputed} if db.pipeline.state.settings.strategy == AUTO else {}
     )
+    # Rows of views that are not stored, and rules that path analysis left out: zero under other strategies.
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
+    cost |= {"jobs": result.jobs} if result.engine == "spark" else {}
     cost |= {"fired": dict(Counter(firing.rule for firing in result.firings))} if db.rules else {}
     return cost | {"engine": result.engine, "engine_reason": result.engine_reason}
 
@@ -223,6 +232,7 @@ def _statistics(db: Database, versions: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _trace_line(version: int, step: FilterStep) -> str:
     sets = {name: getattr(step, name) for name in ("updates", "approximation", "disqualified", "actual")}
+    # HD94, Figure 3: actual = approximation - disqualified.
     fields = [f'"{name}": {rows_text(rows)}' for name, rows in sets.items()]
     head = f'"version": {version}, "rule": {json.dumps(step.rule)}, "updated": {json.dumps(step.updated)}'
     return f'{{{head}, "view": {json.dumps(step.view)}, "sign": "{step.sign}", {", ".join(fields)}}}\n'

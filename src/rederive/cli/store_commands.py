@@ -1,19 +1,21 @@
-"""The commands on a store: `log`, `backup`, `restore`."""
+"""The commands on a store: `log`, `backup`, `restore`, `refresh`."""
 
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rederive.cli.options import StoreArgument
+from rederive import open as open_database
+from rederive.cli.options import EngineName, StoreArgument, StoreFolder
 from rederive.cli.output import change_line, print_on_success
 from rederive.locations import local_folder, parse_location
 from rederive.store import backup as backups
 from rederive.store.journal.reader import JournalReader
-from rederive.store.version_changes import changes_of
+from rederive.store.store import changes_of
 
 
 def log(
@@ -66,3 +68,28 @@ def _print_copied(copied: backups.StoreCopy) -> None:
     position = {"version": copied.version, "epoch": copied.epoch}
     lake = {"lake": copied.lake, "settled": copied.settled} if copied.lake is not None else {}
     print(json.dumps(position | lake))
+
+
+def refresh(
+    lake: Annotated[str, typer.Argument(help="The lake: a folder, or a URL, which also needs --store.", show_default=False)],
+    store: StoreFolder = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", help="The schema of Spark's catalog for tables of views.", show_default=False)
+    ] = None,
+    engine: EngineName = None,
+    follow: Annotated[
+        float | None, typer.Option("--follow", help="Refresh every so many seconds, without end.", show_default=False)
+    ] = None,
+    resync: Annotated[
+        bool, typer.Option("--resync", help="Compare everything, where commits in between cannot be read any more.")
+    ] = False,
+) -> None:
+    """Follow the tables in place to their last commits, and print each version that this makes as a JSON line.
+
+    Example: `rederive refresh mart --schema mart`
+    """
+    with open_database(lake=lake, store=store, schema=schema, engine=engine) as db:
+        first = db.tables.resync() if resync else db.refresh()
+        for result in chain([first], db.tables.follow(follow) if follow is not None else ()):
+            changes = {view: [len(c.plus), len(c.minus)] for view, c in result.changes.items()} if result is not None else {}
+            print(json.dumps({"version": db.version, "commits": db.tables.versions, "changes": changes}), flush=True)

@@ -114,6 +114,7 @@ def _stream(path: Path, places: StreamPlaces, options: StreamOptions, open_datab
 
     # The program and the options are checked before Spark starts and the store is opened.
     source = source_of(places)
+    # In a database of its own, which is thrown away: only the errors matter here.
     define(rederive.open(zone=options.zone), [path])
     check_on_error(options.on_error)
     spark = session_in(zone_name(options.zone or UTC), options.master)
@@ -152,6 +153,7 @@ def source_of(places: StreamPlaces) -> StreamSource:
         "--delta": (places.delta, ChangeFeed),
         "--kafka": (places.kafka, lambda servers: KafkaTopics(servers, _topics(places.topics))),
     }
+    # One source: the checkpoint and the keys of its batches belong to it.
     given = [make(place) for place, make in sources.values() if place is not None]
     if len(given) != 1:
         raise MalformedInput(f"{len(given)} sources are given, and a stream has one", hint=f"give one of {', '.join(sources)}")
@@ -163,6 +165,7 @@ def source_of(places: StreamPlaces) -> StreamSource:
 def _topics(options: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for option in options:
+        # From the right: a topic may contain "=", and a relation cannot.
         topic, equals, relation = option.rpartition("=")
         if not equals or not topic or not relation:
             raise MalformedInput(f"--topic needs TOPIC=REL, not '{option}'", hint="for example --topic shop.stock=stock")
@@ -183,6 +186,7 @@ def _wait(running: Ingestion) -> StreamProgress:
     try:
         return running.wait()
     except KeyboardInterrupt:
+        # The batch is committed whole before the stream ends, so the next start repeats nothing.
         return running.stop()
 
 

@@ -10,13 +10,17 @@ from typing import Any, Self
 
 from rederive.boundary import guard_class
 from rederive.client import requests
-from rederive.client.blocking import ConnectionLost
 from rederive.client.replica import Change
 from rederive.client.requests import Backoff, CommitReceipt, HttpRequest, Rows, VersionedRows
 from rederive.client.sse import Event, SseParser
-from rederive.client.subscription_state import ServiceClosing, SubscriptionRequest, SubscriptionState
+from rederive.client.subscription_state import (
+    RESUMABLE,
+    ConnectionLost,
+    SubscriptionRequest,
+    SubscriptionState,
+    reason_to_resume,
+)
 from rederive.delta import Row
-from rederive.errors import Refused
 
 
 @guard_class
@@ -132,20 +136,14 @@ class AsyncSubscription(SubscriptionState):
     async def _follow(self) -> AsyncGenerator[Change, None]:
         backoff = Backoff(self._connection.patience)
         while True:
-            # At least once: after a lost connection the service may repeat versions, which the replica ignores.
-            self.replica.start_stream()
             why = "the stream ended"
             try:
-                async with aclosing(self._connection.events(self.request.http_request(self.position), backoff)) as events:
+                async with aclosing(self._connection.events(self._next_stream(), backoff)) as events:
                     async for event in events:
                         if (change := self._apply(event)) is not None:
                             yield change
-            except (ConnectionLost, ServiceClosing) as error:
-                why = str(error) or why
-            except Refused as error:
-                if not requests.is_transient(error.status):
-                    raise
-                why = error.message
+            except RESUMABLE as error:
+                why = reason_to_resume(error) or why
             await asyncio.sleep(backoff.wait(why))
 
     async def close(self) -> None:

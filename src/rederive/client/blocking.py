@@ -8,14 +8,19 @@ from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
-from rederive.boundary import Signal, guard_class
+from rederive.boundary import guard_class
 from rederive.client import requests
 from rederive.client.replica import Change
 from rederive.client.requests import Backoff, CommitReceipt, HttpRequest, Rows, VersionedRows
 from rederive.client.sse import Event, SseParser
-from rederive.client.subscription_state import ServiceClosing, SubscriptionRequest, SubscriptionState
+from rederive.client.subscription_state import (
+    RESUMABLE,
+    ConnectionLost,
+    SubscriptionRequest,
+    SubscriptionState,
+    reason_to_resume,
+)
 from rederive.delta import Row
-from rederive.errors import Refused
 
 
 @guard_class
@@ -121,10 +126,6 @@ class Connection:
         self.close()
 
 
-class ConnectionLost(Signal):
-    """The connection broke."""
-
-
 @guard_class
 class Subscription(SubscriptionState):
     """An iterator over changes. `rows` and `version` are the state after the changes so far."""
@@ -149,20 +150,14 @@ class Subscription(SubscriptionState):
     def _follow(self) -> Generator[Change, None, None]:
         backoff = Backoff(self._connection.patience)
         while True:
-            # At least once: after a lost connection the service may repeat versions, which the replica ignores.
-            self.replica.start_stream()
             why = "the stream ended"
             try:
-                with closing(self._connection.events(self.request.http_request(self.position), backoff)) as events:
+                with closing(self._connection.events(self._next_stream(), backoff)) as events:
                     for event in events:
                         if (change := self._apply(event)) is not None:
                             yield change
-            except (ConnectionLost, ServiceClosing) as error:
-                why = str(error) or why
-            except Refused as error:
-                if not requests.is_transient(error.status):
-                    raise
-                why = error.message
+            except RESUMABLE as error:
+                why = reason_to_resume(error) or why
             time.sleep(backoff.wait(why))
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 from rederive.client import requests
-from rederive.client.blocking import Connection, ConnectionLost
+from rederive.client.blocking import Connection
 from rederive.client.requests import Backoff, HttpRequest
-from rederive.client.subscription_state import CLOSED, EVENTS
+from rederive.client.subscription_state import CLOSED, EVENTS, RESUMABLE, reason_to_resume
 from rederive.errors import Refused
 
 
@@ -31,6 +31,7 @@ def list_firings(connection: Connection, rule: str | None = None, since: int | s
         found = connection.ask(HttpRequest("GET", path(rule), [("since", str(since))], {"Accept": requests.JSON}))
         yield from found["firings"]
         more = found["more"]
+        # Also where a page is empty: the position then names the present epoch.
         since = found["next"]
 
 
@@ -44,6 +45,7 @@ def follow_firings(
     backoff = Backoff(connection.patience)
     while True:
         why = "the stream ended"
+        # Without a position the service begins with the next firing.
         last = {"Last-Event-ID": str(since)} if since is not None else {}
         try:
             with closing(connection.events(HttpRequest("GET", path(rule), (), {"Accept": EVENTS, **last}), backoff)) as events:
@@ -54,10 +56,6 @@ def follow_firings(
                     since = event.id if event.id is not None else since
                     if event.name == "firing":
                         yield event.data
-        except ConnectionLost as error:
-            why = str(error)
-        except Refused as error:
-            if not requests.is_transient(error.status):
-                raise
-            why = error.message
+        except RESUMABLE as error:
+            why = reason_to_resume(error) or why
         time.sleep(backoff.wait(why))

@@ -97,6 +97,7 @@ class Replica:
     def _apply_snapshot(self, data: Mapping[str, Any]) -> Change | None:
         view = data["view"]
         self.columns[view] = tuple(data["columns"])
+        # Pieces are collected apart from the rows, which stay those of the old version until the last piece is there.
         self._pieces.setdefault(view, Counter()).update(map(tuple, data["rows"]))
         if data["more"]:
             return None
@@ -118,12 +119,14 @@ class Replica:
                 if missing:
                     raise OutOfStep(f"the row {missing[0]!r} leaves the view, and the replica does not have it")
         self.version = data["version"]
+        # On the wire `from` is the first version that the net change covers; `since` is the last one before it.
         since = data["from"] - 1 if "from" in data else None
         return Change(data["version"], CHANGE, deltas, since, data.get("coalesced", ""))
 
 
 def _side(rows: Counter[Row]) -> Rows:
     """A copy of the rows of a view; of a set, without multiplicities."""
+    # A copy: the caller may keep the change while the replica goes on.
     return tuple(rows) if len(rows) == rows.total() else Counter(rows)
 
 

@@ -81,6 +81,7 @@ def http_options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
 def transaction(insert: Rows | None = None, delete: Rows | None = None, upsert: Rows | None = None) -> dict[str, Any]:
     """Return a transaction in the JSON format of the service."""
     actions = {"insert": insert, "delete": delete, "upsert": upsert}
+    # Lists, because a request may be sent more than once, and a generator of rows can be read once.
     return {name: {relation: list(rows) for relation, rows in side.items()} for name, side in actions.items() if side}
 
 
@@ -186,6 +187,7 @@ class Backoff:
     def wait(self, why: str, now: float | None = None) -> float:
         """Return the seconds to wait before the next attempt; raise `Unreachable` when the time is over."""
         now = monotonic() if now is None else now
+        # The patience counts from the first failure, not from the last one.
         self._first = now if self._first is None else self._first
         if now - self._first >= self.seconds:
             raise Unreachable(
@@ -213,6 +215,7 @@ def check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise MalformedInput(f"'{url}' is not the address of a service", hint="write http://127.0.0.1:8420, for example")
+    # Paths of requests begin with /v1 themselves.
     return url.rstrip("/").removesuffix("/v1")
 
 

@@ -41,11 +41,13 @@ class SseParser:
     def _read_line(self, line: str) -> Event | None:
         if line:
             name, _, value = line.partition(":")
+            # One space after the colon belongs to the format, and further ones to the value. Lines of data are joined by LF.
             value = value.removeprefix(" ")
             self._fields[name] = f"{self._fields['data']}\n{value}" if name == "data" and "data" in self._fields else value
             return None
         # An empty line ends the event.
         fields, self._fields = self._fields, {}
+        # `retry:` alone, or a comment: the specification dispatches no event without data.
         if "data" not in fields:
             return None
         return Event(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id") or None)

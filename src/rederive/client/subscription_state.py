@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from rederive.boundary import Signal
 from rederive.client.replica import Change, Replica
-from rederive.client.requests import HttpRequest, url_parameters
+from rederive.client.requests import HttpRequest, is_transient, url_parameters
 from rederive.client.sse import Event
 from rederive.delta import Row
 from rederive.errors import MalformedInput, Refused
@@ -39,6 +40,7 @@ class SubscriptionRequest:
     @property
     def path(self) -> str:
         """The path of the stream."""
+        # One event for all views of a version needs the path of several; a single view has a path of its own.
         return "/v1/changes" if len(self.views) > 1 else f"/v1/views/{quote(self.views[0], safe='')}/changes"
 
     def http_request(self, position: str | None) -> HttpRequest:
@@ -85,11 +87,18 @@ class SubscriptionState:
 
     def rows_of(self, view: str) -> list[Row]:
         """Return the rows of a view after the changes received so far."""
+        # Of a bag, each row as often as it is there.
         return list(self.replica.rows.get(view, Counter()).elements())
 
     def columns_of(self, view: str) -> tuple[str, ...]:
         """Return the column names of a view; they are known after the first snapshot."""
         return self.replica.columns.get(view, ())
+
+    def _next_stream(self) -> HttpRequest:
+        """Return the request that starts the stream, or resumes it after what the replica has."""
+        # At least once: after a lost connection the service may repeat versions, which the replica ignores.
+        self.replica.start_stream()
+        return self.request.http_request(self.position)
 
     def _apply(self, event: Event) -> Change | None:
         """Apply an event. Return its change, if it has one; raise ServiceClosing if the stream ends and can be resumed."""
@@ -118,3 +127,19 @@ def _version_in(since: int | str | None) -> int | None:
 
 class ServiceClosing(Exception):
     """The service shuts down; the subscription resumes when it is back."""
+
+
+class ConnectionLost(Signal):
+    """The connection broke."""
+
+
+RESUMABLE: Final = (ConnectionLost, ServiceClosing, Refused)
+
+
+def reason_to_resume(error: ConnectionLost | ServiceClosing | Refused) -> str:
+    """Return why a stream ended that is to be opened again. A refusal that would come again is raised."""
+    if not isinstance(error, Refused):
+        return str(error)
+    if not is_transient(error.status):
+        raise error
+    return error.message

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from rederive.commit.pending import Net, PendingCall, PendingVersion
 from rederive.commit.state import DatabaseState
-from rederive.delta import Delta, Rows
+from rederive.delta import Delta, Rows, sort_rows
 from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import ActionFailed, CascadeLimit, RederiveError, RuleError, UnknownFunction
 from rederive.ir.terms import Row
@@ -23,7 +23,6 @@ from rederive.records import DONE, FAILED, WAITING, Firing
 from rederive.rules.rule_set import CompiledRule
 from rederive.rules.runtime import RuleRuntime
 from rederive.rules.triggers import FiredRows, has_happened
-from rederive.values import sort_key
 
 _UNCHANGED = Delta()
 
@@ -145,7 +144,7 @@ class RuleExecution:
         if len(pending.firings) >= (most := self._runtime.most_firings):
             hint = "make its condition false for the rows that its action adds, or fire it in another transaction"
             raise CascadeLimit(one.name, f"the transaction set off more than {most} firings", hint=hint)
-        plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (delta.plus, delta.minus))
+        plus, minus = (tuple(sort_rows(rows)) for rows in (delta.plus, delta.minus))
         done = Firing(self._version, one.name, "call", plus, minus, DONE, "", one.recorded_relation)
         match one.rule.action:
             case CallAction(name):
@@ -168,7 +167,7 @@ class RuleExecution:
 
     def _call(self, call: PendingCall) -> None:
         one = call.rule
-        sides = [one.project(sorted(rows, key=sort_key)) for rows in (call.delta.plus, call.delta.minus)]
+        sides = [one.project(sort_rows(rows)) for rows in (call.delta.plus, call.delta.minus)]
         with self._runtime.running(one.name), self._state.engine.pause_budget():
             if len(one.rule.signs) > 1:
                 call.function(*sides)
@@ -191,7 +190,7 @@ class RuleExecution:
         if not isinstance(error, Exception):
             return
         kind = {CallAction: "call", WebhookAction: "webhook", WriteAction: "write"}[type(one.rule.action)]
-        plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in (delta.plus, delta.minus))
+        plus, minus = (tuple(sort_rows(rows)) for rows in (delta.plus, delta.minus))
         detail = error.message if isinstance(error, RederiveError) else f"{type(error).__name__}: {error}"
         failed = Firing(self._version, one.name, kind, plus, minus, FAILED, detail, one.recorded_relation)
         self._runtime.log_failure(failed)

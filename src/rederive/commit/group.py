@@ -21,19 +21,16 @@ class NeedsOwnSync(Exception):
 class Group:
     """Versions that are prepared and not durable. `before`: the version that they start from.
 
-    `applied`: how many of them the engine has applied; the last one may be prepared only. `waiting`: the outcomes to complete.
-    `is_full`: whether the last version is to be synced before another one is prepared.
+    `keys`: their idempotency keys. `applied`: how many of them the engine has applied; the last one may be prepared only.
+    `waiting`: the outcomes to complete. `is_full`: whether the last version is to be synced before another one is prepared.
     """
 
     before: int
     versions: list[PendingVersion] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
     applied: int = 0
     waiting: list[tuple[BatchOutcome, PendingVersion]] = field(default_factory=list)
     is_full: bool = False
-
-    def has_key(self, key: str | None) -> bool:
-        """Whether a version of the group has this key: only the journal can tell what it was used for."""
-        return key is not None and any(key == version.key for version in self.versions)
 
     def take_back(self, engine: Engine) -> None:
         """Bring the engine back to the version that the group starts from."""

@@ -51,12 +51,13 @@ class Monitoring:
         queries: dict[Query, None] = {}
         for one in subscriptions:
             # A subscription outlives its view: after a drop it is silent until a view of that name is defined.
-            if not program.is_view(one.view):
+            view = one.query.view
+            if not program.is_view(view):
                 continue
-            if one.bindings and is_bound_alone(program, settings, one.view):
+            if one.query.bindings and is_bound_alone(program, settings, view):
                 queries[one.query] = None
             else:
-                signs[one.view] = signs.get(one.view, frozenset()) | one.signs
+                signs[view] = signs.get(view, frozenset()) | one.signs
         for constraint in program.constraints:
             signs[constraint.view] = signs.get(constraint.view, frozenset()) | _CONSTRAINT_SIGNS[constraint.mode]
         views = {program.counting_relation(name): name for name in signs}

@@ -12,7 +12,7 @@ from rederive.commit.monitoring import Monitoring
 from rederive.commit.parked import ParkedDefinitions
 from rederive.delta import Delta
 from rederive.engines.protocol import Operation, Propagation
-from rederive.records import Firing, VersionRecord
+from rederive.records import Firing, SourceVersion, VersionRecord
 from rederive.result import Result
 from rederive.rules.rule_set import CompiledRule, Function, RuleSet
 
@@ -51,6 +51,7 @@ class PendingVersion:
     `requests`: the operations that were asked for, by which an idempotency key is compared. `operations`: what is to be done,
     with what actions of rules added. `is_replay`: its key was committed before. `is_transaction`: if not, the engine gets another
     program, for a `change` of definitions or initial rows, or for other rules. `rules`: the rules and the program after it.
+    `from_sources`: the net effect that commits of attached tables had, and `sources`: those commits.
     """
 
     rules: RuleSet
@@ -61,6 +62,8 @@ class PendingVersion:
     change: CatalogChange | None = None
     requests: list[Operation] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
+    from_sources: Net = field(default_factory=dict)
+    sources: tuple[SourceVersion, ...] = ()
     started: float = field(default_factory=time.perf_counter)
     # The rules: what fired, what is still to be called, and the deltas that immediate rules have been processed for.
     firings: list[Firing] = field(default_factory=list)

@@ -28,59 +28,53 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rederive import failpoints
 from rederive.bags import number_operations
-from rederive.catalog import CatalogChange
 from rederive.commit.execution import RuleExecution, calls_in_statements
 from rederive.commit.group import Group, NeedsOwnSync, discard
 from rederive.commit.pending import BatchOutcome, PendingVersion, TransactionRequest
+from rederive.commit.program_changes import ProgramChanges
 from rederive.commit.redefinition import (
     base_deltas,
-    check_program,
     evaluate_parked,
     install_definitions,
     install_rules,
     is_version,
+    own_net,
 )
+from rederive.commit.source_rows import check_not_in_place
 from rederive.commit.state import DatabaseState
-from rederive.delta import from_counted
+from rederive.delta import Delta, from_counted
 from rederive.engines.protocol import Operation
-from rederive.errors import Closed, Mismatch, NoLake, Unsupported, Violated
+from rederive.errors import Closed, NoLake, Unsupported, Violated
 from rederive.ir.rules import Mode
-from rederive.ir.terms import Row
+from rederive.records import SourceVersion
 from rederive.result import Change, Result
 from rederive.rules.api import rule_record
-from rederive.rules.rule_set import RuleSet, check_precision
 from rederive.rules.runtime import RuleRuntime
 from rederive.store.codec import digest
-
-if TYPE_CHECKING:
-    from rederive.commit.setup import Setup
 
 SETTLED_AFTER: Final = 100
 """Versions that wait in the journal before the lake follows in the background."""
 
 
-class Pipeline:
-    """Commits versions to the state of a database. `setup`: the open block of definitions that are evaluated together."""
+class Pipeline(ProgramChanges):
+    """Commits versions to the state of a database."""
 
     def __init__(self, state: DatabaseState, runtime: RuleRuntime) -> None:
-        self.state = state
-        self.runtime = runtime
-        self.setup: Setup | None = None
+        super().__init__(state, runtime)
         self._execution = RuleExecution(state, runtime, self._compute_and_propagate)
         # One version at a time: each starts from the state that the one before it leaves.
-        self._steps: tuple[Callable[[PendingVersion], None], ...] = (
+        self._steps_to_a_result: tuple[Callable[[PendingVersion], None], ...] = (
             self._compute_net_effect,
             self._propagate,
             self._fire_rules,
             self._make_result,
             self._check_constraints,
-            self._record,
-            self._call_functions,
         )
+        self._steps = (*self._steps_to_a_result, self._record, self._call_functions)
         # Once for all versions of a group.
         # Law of the order: written before applied, applied before the lake follows, and all of it before anybody is notified.
         self._group_steps: tuple[Callable[[Group], None], ...] = (self._journal, self._apply, self._settle)
@@ -94,7 +88,8 @@ class Pipeline:
             raise Closed
         if self.runtime.running_rule is not None:
             self.runtime.check_idle("a transaction")
-        self.check_no_setup("a transaction")
+        if self.setup is not None:
+            self.check_no_setup("a transaction")
         if state.rules.active:
             state.check_evaluated()
         # A replay fires no immediate rules: what they did is part of the version that is already committed.
@@ -105,6 +100,8 @@ class Pipeline:
         """Add one statement to a transaction. The immediate rules that it concerns are processed before this returns."""
         if pending.failure is not None:  # an error inside a transaction ends it, also where the caller continues
             raise pending.failure
+        if pending.rules.program.in_place:
+            check_not_in_place(pending.rules.program, (operation.relation for operation in operations))
         pending.requests += operations
         pending.operations += operations
         if self.state.rules.active:
@@ -119,6 +116,26 @@ class Pipeline:
     def commit_operations(self, operations: Sequence[Operation], key: str | None = None) -> Result:
         """Commit operations as one transaction."""
         return self.commit(TransactionRequest(operations, key))
+
+    def preview(self, request: TransactionRequest) -> Result:
+        """The result that a transaction would have. Nothing is changed, recorded, called or announced."""
+        state = self.state
+        if calls_in_statements(state.rules.active):
+            raise Unsupported(
+                "an immediate rule calls a function in each statement, which a dry run must not", hint="deactivate the rule"
+            )
+        pending: PendingVersion | None = None
+        try:
+            with state.budget():
+                pending = self._open(request)
+                for step in () if pending.result is not None else self._steps_to_a_result:
+                    step(pending)
+                assert pending.result is not None
+                # Read while the engine has them: what it prepared is discarded below.
+                changes = {view: Change(c.version, view, c.ordered) for view, c in pending.result.changes.items()}
+                return replace(pending.result, changes=changes)
+        finally:
+            self._discard(pending)
 
     def commit_together(self, batches: Sequence[Sequence[TransactionRequest]]) -> list[BatchOutcome]:
         """Group commit: every transaction is a version of its own, and one sync of the journal makes all durable.
@@ -142,7 +159,7 @@ class Pipeline:
             for version in batch:
                 # Only the journal can tell whether a repeated key comes
                 # with equal operations, so its first use must be on disk.
-                if group.has_key(version.key):
+                if version.key in group.keys:
                     group = self._flush(group)
                 if outcome.error is None:
                     group = self._add(group, outcome, version)
@@ -150,48 +167,11 @@ class Pipeline:
         self._announce(result for outcome in outcomes for result in outcome.results)
         return outcomes
 
-    def redefine(self, change: CatalogChange) -> PendingVersion | None:
-        """Commit a change of definitions, or initial rows. Inside a setup it waits for the end of the block, and gives None."""
-        if self.setup is not None:
-            self.setup.add(change)
-            # Later definitions of the block compile against this catalog,
-            # while the engine still runs the program before the block.
-            self.state.catalog = change.after
-            return None
-        state = self.state
-        self.runtime.check_idle("a definition")
-        if not state.is_open:
-            raise Closed
-        # Whatever can be refused without the engine is refused before the engine prepares anything.
-        rules = state.rules
-        if change.after is not state.catalog:
-            rules = rules.over(change.after.program, change.after.rules)
-            self.runtime.check_actions(state.rules.rules, rules.rules)
-            check_precision(rules, state.settings.precision)
-            check_program(state, change.after.program)
-        return self._commit_one(PendingVersion(rules, state.monitoring, is_transaction=False, change=change))
-
-    def define(self, change: CatalogChange) -> Result | None:
-        """Commit a change of definitions; the version that it makes, if it makes one."""
-        pending = self.redefine(change)
-        return pending.result if pending is not None else None
-
-    def load(self, rows: Mapping[str, Iterable[Row]]) -> Result | None:
-        """Commit initial rows of several relations, which are typed already; the version that they make, if they make one."""
-        return self.define(CatalogChange(self.state.catalog, rows, always=False, loads=True)) if rows else None
-
-    def change_rules(self, rules: RuleSet) -> None:
-        """Commit other rules over the same definitions: no version, but durable."""
-        self.runtime.check_actions(self.state.rules.rules, rules.rules)
-        # While definitions are parked, conditions have no rows to compare with.
-        self.state.check_evaluated()
-        check_precision(rules, self.state.settings.precision)
-        self._commit_one(PendingVersion(rules, self.state.monitoring, is_transaction=False))
-
-    def check_no_setup(self, what: str) -> None:
-        """Refuse what does not belong into a setup."""
-        if self.setup is not None:
-            raise Mismatch(f"{what} inside a setup, which definitions and loads belong in", hint="end its block first")
+    def commit_sources(self, net: Mapping[str, Delta], sources: Sequence[SourceVersion]) -> Result:
+        """Commit what commits of attached tables did, as one version that records them."""
+        pending = self.begin()
+        pending.from_sources, pending.sources = net, tuple(sources)
+        return self.commit(pending)
 
     # Groups
 
@@ -266,6 +246,8 @@ class Pipeline:
         # A repeated key has prepared nothing. The number counts ahead of the disk; `_take_back` resets it.
         if pending.propagation is not None:
             group.versions.append(pending)
+            if pending.key is not None:
+                group.keys.add(pending.key)
             group.is_full = pending.has_called or pending.is_bulk or pending.has_moved_bases
             state.version += pending.result is not None
         return pending
@@ -307,7 +289,9 @@ class Pipeline:
         # Requests on a bag name rows; the engine's set holds numbered copies of them (decision 0015).
         if state.bags and any(operation.relation in state.bags for operation in operations):
             operations = number_operations(pending.rules.program, operations, state.engine)
-        pending.net = state.engine.net_effect(operations)
+        pending.net = state.engine.net_effect(operations) if operations or not pending.from_sources else {}
+        # Disjoint: a transaction cannot change a table in place.
+        pending.net = {**pending.net, **pending.from_sources}
 
     def _propagate(self, pending: PendingVersion) -> None:
         state = self.state
@@ -333,15 +317,15 @@ class Pipeline:
         assert found is not None
         if not (pending.is_transaction or is_version(pending)):
             return
-        version, reported, sources = state.version + 1, pending.monitoring.signs, pending.monitoring.views
+        version, monitoring = state.version + 1, pending.monitoring
         changes = {}
         for name, delta in found.views.items():
             # Conditions of rules are monitored for firing alone: nobody can subscribe to them.
             if name not in pending.rules.conditions:
-                view = sources.get(name) or state.program.bag_of(name) or name  # the old program knows the bags that are dropped
-                signs = reported.get(view, state.settings.signs)
-                change = Change(version, view, (from_counted(delta) if view != name else delta).restrict(signs))
-                if change:
+                # The old program knows the bags that are dropped.
+                view = monitoring.views.get(name) or state.program.bag_of(name) or name
+                signs = monitoring.signs.get(view, state.settings.signs)
+                if change := Change(version, view, (from_counted(delta) if view != name else delta).restrict(signs)):
                     changes[view] = change
         bound = {query: Change(version, query.view, delta) for query, delta in found.bound.items()}
         pending.result = Result(
@@ -356,8 +340,10 @@ class Pipeline:
             bound,
             found.estimated,
             found.recomputed,
+            by_column=found.by_column,
             engine_reason=state.engine.reason,
             firings=tuple(pending.firings),
+            jobs=found.jobs,
         )
 
     def _check_constraints(self, pending: PendingVersion) -> None:
@@ -379,12 +365,12 @@ class Pipeline:
             return
         # A kill up to here leaves nothing on disk.
         failpoints.hit("commit:propagated")
-        if pending.shares_sync and store.is_bulk(pending.net, pending.result):
+        net = own_net(pending) if pending.from_sources else pending.net
+        if pending.shares_sync and store.is_bulk(net, pending.result):
             raise NeedsOwnSync
         used_for = digest(pending.requests) if pending.key is not None else None
-        pending.entry = store.version_record(
-            pending.rules.program, pending.net, pending.result, state.settings.signs, pending.key, used_for
-        )
+        entry = store.version_record(pending.rules.program, net, pending.result, state.settings.signs, pending.key, used_for)
+        pending.entry = replace(entry, sources=pending.sources)
         pending.is_bulk = pending.entry.staged is not None
 
     def _call_functions(self, pending: PendingVersion) -> None:
@@ -436,6 +422,7 @@ class Pipeline:
             state.switch(last.rules, last.monitoring, last.parked)
         if last.change is not None:
             state.catalog = last.change.after
+            last.sources = last.change.sources
             if last.result is not None:  # an engine measures its rows when they are committed
                 last.result = replace(last.result, engine_reason=state.engine.reason)
         if state.store is not None:
@@ -444,6 +431,7 @@ class Pipeline:
             failpoints.hit("commit:applied")
         for version in group.versions:
             version.is_committed = True
+            state.sources.update({source.relation: source for source in version.sources})
             if version.firings:
                 self.runtime.log(version.firings)
         if not last.is_transaction or any(version.firings for version in group.versions):
@@ -457,7 +445,9 @@ class Pipeline:
         try:
             # The journal refers to the rows of a bulk version and does not hold them. Its changes are read from the change
             # tables, so these take it before the next version.
-            if group.versions[-1].is_bulk:
+            # Whoever chose a schema of Spark's catalog finds a view there once it is defined.
+            last, is_listed = group.versions[-1], store.lake.lake.schema is not None
+            if last.is_bulk or (is_listed and not last.is_transaction):
                 self.settle()
             elif store.journal.version - store.journal.settled >= SETTLED_AFTER:
                 self.settle(wait=False)
@@ -467,8 +457,10 @@ class Pipeline:
 
     def _announce(self, results: Iterable[Result]) -> None:
         """Subscribers know of a repeated transaction already."""
+        subscriptions = self.state.subscriptions
         for result in sorted((one for one in results if not one.repeated), key=lambda one: one.version):
-            self.state.subscriptions.notify(result)
+            if subscriptions.listening:
+                subscriptions.notify(result)
 
     # Failures and the end
 

@@ -20,7 +20,6 @@ from rederive.engines.protocol import Engine, Propagation, Query
 from rederive.errors import Endless, Redefined, Unsupported
 from rederive.ir.rules import Program
 from rederive.maintain.strategies.aggregates import WHOLE, not_incremental
-from rederive.store.version_changes import dropped_base_rows
 
 
 def check_program(state: DatabaseState, program: Program) -> None:
@@ -48,7 +47,7 @@ def install_definitions(state: DatabaseState, pending: PendingVersion) -> None:
     assert change is not None
     before, after = state.program, pending.rules.program
     rows = number_rows(after, {name: counted(given) for name, given in change.facts.items()}, engine, before.bases)
-    pending.net = dropped_base_rows(engine, before, after)
+    pending.net = _dropped_base_rows(engine, before, after)
     # An engine forgets these rows when it switches to the new program.
     became_bags = newly_counted(before, change.after.program) if state.parked is None else []
     uncounted = {name: engine.rows(name, {}) for name in became_bags}
@@ -121,10 +120,24 @@ def is_version(pending: PendingVersion) -> bool:
 def base_deltas(pending: PendingVersion) -> Net:
     """The deltas of base relations: initial rows enter, and those of relations that the new program lacks leave."""
     assert pending.propagation is not None
-    return {name: Delta(rows) for name, rows in pending.propagation.entered.items()} | dict(pending.net)
+    entered = {name: Delta(rows) for name, rows in pending.propagation.entered.items()}
+    return {name: delta for name, delta in entered.items() if name not in pending.rules.program.in_place} | own_net(pending)
+
+
+def own_net(pending: PendingVersion) -> dict[str, Delta]:
+    """The net effect without tables in place, of which the source itself has a record."""
+    elsewhere = pending.rules.program.in_place
+    return {name: delta for name, delta in pending.net.items() if name not in elsewhere}
 
 
 def undo(engine: Engine, net: Net) -> None:
     """Take an applied net effect back. A delta and its inverse cancel."""
     engine.propagate({name: delta.invert() for name, delta in net.items()})
     engine.commit()
+
+
+def _dropped_base_rows(engine: Engine, before: Program, after: Program) -> dict[str, Delta]:
+    """The rows of the base relations that a new program lacks: all of them leave."""
+    gone = [name for name in before.bases if name not in after.bases and name not in before.in_place]
+    rows = {name: tuple(engine.rows(name, {})) for name in gone}
+    return {name: Delta(minus=gone) for name, gone in rows.items() if gone}

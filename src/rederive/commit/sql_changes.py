@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rederive.analysis.graph import needed
 from rederive.bags import number_operations, read_rows
 from rederive.commit.state import DatabaseState
+from rederive.delta import sort_rows
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.term_functions import row_function
-from rederive.errors import DuplicateKey, IllTypedRow, SyntaxProblem
-from rederive.ir.rules import Program, Relation
+from rederive.errors import DuplicateKey, EvaluationError, IllTypedRow, SyntaxProblem, UnknownTime
+from rederive.ir.printing import show_value
+from rederive.ir.rules import CLOCK, Program, Relation
 from rederive.ir.terms import Row, Term, Value
 from rederive.lang.sql.dml import (
     ChangeMatching,
@@ -22,15 +24,17 @@ from rederive.lang.sql.dml import (
     DataChange,
     InsertQuery,
     InsertValues,
+    MergeRows,
+    ReplaceRows,
     compile_change,
     compile_select,
 )
 from rederive.lang.sql.parser import ParsedStatement, parse
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
+from rederive.result import Answer
 from rederive.rows import typed_row
 from rederive.scalar.failures import ScalarError
-from rederive.values import sort_key
 
 
 class ChangeEvaluator:
@@ -58,7 +62,7 @@ class ChangeEvaluator:
         program = self._state.program
         if self.pending:
             change = compile_change(parsed, without_keys(program))
-            if not isinstance(change, InsertQuery | ChangeQuery) or not _reads_view(change.question, program):
+            if not any(_reads_view(asked, program) for asked in _questions(change)):
                 return change
         return compile_change(parsed, program)
 
@@ -74,7 +78,34 @@ class ChangeEvaluator:
                 return self._change_matching(table, change, parsed)
             case ChangeQuery(_, asked, updates):
                 found = self._answers(asked)
+                _check_one_change((row[: table.arity] for row in found), table, parsed, self._is_bag(table))
                 return self._replace(table, [(r[: table.arity], r[table.arity :] if updates else None) for r in found], parsed)
+            case ReplaceRows(_, removed, added, condition):
+                # Both are evaluated over the rows before the statement.
+                entering = self.operations(added, parsed)
+                if condition is not None:
+                    _check_entering(table, condition, entering, parsed)
+                return [*self.operations(removed, parsed), *entering]
+            case MergeRows():
+                return self._merge(table, change, parsed)
+
+    def _is_bag(self, table: Relation) -> bool:
+        return self._state.program.numbered_copies(table.name) is not None
+
+    def _merge(self, table: Relation, change: MergeRows, parsed: ParsedStatement) -> list[Operation]:
+        """Rows that are updated or deleted leave, then new rows enter. A row may have one action."""
+        pairs: list[tuple[Row, Row | None]] = []
+        for asked in (change.matched, change.by_source):
+            for row in self._answers(asked) if asked is not None else ():
+                if (action := row[table.arity]) is not None:
+                    pairs.append((row[: table.arity], None if action in change.deletes else row[table.arity + 1 :]))
+        _check_one_change((old for old, _ in pairs), table, parsed, is_bag=False)
+        new = self._answers(change.by_target) if change.by_target is not None else []
+        inserted = [row[1:] for row in new if row[0] is not None]
+        operations = self._replace(table, pairs, parsed)
+        if (twice := next((row for row, count in Counter(inserted).items() if count > 1), None)) is not None:
+            raise DuplicateKey(table.name, [c.name for c in table.columns], twice, twice).at(str(parsed.span))
+        return [*operations, _insert(table, inserted, parsed)]
 
     def _answers(self, asked: CompiledQuery) -> list[Row]:
         return answers(self._state, asked, self.pending or (), self._given)
@@ -100,21 +131,26 @@ class ChangeEvaluator:
         old = tuple(row for row, _ in rows)
         new = tuple(_typed(table, row, parsed) for _, row in rows if row is not None)
         if new and self._state.program.numbered_copies(table.name) is None:
-            self._check_distinct(table, old, new, parsed)
+            self._check_distinct(table, old, [before for before, row in rows if row is not None], new, parsed)
         # All old rows leave before a new one enters. So `SET k = k + 1` does not conflict with the rows that it replaces.
         return [Operation(Action.DELETE, table.name, old), Operation(Action.INSERT, table.name, new)]
 
-    def _check_distinct(self, table: Relation, old: Sequence[Row], new: Sequence[Row], parsed: ParsedStatement) -> None:
+    def _check_distinct(
+        self, table: Relation, old: Sequence[Row], updated: Sequence[Row], new: Sequence[Row], parsed: ParsedStatement
+    ) -> None:
         """Refuse an update that makes two rows equal: a set would keep one of them.
 
         Rows that share a key and differ otherwise are refused when the transaction ends.
         """
         key = table.key or tuple(range(table.arity))
-        rekeyed = [row for row, before in zip(new, old, strict=True) if any(row[i] != before[i] for i in key)]
-        if not rekeyed:
+        # Between BEGIN and COMMIT two rows may share a key for a while: then any column may make them equal.
+        is_pending = any(operation.relation == table.name for operation in self.pending or ())
+        deciding = range(table.arity) if is_pending else key
+        moved = [row for row, before in zip(new, updated, strict=True) if any(row[i] != before[i] for i in deciding)]
+        if not moved:
             return
         # One row is looked up by its new key; several cost one reading of the table.
-        found = self._rows(table, {i: rekeyed[0][i] for i in key} if len(rekeyed) == 1 else {})
+        found = self._rows(table, {i: moved[0][i] for i in key} if len(moved) == 1 else {})
         unchanged = set(found).difference(old)
         double = next((row for row, count in Counter((*new, *unchanged)).items() if count > 1), None)
         if double is not None:
@@ -139,10 +175,40 @@ class ChangeEvaluator:
         return list(bag.elements())
 
 
+def _check_one_change(rows: Iterable[Row], table: Relation, parsed: ParsedStatement, is_bag: bool) -> None:
+    """Refuse a statement that would change one row twice, as Spark refuses such a MERGE."""
+    twice = None if is_bag else next((row for row, count in Counter(rows).items() if count > 1), None)
+    if twice is not None:
+        shown = ", ".join(map(show_value, twice))
+        message = f"several rows of the source match the row ({shown}) of '{table.name}'"
+        raise EvaluationError(message, hint="make the condition match at most one row").at(str(parsed.span))
+
+
+def _check_entering(table: Relation, condition: Term, entering: Sequence[Operation], parsed: ParsedStatement) -> None:
+    columns = [f"c{i}" for i in range(table.arity)]
+    holds = row_function(condition, columns, dict(zip(columns, table.types, strict=True)))
+    for row in (row for operation in entering for row in operation.rows):
+        if holds(row) is not True:
+            shown = ", ".join(map(show_value, row))
+            raise EvaluationError(f"the row ({shown}) does not fulfil the condition of REPLACE WHERE").at(str(parsed.span))
+
+
 def without_keys(program: Program) -> Program:
     """The program whose base relations are sets of rows, in which two rows may share a key."""
     relations = {n: replace(r, key=()) if n in program.bases else r for n, r in program.relations.items()}
     return replace(program, relations=relations)
+
+
+def _questions(change: DataChange) -> list[CompiledQuery]:
+    match change:
+        case InsertQuery() | ChangeQuery():
+            return [change.question]
+        case ReplaceRows():
+            return [*_questions(change.removed), *_questions(change.added)]
+        case MergeRows():
+            return [asked for asked in (change.matched, change.by_target, change.by_source) if asked is not None]
+        case _:
+            return []
 
 
 def _reads_view(asked: CompiledQuery, program: Program) -> bool:
@@ -182,7 +248,8 @@ def answers(
     read = needed(program, [target])
     scratch = ResidentEngine(state.limits)
     own = given or {}
-    initial = {base: own[base] if base in own else state.engine.rows(base, {}) for base in program.bases if base in read}
+    bases = [base for base in program.bases if base in read]
+    initial = {base: own[base] if base in own else current_rows(state, base) for base in bases}
     with scratch.budget(state.limits):
         scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
         scratch.commit()
@@ -192,9 +259,26 @@ def answers(
         return read_rows(program, asked.view, {}, scratch)
 
 
+def current_rows(state: DatabaseState, base: str) -> Iterable[Row]:
+    """The rows of a base relation. A query that reads the time needs a database that knows it."""
+    rows = state.engine.rows(base, {}) if base in state.program.relations else ()
+    if base == CLOCK and not rows:
+        raise UnknownTime
+    return rows
+
+
 def select_rows(state: DatabaseState, text: str) -> list[Row]:
     """The answers of a query in SQL, in order."""
     parsed, *others = parse(text, "<query>")
     if others:
         raise SyntaxProblem("one query at a time", others[0].span, hint="db.sql runs several statements")
-    return sorted(answers(state, compile_select(parsed, state.program)), key=sort_key)
+    return answer_query(state, parsed).rows
+
+
+def answer_query(state: DatabaseState, parsed: ParsedStatement, pending: Sequence[Operation] = ()) -> Answer:
+    """The answer to a query, in order; inside a transaction, over its changes."""
+    asked = compile_select(parsed, without_keys(state.program) if pending else state.program)
+    if pending and _reads_view(asked, state.program):
+        asked = compile_select(parsed, state.program)
+    columns = tuple(column.name for column in asked.program.relations[asked.view].columns)
+    return Answer(columns, sort_rows(answers(state, asked, pending)))

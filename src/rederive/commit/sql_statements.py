@@ -6,10 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rederive.commit.pending import PendingVersion, TransactionRequest
 from rederive.commit.pipeline import Pipeline
-from rederive.commit.sql_changes import ChangeEvaluator
-from rederive.errors import EvaluationError, IllTypedRow, RuleError, Span, SyntaxProblem, UnknownRelation, Unsupported, Violated
+from rederive.commit.spark_tables import SparkTables
+from rederive.commit.sql_answers import shown_answer
+from rederive.commit.sql_changes import ChangeEvaluator, answer_query
+from rederive.errors import (
+    EvaluationError,
+    IllTypedRow,
+    RuleError,
+    Span,
+    SyntaxProblem,
+    UnknownName,
+    UnknownRelation,
+    Violated,
+)
 from rederive.lang.rules.parser import parse_rule_statement
-from rederive.lang.sql.ddl import definition_of, dropped_view
+from rederive.lang.sql.ddl import definition_of, dropped_relation, refreshed_name, table_in_place
 from rederive.lang.sql.definition import SqlDefinition
 from rederive.lang.sql.dml import compile_change, compile_select
 from rederive.lang.sql.parser import ParsedStatement, parse
@@ -33,6 +44,7 @@ class SqlRun:
         self._again = again
         self._existing: frozenset[SqlDefinition] = frozenset()
         self._transaction: PendingVersion | None = None
+        self._savepoints: list[tuple[str, int]] = []  # names, and how many operations came before each
 
     def run(self, text: str, name: str = "<text>") -> Iterator[Result]:
         """Run the statements; yields each version. A text that does not parse, or does not end its BEGIN, changes nothing."""
@@ -41,7 +53,7 @@ class SqlRun:
         self._existing = self._existing_definitions(statements) if self._again else frozenset()
         has_changed = False
         for parsed in statements:
-            if not has_changed and parsed.kind not in ("create", "drop", "rule"):
+            if not has_changed and parsed.kind not in ("create", "drop", "alter", "rule"):
                 has_changed = True
                 if (result := self._before_change()) is not None:
                     yield result
@@ -52,7 +64,7 @@ class SqlRun:
         """Run the definitions alone; the other statements are checked and not run."""
         for parsed in _checked_statements(text, name):
             match parsed.kind:
-                case "create" | "drop" | "rule":
+                case "create" | "drop" | "alter" | "rule":
                     self._run_statement(parsed)
                 case "change":
                     compile_change(parsed, self._state.catalog.program)
@@ -66,21 +78,50 @@ class SqlRun:
     def _run_statement(self, parsed: ParsedStatement) -> Result | None:
         match parsed.kind:
             case "begin":
-                self._transaction = self._pipeline.begin()
+                self._transaction, self._savepoints = self._pipeline.begin(), []
             case "rollback":
                 self._transaction = None
+            case "savepoint":
+                self._use_savepoint(parsed)
             case "commit":
                 transaction, self._transaction = self._transaction, None
                 assert transaction is not None
                 return self._commit(transaction, parsed.span)
             case "change":
                 return self._change(parsed)
-            case "query":
-                hint = "use db.query, or `rederive query`"
-                raise Unsupported("db.sql() runs statements, and this is a query", parsed.span, hint=hint)
+            case "refresh":
+                return self._refresh(parsed)
+            case "query" | "show":
+                return self._answer(parsed)
             case kind:
                 return self._define(kind, parsed)
         return None
+
+    def _answer(self, parsed: ParsedStatement) -> Result:
+        """A result that answers a statement and changes nothing."""
+        pending = self._transaction.operations if self._transaction is not None else ()
+        with self._state.budget():
+            shows = parsed.kind == "show"
+            found = shown_answer(self._state, parsed) if shows else answer_query(self._state, parsed, pending)
+        return Result(self._state.version, {}, "", "", 0.0, 0, {}, 0, {}, 0, 0, answer=found)
+
+    def _use_savepoint(self, parsed: ParsedStatement) -> None:
+        """SAVEPOINT, RELEASE SAVEPOINT and ROLLBACK TO: what came after a savepoint is taken back."""
+        transaction, command, name = self._transaction, parsed.tree.this, str(parsed.tree.expression)
+        assert transaction is not None
+        if self._state.rules.active:
+            raise parsed.unsupported("a savepoint in a database with active rules", None, "use a transaction of its own")
+        if command == "SAVEPOINT":
+            self._savepoints.append((name, len(transaction.operations)))
+            return
+        place = next((i for i in reversed(range(len(self._savepoints))) if self._savepoints[i][0] == name), None)
+        if place is None:
+            raise UnknownName("savepoint", name, [known for known, _ in self._savepoints], parsed.span)
+        if command == "ROLLBACK TO":
+            count = self._savepoints[place][1]
+            del transaction.operations[count:], transaction.requests[count:]
+        # A savepoint outlives a rollback to it, and not its release; those after it are gone in both cases.
+        del self._savepoints[place + (command == "ROLLBACK TO") :]
 
     def _define(self, kind: str, parsed: ParsedStatement) -> Result | None:
         # A definition is a version of its own, and so cannot be a part of another one.
@@ -90,18 +131,28 @@ class SqlRun:
             Rules(self._pipeline).run(parse_rule_statement(parsed))
             return None
         if kind == "create":
+            if (attached := table_in_place(parsed)) is not None:
+                return SparkTables(self._pipeline).attach(attached.name, attached.location, attached.key)
             created = definition_of(parsed)
             if created in self._existing and self._state.catalog.has(created):
                 return None
             change = self._state.catalog.create(created)
             return self._pipeline.define(change) if change is not None else None
-        view, may_miss = dropped_view(parsed)
+        name, is_view, may_miss = dropped_relation(parsed)
+        catalog = self._state.catalog
         try:
-            return self._pipeline.define(self._state.catalog.drop_view(view))
+            return self._pipeline.define(catalog.drop_view(name) if is_view else catalog.drop_table(name))
         except UnknownRelation as error:
             if may_miss:
                 return None
             raise error.at(str(parsed.span)) from None
+
+    def _refresh(self, parsed: ParsedStatement) -> Result | None:
+        """One version for all tables in place: a view that is refreshed alone would not agree with the others."""
+        if self._transaction is not None:
+            raise parsed.unsupported("REFRESH inside a transaction", None, "COMMIT first")
+        self._state.relation(refreshed_name(parsed))
+        return SparkTables(self._pipeline).refresh()
 
     def _change(self, parsed: ParsedStatement) -> Result | None:
         transaction = self._transaction
@@ -137,7 +188,7 @@ def _check_transactions(statements: Sequence[ParsedStatement]) -> None:
                 raise SyntaxProblem("BEGIN inside a transaction", parsed.span, hint="COMMIT first")
             case "begin", None:
                 begun = parsed
-            case (("commit" | "rollback"), None):
+            case (("commit" | "rollback" | "savepoint"), None):
                 raise SyntaxProblem(f"{parsed.kind.upper()} without BEGIN", parsed.span)
             case (("commit" | "rollback"), _):
                 begun = None

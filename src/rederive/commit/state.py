@@ -5,7 +5,7 @@ The commit pipeline alone changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -16,12 +16,12 @@ from rederive.analysis.graph import needed
 from rederive.bags import read_rows
 from rederive.boundary import caller_function
 from rederive.catalog import Catalog, check_view
-from rederive.commit.announce import Subscription, Subscriptions
+from rederive.commit.announce import Callback, Subscription, Subscriptions
 from rederive.commit.monitoring import Monitoring, Settings
 from rederive.commit.parked import ParkedDefinitions, base_program
-from rederive.delta import BOTH, Sign
+from rederive.delta import BOTH, Sign, sort_rows
 from rederive.engines.protocol import DoesNotFit, Engine, Propagation, Query, Trace
-from rederive.errors import Closed, Mismatch, NoStore, UnknownRelation
+from rederive.errors import AbsentRow, Closed, Mismatch, NoStore, PresentRow, UnknownRelation
 from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lang import compile_query
@@ -30,11 +30,14 @@ from rederive.maintain.explain import explain
 from rederive.maintain.plan import plan
 from rederive.maintain.program import MaintenanceProgram
 from rederive.queries import matching, positions
+from rederive.rows import typed_row
 from rederive.rules.rule_set import CompiledRule, RuleSet
 from rederive.store.position import Position, new_epoch
 from rederive.store.store import Store
 from rederive.store.time_travel import rows_at
-from rederive.values import sort_key
+from rederive.why.explainer import Explainer
+from rederive.why.explanation import Absence, Explanation, show_fact
+from rederive.why.instances import GroundAtom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,10 +55,12 @@ class _ClosedEngine:
 class DatabaseState:
     """What a database is at its current version.
 
-    `catalog`: the definitions, inside a setup also those that are not evaluated yet. `rules`: the rules over the program that is
-    evaluated. `parked`: set while that program waits for other rows. `can_park`: whether a definition that does not end may
-    wait; where it would stop the views of others, it is refused. `reports_outputs`: whether the changes of the program's
-    monitored views are computed; a database that only answers queries needs none. `unsettled`: why the lake did not follow.
+    `catalog`: the definitions, inside a setup also those that are not evaluated yet. `rules`: the active rules over `program`,
+    which is what is evaluated, with the conditions of the rules. `parked`: set while that program waits for other rows.
+    `can_park`: whether a definition that does not end may wait; where it would stop the views of others, it is refused.
+    `reports_outputs`: whether the changes of the program's monitored views are computed; a database that only answers queries
+    needs none. `unsettled`: why the lake did not follow. `sources`: the commit of each attached table that the current version
+    follows, by base relation.
     """
 
     def __init__(
@@ -68,8 +73,10 @@ class DatabaseState:
         self.spark = spark
         self.epoch = store.journal.epoch if store is not None else new_epoch()
         self.version = store.journal.version if store is not None else 0
+        self.sources = store.journal.sources() if store is not None else {}
         self.catalog = catalog
         self.rules = RuleSet(catalog.program)
+        self.program: Program = self.rules.program
         self.monitoring = Monitoring()
         self.parked: ParkedDefinitions | None = None
         self.subscriptions = Subscriptions()
@@ -82,11 +89,7 @@ class DatabaseState:
         self.tables: Mapping[str, Relation] = {}
         self.bags: frozenset[str] = frozenset()
         self._not_stored: frozenset[str] = frozenset()
-
-    @property
-    def program(self) -> Program:
-        """The program that is evaluated, with the conditions of rules."""
-        return self.rules.program
+        self._planned: tuple[RuleSet, object, MaintenanceProgram] | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -166,16 +169,21 @@ class DatabaseState:
     def switch(self, rules: RuleSet, monitoring: Monitoring, parked: ParkedDefinitions | None) -> None:
         """The engine has committed a program: it is the current one."""
         if rules is not self.rules:
-            self.rules = rules
+            self.rules, self.program = rules, rules.program
             self.tables = {name: rules.program.relations[name] for name in rules.program.tables}
             self.bags = frozenset(name for name, table in self.tables.items() if table.role is Role.BAG)
         self.monitoring, self.parked = monitoring, parked
 
     def _plan(self, rules: RuleSet, monitored: Mapping[str, frozenset[Sign]]) -> MaintenanceProgram:
-        settings = self.settings
-        return plan(
-            rules.program, monitored, settings.strategy, settings.precision, monitored, self._not_stored, rules.precisions
-        )
+        # The last plan: what the lake and `explain` ask for is the program that was installed.
+        asked = (dict(monitored), self._not_stored)
+        if self._planned is None or self._planned[0] is not rules or self._planned[1] != asked:
+            settings = self.settings
+            found = plan(
+                rules.program, monitored, settings.strategy, settings.precision, monitored, self._not_stored, rules.precisions
+            )
+            self._planned = (rules, asked, found)
+        return self._planned[2]
 
     @property
     def monitored(self) -> tuple[str, ...]:
@@ -197,16 +205,15 @@ class DatabaseState:
         sources = ((name, self.program.counting_relation(name)) for name in self.program.monitored)
         return {name: partial(self.engine.extent, source) for name, source in sources if source in stored}
 
-    def subscribe(self, query: Query, callback: Callable[..., None], signs: frozenset[Sign]) -> Subscription:
+    def subscribe(self, query: Query, callback: Callback | None, signs: frozenset[Sign]) -> Subscription:
         """Add a subscription to a part of a view; the program is installed again where it needs more than before."""
         if not self.is_open:
             raise Closed
         check_view(self.program, query.view)
         self.check_evaluated(query.view)
-        subscription = Subscription(query.view, callback, signs, dict(query.bindings), self.subscriptions)
         before = self.monitor(self.rules)
         # Added before the program is planned, because the plan covers what active subscriptions need.
-        self.subscriptions.active.append(subscription)
+        subscription = self.subscriptions.add(query, callback, signs)
         if self.monitor(self.rules) != before:
             try:
                 with self.budget():
@@ -237,7 +244,7 @@ class DatabaseState:
         with self.budget():
             bound = positions(self.relation(name), bindings or {})
             self.check_evaluated(name)
-            return sorted(read_rows(self.program, name, bound, self.engine), key=sort_key)
+            return sort_rows(read_rows(self.program, name, bound, self.engine))
 
     def rows_as_of(self, view: str, version: int, bindings: Mapping[str, Value]) -> list[Row]:
         """The rows of a view at an earlier version, in order."""
@@ -248,13 +255,36 @@ class DatabaseState:
                 hint="use a store that was made without only=",
             )
         now = partial(self.rows, view, bindings)
-        return sorted(rows_at(store, relation, version, positions(relation, bindings), now), key=sort_key)
+        return sort_rows(rows_at(store, relation, version, positions(relation, bindings), now))
 
     def match(self, atom: str) -> list[Row]:
         """The rows that match an atom, in order."""
         with self.budget():
             self.check_evaluated(compile_query(atom, self.program).relation)
-            return sorted(matching(self.engine, self.program, atom), key=sort_key)
+            return sort_rows(matching(self.engine, self.program, atom))
+
+    def why(self, name: str, row: Sequence[Value], depth: int, width: int) -> Explanation:
+        """How a row is derived."""
+        fact, explainer = self._fact_to_explain(name, row)
+        with self.budget():
+            found = explainer.why(fact, depth, width)
+        if found is None:
+            raise AbsentRow(show_fact(fact.relation, fact.row))
+        return found
+
+    def why_not(self, name: str, row: Sequence[Value]) -> Absence:
+        """Why a row is not there."""
+        fact, explainer = self._fact_to_explain(name, row)
+        with self.budget():
+            found = explainer.why_not(fact)
+        if found is None:
+            raise PresentRow(show_fact(fact.relation, fact.row))
+        return found
+
+    def _fact_to_explain(self, name: str, row: Sequence[Value]) -> tuple[GroundAtom, Explainer]:
+        self.check_evaluated(name)
+        fact = GroundAtom(name, typed_row(self.relation(name), row))
+        return fact, Explainer(self.program, self.engine.rows, self.catalog.queries)
 
     def explain(self, view: str | None, form: str, *, passes: bool = False) -> str:
         """Explain how a view, or everything that is monitored, is maintained."""

@@ -7,18 +7,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from rederive.boundary import given_rows, guard_class
+from rederive.commit.pending import TransactionRequest
 from rederive.commit.pipeline import Pipeline
+from rederive.delta import LazyRows
 from rederive.engines.protocol import Action, Bulk, Operation
-from rederive.errors import WrongUse
+from rederive.errors import Unsupported, WrongUse
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
 from rederive.result import Result
-from rederive.rows import base_relation, typed_row
+from rederive.rows import base_relation, typed_row, typed_tuples
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-GivenRows: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | DataFrame"
+    from rederive.arrow_rows import ArrowRows
+
+GivenRows: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | pa.Table | pa.RecordBatch | DataFrame"
 
 
 @guard_class
@@ -34,11 +39,14 @@ class Transaction:
         self._pending = pipeline.begin(key)
 
     def insert(self, relation: str, rows: GivenRows) -> None:
-        """Insert rows: tuples in column order, dictionaries by column name, or a Spark data frame. Existing rows stay."""
+        """Insert rows: tuples in column order, dictionaries by column name, an Arrow table, or a data frame of pandas or Spark.
+
+        Existing rows stay. The columns of tables and data frames go by name.
+        """
         self._add(Action.INSERT, relation, rows)
 
     def delete(self, relation: str, rows: GivenRows) -> None:
-        """Delete rows. Rows that do not exist change nothing."""
+        """Delete rows. Rows that do not exist change nothing. A data frame may have the columns of the key alone."""
         self._add(Action.DELETE, relation, rows)
 
     def upsert(self, relation: str, rows: GivenRows) -> None:
@@ -50,8 +58,43 @@ class Transaction:
             raise WrongUse("the transaction is committed", hint="begin another one")
         state = self._pipeline.state
         program = state.rules.program
-        typed = requested_rows(state.tables.get(relation) or base_relation(program, relation), rows, program.zone)
+        declared = state.tables.get(relation) or base_relation(program, relation)
+        if action is Action.DELETE and has_keys_alone(declared, rows):
+            typed: tuple[Row, ...] | LazyRows = self._rows_of_keys(declared, rows)
+        else:
+            typed = requested_rows(declared, rows, program.zone)
         self._pipeline.execute(self._pending, [Operation(action, relation, typed)])
+
+    def preview(self) -> Result:
+        """The result that the transaction would have if it were committed now; it stays open, and nothing is changed.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        >>> tx = db.transaction()
+        >>> tx.insert("n", [(1,), (2,)])
+        >>> tx.preview().changes["odd"].plus, db.rows("n")
+        ([(1,)], [])
+        """
+        if any(one.rule.immediate for one in self._pipeline.state.rules.active):
+            # They ran in each statement already, and would run once more over all of them.
+            raise Unsupported("a dry run of a transaction with immediate rules", hint="make the rules deferred")
+        return self._pipeline.preview(TransactionRequest(tuple(self._pending.requests)))
+
+    def _rows_of_keys(self, relation: Relation, keys: GivenRows) -> tuple[Row, ...] | Bulk:
+        """The stored rows that have these keys."""
+        if any(operation.relation == relation.name for operation in self._pending.operations):
+            raise WrongUse("keys to delete come first in a transaction", hint="give the whole rows, or use another transaction")
+        state = self._pipeline.state
+        columns = tuple(relation.columns[i] for i in relation.key)
+        typed = requested_rows(Relation(relation.name, columns), keys, state.rules.program.zone)
+        stored = state.engine.extent(relation.name)
+        if isinstance(stored, Bulk) or isinstance(typed, Bulk):
+            from rederive.lake.frame_rows import rows_with_keys
+
+            return rows_with_keys(stored, typed, relation)
+        wanted = frozenset(typed)
+        return tuple(row for row in stored if tuple(row[i] for i in relation.key) in wanted)
 
     @property
     def result(self) -> Result:
@@ -69,13 +112,33 @@ class Transaction:
             self._pipeline.commit(self._pending)
 
 
-def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row, ...] | Bulk:
+def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row, ...] | Bulk | ArrowRows:
     """Rows checked against the columns of their relation; those of a data frame stay in Spark.
 
     `zone`: the time zone of the database; timestamps of a data frame must be in it.
     """
-    if hasattr(rows, "sparkSession"):
+    if hasattr(rows, "itertuples"):
+        from rederive.arrow_rows import ArrowRows, pandas_rows
+
+        found = pandas_rows(rows, relation)
+        if isinstance(found, ArrowRows):
+            return found
+        rows = found
+    elif hasattr(rows, "sparkSession"):
         from rederive.lake.frame_rows import requested_frame_rows
 
         return requested_frame_rows(cast("DataFrame", rows), relation, zone)
-    return tuple([typed_row(relation, row) for row in given_rows(rows)])
+    # By the name of its package: who has no Arrow rows does not wait for the import of Arrow.
+    if type(rows).__module__.partition(".")[0] == "pyarrow":
+        from rederive.arrow_rows import typed_columns
+
+        return typed_columns(relation, cast("pa.Table | pa.RecordBatch", rows))
+    given = tuple(given_rows(cast("Iterable[Sequence[Value] | Mapping[str, Value]]", rows)))
+    return typed_tuples(given, relation) or tuple([typed_row(relation, row) for row in given])
+
+
+def has_keys_alone(relation: Relation, rows: GivenRows) -> bool:
+    """Whether rows are a data frame with the columns of the relation's key and no others."""
+    if not relation.key or not (hasattr(rows, "sparkSession") or hasattr(rows, "itertuples")):
+        return False
+    return sorted(cast("DataFrame", rows).columns) == sorted(relation.columns[i].name for i in relation.key)

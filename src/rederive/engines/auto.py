@@ -99,15 +99,6 @@ class AutoEngine:
         self._prepared = (maintenance, monitored, bound)
         return found
 
-    def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """Add initial rows to the current program, and commit; returns the number of touched tuples."""
-        rows = {name: counted(given) for name, given in initial.items()}
-        self._make_room(sum(map(len, rows.values())))
-        touched = self._current.load(rows)
-        self._count()
-        self._measure()
-        return touched
-
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
         # By work, before the net effect is computed; later only a lack of room moves the rows (`propagate`).
@@ -145,9 +136,18 @@ class AutoEngine:
         self._current.rollback()
         self._count()
 
-    def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
-        """The rows of a base relation or view whose columns have the bound values, in no order."""
-        return self._current.rows(relation, bindings)
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether it reads tables in place where they are: on Spark."""
+        return self._current.reads_in_place
+
+    def rebase(self, rows: Mapping[str, Collection[Row]]) -> None:
+        """Read base relations from tables in place at another commit, which has the rows that they have now."""
+        self._current.rebase(rows)
+
+    def rows(self, relation: str, bindings: Mapping[int, Value], limit: int | None = None) -> list[Row]:
+        """The rows of a base relation or view whose columns have the bound values, in no order; at most `limit` of them."""
+        return self._current.rows(relation, bindings, limit)
 
     def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
         """All rows of each relation, in turn; rows derived for one may serve the next. The caller closes the generator."""
@@ -228,8 +228,13 @@ class AutoEngine:
         for name, action, rows in ((o.relation, o.action, len(o.rows)) for o in operations):
             gone, came = changed.get(name, (0, 0))
             changed[name] = (gone + rows, came) if action is Action.DELETE else (gone, came + rows)
-        views = (min(estimate.incremental(changed), estimate.whole) for estimate in self._current.estimates().values())
-        return sum(gone + came for gone, came in changed.values()) + sum(views)
+        own = sum(gone + came for gone, came in changed.values())
+        return own + sum(self._view_work(estimate, changed) for estimate in self._current.estimates().values())
+
+    @staticmethod
+    def _view_work(estimate: Estimate, changed: Mapping[str, tuple[int, int]]) -> float:
+        read = ((estimate.per_row[name], rows) for name, rows in changed.items() if name in estimate.per_row)
+        return min(sum(leaves * gone + enters * came for (leaves, enters), (gone, came) in read), estimate.whole)
 
     def _move(self, engine: Engine, cause: str) -> None:
         engine.traces = self.traces

@@ -49,7 +49,7 @@ class Operation:
     action: Action
     relation: str
     # Python rows are typed and validated before; of a data frame, the engine itself finds NULLs that must not be there.
-    rows: tuple[Row, ...] | Bulk
+    rows: tuple[Row, ...] | LazyRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class Propagation:
     `touched`: the tuples that were looked at. `derived`: the number of rows that were derived of each view that is not stored.
     `skipped`: the number of rules that path analysis left out. `bound`: the deltas of monitored queries. `estimated`: the tuples
     that strategy auto expected to touch. `recomputed`: the number of views that were evaluated from scratch. `entered`: the
-    initial rows that base relations did not have, where a program was installed.
+    initial rows that base relations did not have, where a program was installed. `jobs`: the number of Spark jobs, with those of
+    the net effect. `by_column`: the number of views that were joined by whole columns.
     """
 
     views: Mapping[str, Delta]
@@ -78,6 +79,8 @@ class Propagation:
     estimated: int = 0
     recomputed: int = 0
     entered: Mapping[str, Rows] = field(default_factory=dict)
+    jobs: int = 0
+    by_column: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +142,6 @@ class Engine(Protocol):
         whole. With `announce`, the delta of every monitored view is computed.
         """
 
-    def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """Add initial rows to the current program, and commit; returns the number of touched tuples."""
-
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
 
@@ -154,8 +154,18 @@ class Engine(Protocol):
     def rollback(self) -> None:
         """Discard what `propagate` or `install` prepared."""
 
-    def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
-        """The rows of a base relation or view whose columns have the bound values, in no order."""
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether it reads tables in place where they are; else it holds their rows like all others."""
+
+    def rebase(self, rows: Mapping[str, Collection[Row]]) -> None:
+        """Read base relations from tables in place at another commit, which has the rows that they have now.
+
+        An engine that holds the rows itself has nothing to do.
+        """
+
+    def rows(self, relation: str, bindings: Mapping[int, Value], limit: int | None = None) -> list[Row]:
+        """The rows of a base relation or view whose columns have the bound values, in no order; at most `limit` of them."""
 
     def answers(self, relations: Iterable[str]) -> Generator[list[Row], None, None]:
         """All rows of each relation, in turn; rows derived for one may serve the next. The caller closes the generator."""

@@ -63,6 +63,7 @@ class RequestedChanges:
         >>> [operation.action.value for operation in requested.operations]
         ['delete', 'insert']
         """
+        # JSON objects have no order, so the file format fixes one.
         steps = ((Action.DELETE, self.delete), (Action.INSERT, self.insert), (Action.UPSERT, self.upsert))
         return tuple(Operation(action, relation, rows) for action, step in steps for relation, rows in step.items())
 
@@ -76,6 +77,7 @@ def parse_change_line(line: str, name: str, number: int) -> ChangeLine:
     value, place = parse_line(line, name, number), f"{name}:{number}"
     if not isinstance(value, dict):
         raise MalformedInput("a transaction must be a JSON object", hint='{"insert": {"edge": [["h", "d"]]}}').at(f"{place}:1")
+    # Unknown keys are refused with their column: a misspelt "inserts" must not be an empty transaction.
     rows = {key: _rows_by_relation(key, inner, f"{place}:{key_column(line, key)}") for key, inner in value.items()}
     return ChangeLine(place, **rows)
 
@@ -147,6 +149,7 @@ def read_changes(path: Path, program: Program) -> Iterator[RequestedChanges]:
 
 def read_lines(path: Path) -> Iterator[tuple[str, int, str]]:
     """The lines of a file, or of standard input for `-`, that are not blank: the name for errors, the line number, the text."""
+    # The name is for errors; `-` alone would look like a part of the message.
     name = "<stdin>" if str(path) == "-" else str(path)
     with name_file_errors(path), _opened(path) as lines:
         for number, line in enumerate(lines, 1):

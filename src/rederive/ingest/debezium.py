@@ -42,6 +42,7 @@ def envelope_operations(message: str | None, relation: Relation, place: str) -> 
     ...     print(step.action.value, step.rows)
     upsert ((7, 2),)
     """
+    # A tombstone, for the log compaction of Kafka.
     if message is None:
         return ()
     envelope, fields = _open_envelope(message, place)
@@ -63,6 +64,7 @@ def _open_envelope(message: str, place: str) -> tuple[Mapping[str, Json], Fields
     value = parse_line(message, place, 1)
     if not isinstance(value, dict):
         raise MalformedInput("an envelope must be a JSON object").at(place)
+    # The converter sends envelopes bare with `schemas.enable=false`.
     if "payload" not in value:
         return value, {}
     payload, schema = value["payload"], value.get("schema")
@@ -75,6 +77,7 @@ def _fields(schema: Any) -> Fields:
     """The fields of both images, which have the same columns."""
     try:
         images = {field["field"]: field["fields"] for field in schema["fields"] if field.get("field") in ("before", "after")}
+        # A schema that cannot be read is none: values are then typed as plain JSON, and refused if they do not fit.
         return {field["field"]: field for field in images.get("after") or images["before"]}
     except (KeyError, TypeError, AttributeError):
         return {}
@@ -130,6 +133,7 @@ def _row(image: Mapping[str, Json] | None, name: str, relation: Relation, fields
     if _UNAVAILABLE in image.values():
         column = next(column for column, value in image.items() if value == _UNAVAILABLE)
         raise IllTypedRow(f"the source did not send the value of column '{column}'", hint=_FULL).at(place)
+    # Without a schema, decimals and timestamps must come in the forms that `values` reads.
     if not fields:
         return typed_json_rows([dict(image)], relation, lambda _: place)[0]
     names = [column.name for column in relation.columns]
@@ -143,12 +147,14 @@ def _key_row(image: Mapping[str, Json] | None, relation: Relation, fields: Field
     """A row with the image's key, and arbitrary values in the other columns."""
     if image is None:
         raise MalformedInput("the envelope has no 'before'", hint=_FULL).at(place)
+    # Only the key is read: without REPLICA IDENTITY FULL, PostgreSQL logs nothing else of an old row.
     columns = tuple(relation.columns[i] for i in relation.key)
     names = [column.name for column in columns]
     if missing := [name for name in names if name not in image]:
         raise wrong_names([name for name in names if name not in missing], Relation(relation.name, columns)).at(place)
     key = Relation(relation.name, columns)
     values = dict(zip(names, _row({name: image[name] for name in names}, "before", key, fields, place), strict=True))
+    # Which values does not matter: the row exists only between the upsert and the delete of one transaction.
     return tuple(values.get(column.name, _any(column.type)) for column in relation.columns)
 
 

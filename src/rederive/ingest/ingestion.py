@@ -142,6 +142,7 @@ class Ingestion:
         from pyspark.errors import StreamingQueryException
 
         try:
+            # In seconds; None waits without end. pyspark's annotation does not allow None.
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
         except StreamingQueryException as error:
             raise self._batches.error or _stream_error(str(error)) from None
@@ -182,7 +183,9 @@ def ingest(
     state = db.state
     if state.folder is None:
         raise NoStore("a stream")
+    # A session in another zone would read other timestamps out of the same input.
     check_zone(spark or state.spark, state.program.zone)
+    # A session of the stream's own: the settings of streams do not reach the user's.
     session = like_session(spark_session(spark or state.spark))
     name = identity(source, relation)
     root = parse_location(quarantine) if quarantine else parse_location(state.lake or state.folder) / "quarantine"
@@ -217,6 +220,7 @@ def _check_checkpoint(db: IngestTarget, spark: SparkSession, checkpoint: str, so
     if not names_in(spark, f"{checkpoint}/commits"):
         return
     line = spark.read.text(f"{checkpoint}/metadata").head()
+    # The id is Spark's, and survives restarts: it is part of every idempotency key.
     id = json.loads(line[0])["id"] if line is not None else ""
     try:
         is_known = db.state.cursor(_cursor(id, source)) is not None
@@ -250,6 +254,7 @@ def _start(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 
 def _stream_error(message: str) -> StreamError:
     """The first line of what Spark reports, without the stack trace."""
+    # The rest is a stack trace of Java, which Spark logs itself.
     reason = next((line.strip() for line in message.splitlines() if line.strip()), "Spark gives no reason")
     return StreamError(reason, hint="the next start continues with the batch that was not finished")
 
@@ -277,10 +282,12 @@ class _BatchLoop:
 
     def take(self, frame: DataFrame, number: int) -> None:
         """Apply one batch. An error reaches Spark too, so that Spark repeats the batch; `wait` raises the original."""
+        # Spark may run the first batch before `start` has returned.
         self._begun.wait()
         self.idle.clear()
         try:
             batch = self._apply(frame, number)
+            # Another thread reads it: the whole value is replaced, never changed in place.
             self.progress = self.progress.after(batch)
             if self._on_batch is not None:
                 self._on_batch(batch)
@@ -291,6 +298,7 @@ class _BatchLoop:
             self.idle.set()
 
     def _apply(self, frame: DataFrame, number: int) -> MicroBatch:
+        # Reading a batch again gives the same operations, so the key finds the version of the first time.
         read = operations_of(frame, self._items)
         if read.rejected and self._quarantine is None:
             raise _with_help(read.rejected[0].error)
@@ -301,8 +309,10 @@ class _BatchLoop:
         failpoints.hit("stream:committed")
         if read.rejected and self._quarantine is not None:
             put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
+        # After the quarantine: a cursor says that everything of a batch is in its place.
         self._db.state.acknowledge(_cursor(self._id, self._source), self._db.state.version)
         failpoints.hit("stream:quarantined")
+        # In the background: a batch is done when the journal has it, not when the lake does.
         if self._db.state.lake is not None and result is not None:
             self._db.settle(wait=False)
         return MicroBatch(number, read.rows, len(read.rejected), result)

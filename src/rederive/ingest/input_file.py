@@ -139,6 +139,7 @@ _OF_TEXT = ("delimiter", "headers", "rfc4180")
 
 def _find_file(directive: Input, file: Path, folders: Sequence[Path]) -> Path:
     """The first file of that name in the folders; raises MissingFile, which lists the folders."""
+    # pathlib: a folder joined with an absolute path is that path.
     if len(folders) == 1 or file.is_absolute():
         # A single folder is not searched: reading the file reports that it is missing.
         return folders[0] / file
@@ -154,6 +155,7 @@ def _find_file(directive: Input, file: Path, folders: Sequence[Path]) -> Path:
 def _input_layout(directive: Input, options: dict[str, str], file: Path) -> Layout:
     if "format" in options and options["format"] not in FORMATS:
         raise UnknownName("format", options["format"], FORMATS, directive.span)
+    # A delimiter without a format means text, whatever the ending: Soufflé's files may have any name.
     base = FORMATS[options["format"]] if "format" in options else FACTS if "delimiter" in options else layout_of(file)
     if not isinstance(base, DelimitedText):
         for name in _OF_TEXT:
@@ -162,6 +164,7 @@ def _input_layout(directive: Input, options: dict[str, str], file: Path) -> Layo
                 raise Unsupported(f"the option '{name}' does not apply to this format", directive.span, hint=hint)
         return base
     quoted = _switch(options.get("rfc4180"), base.quoted)
+    # As in Soufflé, rfc4180 changes the default delimiter to a comma.
     delimiter = options.get("delimiter", "," if options.get("rfc4180") == "true" else base.delimiter)
     if not delimiter or (quoted and len(delimiter) > 1):
         raise Unsupported(f"the delimiter '{delimiter}' is not supported", directive.span, hint="give one character")
@@ -198,6 +201,7 @@ def _decoded(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        # Counted in bytes: the text up to the wrong byte need not be decoded.
         line = data.count(b"\n", 0, error.start) + 1
         raise MalformedInput(f"not UTF-8: byte 0x{data[error.start]:02x}").at(f"{path}:{line}") from None
 
@@ -205,6 +209,7 @@ def _decoded(data: bytes, path: Path) -> str:
 def _lines(text: str) -> list[str]:
     """The lines of a text. They end with \\n or \\r\\n, not with the other line ends of Unicode."""
     lines = text.split("\n")
+    # A line feed ends a line, so the text after the last one is a line only if it is not empty.
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
@@ -215,6 +220,7 @@ def _lines(text: str) -> list[str]:
 
 def _text_rows(text: str, relation: Relation, layout: DelimitedText, path: Path) -> list[Row]:
     if not relation.columns:
+        # A relation without columns has at most one row: the file's existence with any content states it.
         return [()] if text else []
 
     def place(row: int) -> str:
@@ -224,6 +230,7 @@ def _text_rows(text: str, relation: Relation, layout: DelimitedText, path: Path)
     order: Sequence[int] = range(relation.arity)
     if layout.header and records:
         order = _order(records.pop(0), relation, place(-1))
+    # All widths at once; the place of a wrong one is searched only if there is one.
     if not set(map(len, records)) <= {relation.arity}:
         row, width = next((row, len(fields)) for row, fields in enumerate(records) if len(fields) != relation.arity)
         raise wrong_width(width, relation).at(place(row))
@@ -280,6 +287,7 @@ def _order(names: Sequence[str], relation: Relation, place: str) -> Sequence[int
         raise MalformedInput(f"column '{twice}' occurs twice").at(place)
     if set(names) == set(declared):
         return [names.index(name) for name in declared]
+    # By position only if no name is known: some known and some unknown names are more likely a mistake.
     if len(names) == len(declared) and set(names).isdisjoint(declared):
         return range(relation.arity)
     raise wrong_names(names, relation).at(place)
@@ -306,6 +314,7 @@ def _parquet_rows(data: bytes, relation: Relation, path: Path) -> list[Row]:
         if not relation.columns:
             return [()] if table.num_rows else []
         order = _order(table.column_names, relation, str(path))
+        # Arrow's types become Python's here; typing them then refuses what does not fit exactly.
         columns = [table.column(i).to_pylist() for i in order]
     except (pyarrow.ArrowException, ValueError) as error:
         raise MalformedInput(f"not Parquet that can be read: {error}").at(str(path)) from None

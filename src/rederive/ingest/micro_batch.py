@@ -93,6 +93,7 @@ def typed_operations(
     n.csv:4: error[malformed]: '?' is not an operation
       help: known: d, delete, i, insert, u, upsert
     """
+    # Neighbours with one word are typed together; the order of different words decides what a row is in the end.
     for word, run in groupby(range(len(words)), key=words.__getitem__):
         rows = list(run)
         if (action := actions.get(str(word).lower())) is None:
@@ -124,5 +125,6 @@ def _typed_slice(
     part: slice, columns: Sequence[Sequence[Any]], relation: Relation, convert: Convert, origin: RowOrigin
 ) -> Sequence[Row]:
     if not relation.columns:
+        # Rows without columns are all equal, and their number is all there is to read.
         return [()] * (part.stop - part.start)
     return typed_rows([column[part] for column in columns], relation, convert, lambda row: origin.place(row + part.start))

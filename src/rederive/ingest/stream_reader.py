@@ -80,6 +80,7 @@ def open_stream(source: StreamSource, relation: str | None, program: Program, sp
             return Stream(_feed(spark, path, options, target, program.zone), partial(feed_items, relation=target, name=path))
         case KafkaTopics(servers, names, options):
             _check_unbound(relation)
+            # Before the stream starts: a wrong relation is an error of the call, not of a batch.
             relations = {topic: input_relation(name, program, f"topic '{topic}'") for topic, name in names.items()}
             return Stream(_topics(spark, servers, list(names), options), partial(message_items, relations=relations))
 

@@ -13,6 +13,7 @@ from rederive.ir.rules import (
     Atom,
     Comparison,
     Definition,
+    Frame,
     Function,
     Literal,
     Negation,
@@ -126,22 +127,40 @@ def _renamed_term(term: Term, names: Mapping[Variable, Variable]) -> Term:
 def show_aggregate(aggregate: Aggregate, source: Relation) -> str:
     """An aggregate on one line; its variables have the names of the columns of its source."""
     names = [column.name for column in source.columns]
-    if aggregate.function is Function.ROW_NUMBER:
+    if aggregate.is_window:
         return _show_ranking(aggregate, names)
     head = ", ".join([*(names[i] for i in aggregate.group), "result"])
     # COUNT counts rows or values that are not NULL; which column they come from is not printed.
-    value = "" if aggregate.function is Function.COUNT or aggregate.value is None else f" {names[aggregate.value]}"
+    value = _show_call(aggregate, names) if aggregate.function is not Function.COUNT else "count"
     body = f"{aggregate.source}({', '.join(names)})"
-    return f"{aggregate.relation}({head}) :- result = {aggregate.function.value}{value} : {{ {body} }}."
+    order = f" by ({_show_order(aggregate, names)})" if aggregate.order else ""
+    return f"{aggregate.relation}({head}) :- result = {value}{order} : {{ {body} }}."
+
+
+def _show_call(aggregate: Aggregate, names: Sequence[str]) -> str:
+    """The function and its arguments: columns, then constants."""
+    arguments = [*(names[i] for i in aggregate.arguments), *map(repr, aggregate.parameters)]
+    return " ".join([aggregate.function.value, ", ".join(arguments)]).strip()
+
+
+def _show_order(aggregate: Aggregate, names: Sequence[str]) -> str:
+    return ", ".join(f"{names[o.column]}{' desc' if o.descending else ''}" for o in aggregate.order)
+
+
+def _show_frame(frame: Frame) -> str:
+    unit = "range" if frame.by_value else "rows"
+    start, end = ("unbounded" if bound is None else str(bound) for bound in (frame.start, frame.end))
+    return f" {unit} {start} to {end}{' months' if frame.months else ''}"
 
 
 def _show_ranking(ranking: Aggregate, names: Sequence[str]) -> str:
     rest = [i for i in range(len(names)) if i not in ranking.group]
     head = ", ".join([*(names[i] for i in (*ranking.group, *rest)), "result"])
-    order = ", ".join(f"{names[o.column]}{' desc' if o.descending else ''}" for o in ranking.order)
     first = f" up to {ranking.most}" if ranking.most is not None else ""
+    first += _show_frame(ranking.frame) if ranking.frame is not None else ""
     body = f"{ranking.source}({', '.join(names)})"
-    return f"{ranking.relation}({head}) :- result = row_number by ({order}){first} : {{ {body} }}."
+    called = f"{_show_call(ranking, names)} by ({_show_order(ranking, names)}){first}"
+    return f"{ranking.relation}({head}) :- result = {called} : {{ {body} }}."
 
 
 def show_definition(definition: Definition, program: Program) -> str:

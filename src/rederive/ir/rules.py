@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
+from functools import cached_property
 from typing import TypeAlias
 
 from rederive.errors import Span
-from rederive.ir.terms import UTC, Row, Simple, Term, Type, Variable, variables
+from rederive.ir.terms import UTC, Row, Simple, Term, Type, Value, Variable, variables
+
+CLOCK = "rederive_clock"
+"""The base relation whose one row is the time of the database, if a view reads it; `Database.advance` replaces the row."""
 
 
 class Variant(Enum):
@@ -21,7 +26,9 @@ class Variant(Enum):
     `OLD` and `NEW` are the states before and after the transaction. The phases of a strategy fill the others: `DEL` and `INS` are
     what may leave and enter, `RED` is what of `DEL` another derivation supports, `PLUS` and `MINUS` are the exact delta. `ADD`
     and `SUB` are derivations that enter and leave, `TOUCHED` are the groups of an aggregate that change, `FOLD` are their
-    results, and `FRESH` is a view evaluated from scratch.
+    results, and `FRESH` is a view evaluated from scratch, and `BEFORE` its old state evaluated so.
+    `KEPT` is what of `DEL` is proved before it is deleted, from rows that
+    come `EARLIER` in the order of proofs.
     """
 
     # The values are the superscripts in printed programs: closure^del.
@@ -35,6 +42,9 @@ class Variant(Enum):
     TOUCHED = "touched"
     FOLD = "fold"
     FRESH = "fresh"
+    BEFORE = "before"
+    KEPT = "kept"
+    EARLIER = "earlier"
     ADD = "add"
     SUB = "sub"
 
@@ -112,7 +122,44 @@ class Function(Enum):
     MIN = "min"
     MAX = "max"
     MEAN = "mean"
+    # Of all values of a group, which a changed group folds from scratch.
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
+    SKEWNESS = "skewness"
+    KURTOSIS = "kurtosis"
+    COVAR_POP = "covar_pop"
+    COVAR_SAMP = "covar_samp"
+    CORR = "corr"
+    PERCENTILE = "percentile"
+    PERCENTILE_DISC = "percentile_disc"
+    MODE = "mode"
+    LISTAGG = "listagg"
+    MAX_BY = "max_by"
+    MIN_BY = "min_by"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
+    PRODUCT = "product"
+    # Of each row of a group, by its place in the order of the group.
     ROW_NUMBER = "row_number"
+    LAG = "lag"
+    FIRST_VALUE = "first_value"
+    LAST_VALUE = "last_value"
+    NTH_VALUE = "nth_value"
+    NTILE = "ntile"
+    PERCENT_RANK = "percent_rank"
+    CUME_DIST = "cume_dist"
+
+
+# A group whose rows change adds and subtracts them; it is not read again.
+TOTALS = frozenset({Function.COUNT, Function.SUM, Function.MEAN})
+EXTREMES = frozenset({Function.MIN, Function.MAX})
+_OF_ROWS = frozenset({
+    Function.ROW_NUMBER, Function.LAG, Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE, Function.NTILE,
+    Function.PERCENT_RANK, Function.CUME_DIST,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +172,20 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows around a row that a function of a window sees: from `start` to `end`, both included; None is unbounded.
+
+    With `by_value` the bounds are distances of the value to order by, 0 being all rows with an equal value: days of a DATE,
+    microseconds of a TIMESTAMP, or months of both with `months`. Otherwise they are numbers of rows.
+    """
+
+    start: int | float | Decimal | None
+    end: int | float | Decimal | None
+    by_value: bool = False
+    months: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """Defines `relation(group..., result)` by folding `function` over the rows of `source` that share the group's columns.
 
@@ -132,7 +193,10 @@ class Aggregate:
 
     ROW_NUMBER defines `relation(group..., rest..., result)`: the rows themselves, each with its number in its group by `order`.
     Rows that are equal in `order` are ordered by their values, so that the numbers are determined. `most`: only the rows with the
-    first so many numbers appear.
+    first so many numbers appear. The other functions of windows, and any function with a `frame`, likewise define
+    `relation(group..., rest..., result)`.
+
+    `others` are the columns of further arguments, and `parameters` the arguments that are constant.
     """
 
     relation: str
@@ -144,6 +208,19 @@ class Aggregate:
     span: Span | None = field(default=None, compare=False, repr=False)
     order: tuple[Order, ...] = ()
     most: int | None = None
+    others: tuple[int, ...] = ()
+    parameters: tuple[Value, ...] = ()
+    frame: Frame | None = None
+
+    @property
+    def is_window(self) -> bool:
+        """Whether each row of a group has a result of its own."""
+        return self.frame is not None or self.function in _OF_ROWS
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The columns of all arguments."""
+        return (*(() if self.value is None else (self.value,)), *self.others)
 
 
 Definition: TypeAlias = Rule | Aggregate
@@ -180,12 +257,14 @@ class BagRelations:
     counts: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, here and below: what follows from the fields is computed once, at its first use, and stays in `__dict__`.
+@dataclass(frozen=True)
 class Relation:
     """A declared relation. `key` are the columns that identify a row; by default all of them.
 
     `monitored`: whether its changes are reported; where it is None, the `.output` directives decide. `bag`: the relations that
-    hold it, where it is a bag; the relation itself then has each row once.
+    hold it, where it is a bag; the relation itself then has each row once. `location`: the Delta table that holds the rows of a
+    base relation in place, where others write it.
     """
 
     name: str
@@ -195,13 +274,14 @@ class Relation:
     span: Span | None = field(default=None, compare=False, repr=False)
     monitored: bool | None = None
     bag: BagRelations | None = field(default=None, compare=False, repr=False)
+    location: str | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def arity(self) -> int:
         """The number of columns."""
         return len(self.columns)
 
-    @property
+    @cached_property
     def types(self) -> tuple[Type, ...]:
         """The types of the columns."""
         return tuple(column.type for column in self.columns)
@@ -211,7 +291,7 @@ class Relation:
         """Whether it is a set or a bag."""
         return Role.SET if self.bag is None else Role.BAG
 
-    @property
+    @cached_property
     def is_auxiliary(self) -> bool:
         """Whether lowering added it: its name holds a dot, which the name of a declared relation cannot."""
         return "." in self.name
@@ -266,7 +346,7 @@ class Constraint:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """Relations, their definitions, and what to load and to monitor. Base relations are those without a definition.
 
@@ -283,40 +363,52 @@ class Program:
     stored: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     zone: str = UTC
-    # Caches, derived from the fields above: they do not count in comparisons, and `replace` computes them again.
-    _defined: Mapping[str, tuple[Definition, ...]] = field(init=False, repr=False, compare=False)
-    _bags: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def defined(self) -> Mapping[str, tuple[Definition, ...]]:
+        """The definitions of each view."""
         found: dict[str, list[Definition]] = {}
         for definition in self.definitions:
             found.setdefault(defines(definition), []).append(definition)
-        # The dataclass is frozen; its constructor is the one place that may set a field.
-        object.__setattr__(self, "_defined", {name: tuple(definitions) for name, definitions in found.items()})
+        return {name: tuple(definitions) for name, definitions in found.items()}
+
+    @cached_property
+    def memo(self) -> dict[str, object]:
+        """Facts that an analysis found about this program, under its name: each is computed once."""
+        return {}
+
+    @cached_property
+    def _bags(self) -> Mapping[str, str]:
         # a pass may copy a relation under an auxiliary name; the bag is the declared one
         bags = {name: relation.bag for name, relation in self.relations.items() if relation.bag and not relation.is_auxiliary}
-        object.__setattr__(self, "_bags", {bag.counts or bag.rows: name for name, bag in bags.items()})
+        return {bag.counts or bag.rows: name for name, bag in bags.items()}
 
-    @property
+    @cached_property
     def views(self) -> tuple[str, ...]:
         """Names of the defined relations, in the order of their declaration."""
-        return tuple(name for name in self.relations if name in self._defined)
+        return tuple(name for name in self.relations if name in self.defined)
 
     def is_view(self, name: str) -> bool:
         """Whether rules or an aggregate define the relation."""
-        return name in self._defined
+        return name in self.defined
 
-    @property
+    @cached_property
     def bases(self) -> tuple[str, ...]:
         """Names of the relations without a definition, in the order of their declaration."""
-        return tuple(name for name in self.relations if name not in self._defined)
+        return tuple(name for name in self.relations if name not in self.defined)
 
-    @property
+    @cached_property
     def tables(self) -> tuple[str, ...]:
         """What transactions change: the user's base relations, and the tables that are bags."""
         bases = set(self.bases)
         declared = (name for name, relation in self.relations.items() if not relation.is_auxiliary)
         return tuple(name for name in declared if name in bases or self.numbered_copies(name) is not None)
+
+    @cached_property
+    def in_place(self) -> Mapping[str, Relation]:
+        """The base relations whose rows others write, each with the table that is attached as it."""
+        tables = ((base, self.relations[self.bag_of(base) or base]) for base in self.bases)
+        return {base: table for base, table in tables if table.location is not None}
 
     def numbered_copies(self, table: str) -> str | None:
         """The base relation that numbers the copies of a table's rows; None where the table is a set, and for views."""
@@ -336,7 +428,7 @@ class Program:
         relation = self.relations.get(name)
         return relation.bag if relation is not None else None
 
-    @property
+    @cached_property
     def monitored(self) -> tuple[str, ...]:
         """The views whose changes are reported: the `.output` relations, or all declared views if there are none.
 
@@ -351,7 +443,7 @@ class Program:
 
     def definitions_of(self, name: str) -> tuple[Definition, ...]:
         """The rules and aggregates that define a relation; none for a base relation."""
-        return self._defined.get(name, ())
+        return self.defined.get(name, ())
 
 
 def defines(definition: Definition) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark_types
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column
 from rederive.ir.terms import Kind, Type
-from rederive.lake.types import spark_type
+from rederive.lake.types import INTEGER_BITS, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -25,7 +25,7 @@ _FLOAT: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP: Final = rf"^{_DATE}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?$"
 _OFFSET: Final = r"(Z|[+-][0-9]{2}:[0-9]{2})$"
-_INTEGERS: Final = (spark_types.LongType, spark_types.IntegerType, spark_types.ShortType, spark_types.ByteType)
+_INTEGERS: Final = tuple(INTEGER_BITS)
 _DIGITS: Final = {spark_types.ByteType: 3, spark_types.ShortType: 5, spark_types.IntegerType: 10, spark_types.LongType: 19}
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 
@@ -47,6 +47,7 @@ def from_text(text: SparkColumn, column: Column) -> ConvertedColumn:
         return ConvertedColumn(text)
     # Spark's casts trim blanks and take forms such as '1d' or '2024' that `rederive.values` refuses: the pattern decides.
     matching = text.rlike(_pattern(column.type))
+    # NULL where the pattern does not match, and the check below tells that from a text that is NULL itself.
     value = F.when(matching, value)
     return _checked(value, column, text.isNotNull() & value.isNull(), text)
 
@@ -93,7 +94,11 @@ def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) 
             f"column '{column.name}' is {found.simpleString()}, which does not fit {column.type}",
             hint="convert the column in the source, or declare another type",
         )
+    # A timestamp of Spark is an instant; the database holds it as UTC, without a zone.
     widened = _utc(value) if isinstance(found, spark_types.TimestampType) else value.cast(spark_type(column.type))
+    # An integer type that is no wider than the column needs no check of its range, which would be a query.
+    if column.type.kind is Kind.NUMBER and INTEGER_BITS[found.__class__] <= column.bits:
+        return ConvertedColumn(widened)
     return _checked(widened, column, None, value)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from rederive.errors import NotATable, WriteConflict
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 APPLICATION: Final = "rederive"
 """The application id under which a table's log holds the last version of ours that was written to it."""
@@ -45,8 +45,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A Delta table as it is now. `written`: the last version of ours that was written to it. `size`: bytes in all its files."""
+    """A Delta table at a commit, by default the last one. `id`: Delta's identity of the table, which a replacement changes.
 
+    `written`: the last version of ours that was written to it. `size`: bytes in all its files.
+    """
+
+    id: str
     version: int
     schema: StructType
     properties: dict[str, str]
@@ -55,14 +59,14 @@ class TableState:
     size: int
 
 
-def table_state(spark: SparkSession, path: str) -> TableState | None:
-    """The table at `path` as it is now; None if there is no Delta table."""
+def table_state(spark: SparkSession, path: str, version: int | None = None) -> TableState | None:
+    """The table at `path` as it is now, or as of a commit; None if there is no Delta table."""
     jvm: Any = spark._jvm
     none = jvm.scala.Option.empty()
     try:
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
         # False: a stale snapshot, which Delta would refresh in the background, is not good enough.
-        state = log.update(False, none, none)
+        state = log.update(False, none, none) if version is None else log.getSnapshotAt(version, none, none, False)
     except FAILURES as error:
         raise NotATable(f"the log of the table cannot be read: {java_reason(error)}", hint="restore its _delta_log").at(
             path
@@ -72,6 +76,7 @@ def table_state(spark: SparkSession, path: str) -> TableState | None:
         return None
     written = state.transactions().get(APPLICATION)
     return TableState(
+        id=state.metadata().id(),
         version=state.version(),
         schema=StructType.fromJson(json.loads(state.schema().json())),
         properties=_properties(state.metadata().configuration()),
@@ -81,13 +86,50 @@ def table_state(spark: SparkSession, path: str) -> TableState | None:
     )
 
 
+def commit_changes(spark: SparkSession, path: str, after: int, upto: int, *, from_files: bool) -> DataFrame:
+    """The rows that the commits after `after` up to `upto` put in and took out, with Delta's column `_change_type`.
+
+    By the change data feed, or, with `from_files`, from the files that the log adds and removes, with their deletion vectors.
+    Either way a commit that only rearranges files (dataChange=false) has no rows.
+    """
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    end = jvm.scala.Option.apply(log.getSnapshotAt(upto, none, none, False))
+    reader = jvm.org.apache.spark.sql.delta.commands.cdc.CDCReader
+    rows = reader.changesToBatchDF(log, after + 1, upto, spark._jsparkSession, none, end, from_files, none)
+    return DataFrame(rows, spark)
+
+
+def table_location(spark: SparkSession, table: str) -> str:
+    """The path of a Delta table that is given by its path or by its name in the catalog.
+
+    >>> table_location(None, "/data/sale"), table_location(None, "delta.`s3://shop/sale`")
+    ('/data/sale', 's3://shop/sale')
+    """
+    if table.startswith("delta.`") and table.endswith("`"):
+        return table[len("delta.`") : -1]
+    if "/" in table:
+        return table
+    from delta.tables import DeltaTable  # pulls in much of pyspark, which a path does not need
+
+    try:
+        return str(DeltaTable.forName(spark, table).detail().collect()[0]["location"])
+    except FAILURES as error:
+        raise NotATable(f"the catalog has no Delta table '{table}': {java_reason(error)}", hint="give its name or path") from None
+
+
 def java_reason(error: Exception) -> str:
     """The first line of what Java reports, without the stack trace."""
+    # Py4J's own text begins with the call and not with the reason.
     said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     return said.partition("\n")[0]
 
 
 def _properties(configuration: Any) -> dict[str, str]:
+    # A map of Scala, which Py4J does not convert.
     pairs, found = configuration.iterator(), {}
     while pairs.hasNext():
         pair = pairs.next()
@@ -149,6 +191,7 @@ def version_in(note: str | None) -> int | None:
     (7, None, None)
     """
     try:
+        # Other writers of Delta put any text there.
         found = json.loads(note or "null")
     except ValueError:
         return None
@@ -161,6 +204,7 @@ def retry_on_conflict(write: Callable[[], T], place: str) -> T:
         try:
             return write()
         except _CONFLICTS:
+            # Delta has rolled back: nothing of the attempt is in the table.
             time.sleep(_PAUSE * attempt)
     try:
         return write()

@@ -6,7 +6,7 @@ NULL. `check_rows` raises the first problem; `values` leaves the values alone. R
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows, missing_value
+from rederive.engines.spark.run.data_frames import DataFrameRows, missing_value
+from rederive.engines.spark.session.sessions import in_session
 from rederive.errors import IllTypedRow, MalformedInput, SchemaMismatch, nearest
 from rederive.ir.rules import Relation
-from rederive.ir.terms import UTC
+from rederive.ir.terms import UTC, Row
 from rederive.lake.conversion import ConvertedColumn, from_typed, is_convertible_as_is
 from rederive.lake.names import PRESENT, column_names, quote
 from rederive.lake.session import check_zone
-from rederive.lake.types import METADATA, schema_of
+from rederive.lake.types import METADATA, dataframe, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,6 +60,19 @@ def check_times(schema: StructType, zone: str) -> None:
             )
 
 
+def rows_with_keys(stored: Collection[Row], keys: Collection[Row], relation: Relation) -> DataFrameRows | tuple[Row, ...]:
+    """The stored rows that have one of these keys, where one of both is in Spark."""
+    if not isinstance(stored, DataFrameRows):
+        wanted = frozenset(keys)
+        return tuple(row for row in stored if tuple(row[i] for i in relation.key) in wanted)
+    data = stored.data
+    shape = Relation("keys", tuple(relation.columns[i] for i in relation.key))
+    given = keys.data if isinstance(keys, DataFrameRows) else dataframe(data.sparkSession, shape, keys)
+    named = in_session(data.sparkSession, given).toDF(*(data.columns[i] for i in relation.key))
+    # Columns of a key are never NULL, so that plain equality finds every row.
+    return DataFrameRows(data.join(named.distinct(), named.columns, "left_semi").select(*data.columns), relation.types)
+
+
 # Converting
 
 
@@ -76,6 +90,7 @@ def converted_frame(
     """`v0, v1, ...`, the first problem of each row, and `extra`. `shape`: a problem of the row as a whole, which comes first."""
     problems = [column.problem for column in ((shape,) if shape else ()) + tuple(columns) if column.problem is not None]
     # Without any problem column Spark types the literal as void, which `_has_problems` looks at.
+    # One problem for each row: the first in the order of the columns.
     problem = F.coalesce(*problems, F.lit(None).cast("string")) if problems else F.lit(None)
     return frame.select(*(c.value.alias(f"v{i}") for i, c in enumerate(columns)), problem.alias(PROBLEM), *extra)
 
@@ -83,6 +98,7 @@ def converted_frame(
 def frame_columns(frame: DataFrame, relation: Relation) -> list[str]:
     """For each column of the relation, the frame's column: by its own name, or by the name that a table of the lake gives it."""
     stored = column_names(relation)
+    # Tables of a lake give columns other names where Delta refuses the declared ones.
     return [c.name if c.name in frame.columns else stored[i] for i, c in enumerate(relation.columns)]
 
 
@@ -98,6 +114,7 @@ def _as_is(frame: DataFrame, relation: Relation) -> DataFrame | None:
     """The frame's columns in the relation's order, if they can only hold values of the relation's types, or NULL."""
     found = {field.name: field.dataType for field in frame.schema.fields}
     declared = {column.name: column for column in relation.columns}
+    # Names of a lake's table, which may differ from the declared ones, take the general way.
     if not declared or found.keys() != declared.keys():
         return None
     if not all(is_convertible_as_is(found[name], declared[name]) for name in found):
@@ -129,6 +146,7 @@ def check_rows(converted: DataFrame, relation: Relation, required: Sequence[int]
     if required is None:
         required = [i for i, column in enumerate(relation.columns) if not column.nullable]
     fields = {field.name: field for field in converted.schema.fields}
+    # Spark knows some columns to be without NULL; these need no query.
     nullable = [i for i in required if fields[f"v{i}"].nullable]
     nulls = [F.col(f"v{i}").isNull() for i in nullable]
     watched = [*nulls, *([F.col(PROBLEM).isNotNull()] if _has_problems(converted) else [])]

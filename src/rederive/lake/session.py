@@ -107,6 +107,7 @@ def settings(master: str | None = None, options: Mapping[str, str] | None = None
 
 def _local(master: str) -> dict[str, str]:
     """Settings for Spark inside this process. Few partitions: a task costs more than a partition of a small relation."""
+    # `local[*]` has no number: all cores of the machine.
     cores = re.match(r"local\[(\d+)", master)
     partitions = cores[1] if cores else str(os.cpu_count() or 2)
     return {
@@ -148,6 +149,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
     from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]
 
     found: object = spark._jvm
+    # Py4J resolves a class name part by part.
     for part in name.split("."):
         found = getattr(found, part)
     # py4j takes every unknown name for a package.
@@ -162,6 +164,7 @@ def require_java() -> None:
     if java is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise MissingDependency(f"Spark needs Java, and there is none {where}", hint=hint)
+    # Java prints its version to standard error.
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     major = re.search(r'version "(\d+)', said)
     if major is None or int(major[1]) < _OLDEST_JAVA:

@@ -158,6 +158,7 @@ def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tup
                 f"relation '{relation.name}' had other columns when these changes were recorded",
                 hint="settle the lake before columns change",
             )
+        # Both signs of one version in one frame: the order within a version has no meaning, since its delta is net.
         yield MINUS, multiplicities(recorded.delta.minus)
         yield PLUS, multiplicities(recorded.delta.plus)
 
@@ -166,6 +167,7 @@ def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tup
 def rows_folder(lake: Lake) -> Iterator[str | None]:
     """A temporary folder for many rows; None if the root is not a local folder that this process and all executors see."""
     root = parse_location(lake.root)
+    # On a cluster the executors do not see this machine's files: rows then go through the driver's connection.
     if isinstance(root, RemoteAddress) or not (lake.spark.sparkContext.master or "").startswith("local"):
         yield None
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from rederive import failpoints
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
@@ -59,6 +59,7 @@ def stage_changes(
     """
     given = relation if last is LastColumn.OWN else with_number(relation)
     place = staged_path(staging_folder(lake, version), area, relation.name)
+    # Whatever is there is of an attempt that was killed or rolled back.
     remove(lake.spark, place)
     for sign, parts in ((MINUS, minus), (PLUS, plus)):
         for rows in parts:
@@ -80,6 +81,7 @@ def remove_leftovers(lake: Lake, is_needed: Callable[[int], bool]) -> None:
         if name.startswith(ROWS) or name == SCRATCH:
             remove(lake.spark, f"{root}/{name}")
     for name in names_in(lake.spark, f"{root}/{STAGED}") or ():
+        # Folders of versions have numbers for names; anything else there is not ours.
         if name.isdecimal() and not is_needed(int(name)):
             unstage(lake, int(name))
 

@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
-from rederive.errors import NotATable, SchemaMismatch, VersionGone
+from rederive.errors import Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, change_schema, changes_after, check_changes, net_changes
-from rederive.lake.declaration import check_frame, check_table, declared_relation, table_properties
+from rederive.lake.declaration import check_frame, check_table, declared_relation, schema_difference, table_properties
 from rederive.lake.delta_log import (
     LOG,
     TableState,
@@ -34,12 +34,13 @@ from rederive.lake.delta_log import (
     idempotent_session,
     is_first_write_unfinished,
     retry_on_conflict,
+    table_location,
     table_state,
     version_in,
 )
 from rederive.lake.file_system import exists, names_in, remove
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
-from rederive.lake.types import dataframe, schema_of
+from rederive.lake.types import dataframe, schema_of, table_field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -62,13 +63,16 @@ class Lake:
     """The Delta tables under a root, which may be any path that Spark can write.
 
     Reads run in a session of the lake's own. Writes run in a second one, by one thread at a time: Delta's settings for idempotent
-    writes hold for a whole session.
+    writes hold for a whole session. `schema`: where the catalog of Spark lists the tables of views, if it does.
     """
 
-    def __init__(self, spark: SparkSession, root: str, zone: str = UTC) -> None:
+    def __init__(self, spark: SparkSession, root: str, zone: str = UTC, schema: str | None = None) -> None:
         self.spark = like_session(spark)  # a copy: Delta adds settings to the session that first reads a table
         self.root = root
         self.zone = zone
+        self.schema = schema
+        # Asking the catalog is a query of its own, so each process asks once for each table.
+        self._registered: set[str] = set()
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
         self._lock = RLock()
@@ -97,6 +101,30 @@ class Lake:
             return self.read_before(area, relation, version)[0]
         self._require(area, relation)
         return _named(self.spark.read.format("delta").load(self.path(area, relation.name)), relation)
+
+    def table(self, area: Area, relation: Relation, spark: SparkSession) -> DataFrame:
+        """The table as it is now, as a data frame of the given session."""
+        self._require(area, relation)
+        return spark.read.format("delta").load(self.path(area, relation.name))
+
+    def is_registered(self, area: Area, name: str) -> bool:
+        """Whether this process has made the table known in the catalog of Spark; so it is where no schema was chosen."""
+        return self.schema is None or self.path(area, name) in self._registered
+
+    def register(self, area: Area, name: str) -> None:
+        """Make the table known in the catalog of Spark, in the schema that the lake was opened with."""
+        place = self.path(area, name)
+        # The rows and the changes of a view are two tables of one schema.
+        known = f"{self.schema}.{quote(f'{name}_changes' if area is Area.CHANGES else name)}"
+        if not self._registered:
+            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+        if not self.spark.catalog.tableExists(known):
+            escaped = place.replace("\\", "\\\\").replace("'", "\\'")
+            self.spark.sql(f"CREATE TABLE {known} USING DELTA LOCATION '{escaped}'")
+        # Never replaced: a name in the catalog that points elsewhere belongs to somebody else.
+        elif (other := table_location(self.spark, known)) not in (place, f"file:{place}"):
+            raise Mismatch(f"the catalog has another table {known}: {other}", hint="open the lake with another schema").at(place)
+        self._registered.add(place)
 
     def read_before(self, area: Area, relation: Relation, version: int) -> tuple[DataFrame, int]:
         """The table's rows as of `version`, and the last version up to it that was written to the table."""
@@ -128,7 +156,7 @@ class Lake:
         place = self.path(area, relation.name)
         table = self._table(place)
         if table is not None:
-            check_table(table, relation, _schema(area, relation), place, self.zone)
+            check_table(table, relation, _expected(table, area, relation), place, self.zone)
         return table
 
     def _table(self, place: str) -> TableState | None:
@@ -164,12 +192,14 @@ class Lake:
     def create(self, area: Area, relation: Relation) -> None:
         """Create an empty table, unless the relation has one; that one must hold the same relation."""
         if self._find(area, relation) is None:
+            # A frame without rows has no types of its own, so each column is cast.
             columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
             self._replace(area, relation, self._private.range(0).select(*columns), None)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
         """Make `rows` the whole content of the table, in one commit; create the table if there is none."""
         check_frame(rows.schema, relation)
+        # Asked before Delta would skip the write itself: the query behind `rows` is not run in vain.
         if not _has_version(self._find(area, relation), version):
             self._replace(area, relation, _stored(rows, relation), version)
 
@@ -225,8 +255,9 @@ class Lake:
         if table is None:
             raise NotATable(f"no table of relation '{relation.name}'").at(place)
         old = declared_relation(table, place)
+        # New columns come last, so the old ones must be exactly a prefix of the new ones.
         kept = Relation(relation.name, relation.columns[: old.arity], old.key)
-        check_table(table, kept, _schema(area, kept), place, self.zone)
+        check_table(table, kept, _expected(table, area, kept), place, self.zone)
         added = Relation(relation.name, relation.columns[old.arity :])
         if relation.key != old.key or set(defaults) != {column.name for column in added.columns}:
             raise SchemaMismatch(
@@ -238,6 +269,7 @@ class Lake:
             self._replace(area, relation, self._with(place, row, _schema(area, relation)), None)
 
     def _with(self, place: str, row: DataFrame, schema: StructType) -> DataFrame:
+        # One row on the other side: every stored row gets the defaults.
         joined = self._private.read.format("delta").load(place).crossJoin(row)
         return joined.toDF(*schema.names)
 
@@ -251,6 +283,7 @@ class Lake:
         """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
         place = self.path(area, name)
         table = table_state(self.spark, place)
+        # By the mean size: many files alone are no reason to rewrite a large table.
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
         with self._lock:
@@ -260,6 +293,7 @@ class Lake:
 
     def vacuum(self, area: Area, name: str) -> None:
         """Delete the files that no version of the last week needs. Older versions cannot be read any more."""
+        # Delta's own default of seven days: a reader of an older version may still be at work.
         DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
 
     # Commits
@@ -267,7 +301,7 @@ class Lake:
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
         schema = _schema(area, relation)
-        columns = (F.col(quote(field.name)).alias(field.name, metadata=field.metadata) for field in schema.fields)
+        columns = [F.col(quote(f.name)).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema.fields]
         typed = in_session(self._private, rows).select(*columns)
 
         def write() -> None:
@@ -283,7 +317,7 @@ class Lake:
         """One commit that deletes and inserts; an append if nothing is deleted; none if nothing changes."""
         place = self.path(area, relation.name)
         # It is read twice, for its signs and by the write, and must be the same both times.
-        held = signed.persist()
+        held = _typed(signed, self._columns(place)).persist()
         try:
             signs = {row[CHANGE] for row in held.select(CHANGE).distinct().collect()}
             # An append does not read the table; a MERGE joins with it.
@@ -296,9 +330,15 @@ class Lake:
             held.unpersist()
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
-        writer = in_session(self._private, rows).write.format("delta").mode("append").options(**idempotent_options(version))
+        typed = _typed(in_session(self._private, rows), self._columns(place))
+        writer = typed.write.format("delta").mode("append").options(**idempotent_options(version))
         with self._lock:
             retry_on_conflict(lambda: writer.save(place), place)
+
+    def _columns(self, place: str) -> StructType:
+        table = table_state(self._private, place)
+        assert table is not None  # whoever appends or merges has found it
+        return table.schema
 
     def _merge(self, place: str, relation: Relation, signed: DataFrame, bag: bool) -> None:
         """One MERGE. In a bag an inserted copy must match nothing: equal rows may stay, or be deleted by the same commit."""
@@ -314,15 +354,42 @@ class Lake:
 
 
 def _schema(area: Area, relation: Relation) -> StructType:
+    """The columns of a new table: SQL's narrow integers are those of Spark."""
+    wide = _wide_schema(area, relation)
+    own = len(wide.fields) - len(relation.columns)
+    narrow = (table_field(field, c) for field, c in zip(wide.fields[own:], relation.columns, strict=False))
+    return StructType([*wide.fields[:own], *narrow]) if relation.columns else wide
+
+
+def _wide_schema(area: Area, relation: Relation) -> StructType:
+    """The columns of frames on their way, and of tables of earlier releases: every integer is a BIGINT."""
     return change_schema(relation) if area is Area.CHANGES else schema_of(relation)
+
+
+def _expected(table: TableState, area: Area, relation: Relation) -> StructType:
+    """The columns that a table must have: those of a new one, or those that an earlier release gave it."""
+    wide = _wide_schema(area, relation)
+    return wide if schema_difference(table.schema, wide) is None else _schema(area, relation)
+
+
+def _typed(rows: DataFrame, types: StructType) -> DataFrame:
+    """The same rows, with the types that a table has for its columns; other columns stay as they are."""
+    known = {field.name: field for field in types.fields}
+    other = [f.name for f in rows.schema.fields if f.name in known and f.dataType != known[f.name].dataType]
+    if not other:
+        return rows
+    # A cast drops the metadata of a column, which hold our name of its type.
+    cast = {name: F.col(quote(name)).cast(known[name].dataType).alias(name, metadata=known[name].metadata) for name in other}
+    return rows.select(*(cast.get(name, F.col(quote(name))) for name in rows.columns))
 
 
 def _named(table: DataFrame, relation: Relation) -> DataFrame:
     """The columns of a table under the relation's names; a change table's own three come before them."""
     stored = column_names(relation)
     own = [name for name in table.columns if name not in stored]
+    wide = _typed(table, schema_of(relation))
     columns = [F.col(quote(n)).alias(c.name) for n, c in zip(stored, relation.columns, strict=False)]
-    return table.select(*own, *columns)
+    return wide.select(*own, *columns)
 
 
 def _stored(rows: DataFrame, relation: Relation) -> DataFrame:

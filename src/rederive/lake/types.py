@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from rederive.arrow_types import arrow_type, from_arrow_columns, to_arrow_columns
 from rederive.engines.spark.session.sessions import from_table
 from rederive.errors import SchemaMismatch
-from rederive.ir.rules import Relation
+from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
 from rederive.lake.names import PRESENT, column_names
 
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 METADATA: Final = "rederive.type"
+INTEGER_BITS: Final[dict[type[spark_types.DataType], int]] = {
+    spark_types.ByteType: 8,
+    spark_types.ShortType: 16,
+    spark_types.IntegerType: 32,
+    spark_types.LongType: 64,
+}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)}
 MANY_ROWS: Final = 20_000
@@ -94,13 +100,20 @@ def schema_of(relation: Relation) -> spark_types.StructType:
     )
 
 
+def table_field(field: spark_types.StructField, column: Column) -> spark_types.StructField:
+    """The field of a column in a Delta table: an INT of SQL is one there too, so that others can read the table as theirs."""
+    if column.type != NUMBER or column.bits == 64:
+        return field
+    narrow = next(kind for kind, bits in INTEGER_BITS.items() if bits == column.bits)
+    return spark_types.StructField(field.name, narrow(), field.nullable, field.metadata)
+
+
 # Rows
 
 
 def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
     """Rows as an Arrow table with the columns of the relation's table.
 
-    >>> from rederive.ir.rules import Column
     >>> arrow_table(Relation("r", (Column("n", UNSIGNED),)), [(2**64 - 1,)]).to_pylist()
     [{'n': Decimal('18446744073709551615')}]
     """
@@ -112,7 +125,6 @@ def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
 def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
     """The rows of an Arrow table whose columns are the relation's, in its order.
 
-    >>> from rederive.ir.rules import Column
     >>> r = Relation("r", (Column("n", UNSIGNED), Column("s", SYMBOL)))
     >>> rows_of(arrow_table(r, [(7, "a"), (None, "b")]), r)
     [(7, 'a'), (None, 'b')]

@@ -59,6 +59,7 @@ class ProgramBuilder:
 
     def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:
         """The view of these columns of a relation. Its name determines it, so that equal projections are one view."""
+        # By position and not by name: columns of auxiliary relations may have any name.
         name = ".".join((relation.name, "_".join(("project", *map(str, kept)))))
         if name not in self.relations:
             #   r.project_0_2(x, z) :- r(x, _, z).
@@ -82,6 +83,7 @@ class ProgramBuilder:
     def free_number(self, owner: str) -> int:
         """The first number that no aggregate of `owner` has; `deg.count1` and its `deg.body1` have the same number."""
         words = ("body", *(function.value for function in Function))
+        # Numbers of dropped definitions are used again; a name only has to be free in this program.
         number = 1
         while any(f"{owner}.{word}{number}" in self.relations for word in words):
             number += 1

@@ -51,6 +51,7 @@ def compile_statements(statements: Sequence[Statement | SqlDefinition], known: P
     """A program extended by statements. Adjacent Datalog statements are compiled together, as their order does not matter."""
     program = known
     for is_sql, run in groupby(statements, lambda statement: isinstance(statement, SqlDefinition)):
+        # SQL reads what is defined before it, one definition at a time.
         if is_sql:
             for definition in run:
                 assert isinstance(definition, SqlDefinition)
@@ -81,9 +82,10 @@ def replace_sql_view(statements: Statements, added: SqlDefinition, empty: Progra
     return in_place
 
 
-def without_sql_view(statements: Statements, view: str, empty: Program) -> Statements:
-    """The statements without a SQL view; refused if another statement reads it."""
-    left = tuple(s for s in statements if not (isinstance(s, SqlDefinition) and s.is_view and s.name == view))
+def without_sql_relation(statements: Statements, view: str, empty: Program) -> Statements:
+    """The statements without a table or view of SQL; refused if another statement reads it."""
+    # Compiling what is left is the test: whoever still reads the relation does not find it.
+    left = tuple(s for s in statements if not (isinstance(s, SqlDefinition) and s.name == view))
     try:
         compile_statements(left, empty)
     except UnknownName as error:

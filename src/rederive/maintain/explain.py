@@ -19,7 +19,7 @@ from rederive.ir.rules import Atom, Definition, Program, Variant
 from rederive.ir.terms import TIMESTAMP, UTC
 from rederive.maintain.maintenance_rule import MaintenanceRule, state_rules
 from rederive.maintain.passes.magic_sets import adornment
-from rederive.maintain.program import MaintenanceProgram, PassResult, Phase, Section
+from rederive.maintain.program import MaintenanceProgram, PartitionProgram, PassResult, Phase, Section
 from rederive.maintain.requested_queries import requested_queries
 
 FORMATS = ("text", "json", "dot")
@@ -89,8 +89,20 @@ def _section_data(section: Section, program: Program, estimates: Estimates) -> d
         "estimates": _estimate_data(estimate) if estimate is not None else None,
         "rules": [show_definition(definition, program) for definition in section.component.definitions],
         "initial": [_phase_data(phase, program) for phase in section.initial],
+        **({"by_partition": _partition_data(section.by_partition)} if section.by_partition is not None else {}),
         "phases": [_phase_data(phase, program) for phase in section.phases],
+        "adaptive": section.is_adaptive,
         "from_scratch": [_phase_data(phase, program) for phase in section.from_scratch],
+    }
+
+
+def _partition_data(partition: PartitionProgram) -> dict[str, Any]:
+    (section,) = partition.inside.sections
+    (phase,) = section.initial
+    return {
+        "column": partition.inside.program.relations[partition.seed].columns[partition.column].name,
+        "seeds": [_rule_data(rule) for rule in partition.seeds],
+        "rules": [_rule_data(rule) for rule in phase.rules],
     }
 
 
@@ -107,7 +119,7 @@ def _closure_text(section: Section, program: Program) -> str | None:
 
 def _estimate_data(estimate: Estimate) -> dict[str, Any]:
     """In touched tuples."""
-    per_row = {name: round(tuples, 1) for name, tuples in sorted(estimate.per_row.items())}
+    per_row = {name: round(deleted, 1) for name, (deleted, _) in sorted(estimate.per_row.items())}
     return {"per_deleted_row": per_row, "from_scratch": round(estimate.whole)}
 
 
@@ -116,10 +128,14 @@ def _phase_data(phase: Phase, program: Program) -> dict[str, Any]:
     if phase.fold is not None:
         source = program.relations[phase.fold.aggregate.source]
         fold = {"label": "F", "rule": show_aggregate(phase.fold.definition, source)}
+        if phase.fold.source is not None:
+            fold["source"] = show_rule(phase.fold.source.whole)
         # The fold is not a rule, but it is printed where it runs: after (G), before the rules that read its results.
         rules.insert(_fold_position(phase), fold)
     strict = {"strict": [_rule_data(rule) for rule in phase.strict]} if phase.strict else {}
-    return {"name": phase.name, "runs": phase.semantics.value, "rules": rules, **strict}
+    proof = phase.proof
+    proved = {"proof": {"order": proof.order.value, "rules": list(map(_rule_data, proof.rules))}} if proof is not None else {}
+    return {"name": phase.name, "runs": phase.semantics.value, "rules": rules, **strict, **proved}
 
 
 def _fold_position(phase: Phase) -> int:
@@ -223,21 +239,36 @@ def _section_lines(section: dict[str, Any]) -> Iterator[str]:
     if section["skipped_paths"]:
         yield f"  path analysis: {section['skipped_paths']} rules cannot contribute and are left out"
     yield from (f"    {rule}" for rule in section["rules"])
-    for phase in (*section["initial"], *section["phases"]):
+    for phase in section["initial"]:
+        yield from _phase_lines(phase)
+    if "by_partition" in section:
+        partition = section["by_partition"]
+        yield f"  instead, where rows are in partitions by {partition['column']}: seeds first, then each partition to a fixpoint"
+        yield from map(_labelled, (*partition["seeds"], *partition["rules"]))
+    for phase in section["phases"]:
         yield from _phase_lines(phase)
     # A transaction runs either the incremental phases or these, never both.
     if section["from_scratch"]:
-        yield "  instead, for a transaction where this is estimated to touch fewer tuples:"
+        if section["adaptive"]:
+            yield "  instead, for a transaction where this is estimated to touch fewer tuples or the phases above take too long:"
+        else:
+            yield "  instead, for a transaction where the phases above take too long:"
     for phase in section["from_scratch"]:
         yield from _phase_lines(phase)
 
 
 def _phase_lines(phase: dict[str, Any]) -> Iterator[str]:
     yield f"  {phase['name']}: {phase['runs']}"
-    yield from map(_labelled, phase["rules"])
+    for rule in phase["rules"]:
+        yield _labelled(rule)
+        if "source" in rule:
+            yield f"        all of its rows, where a fold reads all of them: {rule['source']}"
     if "strict" in phase:
         yield "  where a functor fails, for the error alone:"
         yield from map(_labelled, phase["strict"])
+    if "proof" in phase:
+        yield f"  each row is proved before it is deleted, in the resident engine: {phase['proof']['order']}"
+        yield from map(_labelled, phase["proof"]["rules"])
 
 
 def passes_data(maintenance: MaintenanceProgram) -> list[dict[str, Any]]:

@@ -36,11 +36,15 @@ class MaintenanceRule:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """An aggregate over one state of its source: `into` is the variant of the view that receives the results."""
+    """An aggregate over one state of its source: `into` is the variant of the view that receives the results.
+
+    `source`: the rule that derives all rows of the source in that state, where they are not stored and one rule does it.
+    """
 
     aggregate: Aggregate
     state: Variant
     into: Variant
+    source: MaintenanceRule | None = None
 
     @property
     def definition(self) -> Aggregate:

@@ -16,11 +16,13 @@ from rederive.analysis.graph import Component, components, edges, needed
 from rederive.analysis.polarity import needed_signs
 from rederive.delta import BOTH, Sign
 from rederive.errors import StrategyError, UnknownOption
-from rederive.ir.rules import Aggregate, Definition, Function, Program, Rule, Variant
+from rederive.ir.rules import TOTALS, Aggregate, Definition, Program, Rule, Variant
 from rederive.ir.terms import Variable
 from rederive.maintain.maintenance_rule import State
+from rederive.maintain.passes.decompose_recursion import decompose_recursion
+from rederive.maintain.passes.derive_whole_source import derive_whole_source
 from rederive.maintain.passes.linearize import linearize
-from rederive.maintain.passes.offer_from_scratch import offer_from_scratch
+from rederive.maintain.passes.offer_from_scratch import offer_fallback, offer_from_scratch
 from rederive.maintain.passes.push_constants import push_constants
 from rederive.maintain.passes.start_from_new_pairs import start_from_new_pairs
 from rederive.maintain.passes.unfold import unfold
@@ -55,10 +57,10 @@ class ProgramPass:
 
 @dataclass(frozen=True, slots=True)
 class SectionPass:
-    """A pure rewriting of one section of a program."""
+    """A pure rewriting of one section of a program; the names are those of the views that are derived on demand."""
 
     name: str
-    rewrite: Callable[[Section, Program], Section]
+    rewrite: Callable[[Section, Program, Collection[str]], Section]
     reason: str
     strategies: Collection[str] = STRATEGIES
 
@@ -85,14 +87,30 @@ PASSES = (
 SECTION_PASSES = (
     SectionPass(
         "start_from_new_pairs",
-        lambda section, _: start_from_new_pairs(section),
+        lambda section, *_: start_from_new_pairs(section),
         "first: it changes insertion rules, which only the strategies make",
     ),
     SectionPass(
+        "decompose_recursion",
+        lambda section, program, _: decompose_recursion(section, program),
+        "after the strategies: it reads the rules of the initial evaluation, which no other pass rewrites",
+    ),
+    SectionPass(
+        "derive_whole_source",
+        derive_whole_source,
+        "after the strategies: they decide which views are not stored",
+    ),
+    SectionPass(
         "offer_from_scratch",
-        offer_from_scratch,
+        lambda section, program, _: offer_from_scratch(section, program),
         "last: it reads the section's strategy, and adds rules that no other pass rewrites",
         (AUTO,),
+    ),
+    SectionPass(
+        "offer_fallback",
+        lambda section, program, _: offer_fallback(section, program),
+        "last, as offer_from_scratch: for the strategies that do not choose",
+        tuple(s.value for s in Strategy if s is not Strategy.RECOMPUTE),
     ),
 )
 
@@ -149,9 +167,11 @@ def _rewrite_sections(
     sections: tuple[Section, ...], program: Program, strategy: str
 ) -> tuple[tuple[Section, ...], tuple[PassResult, ...]]:
     results = []
+    # No pass changes the strategy of a section.
+    derived = MaintenanceProgram(program, sections, ()).derived_views
     for one in SECTION_PASSES:
         if strategy in one.strategies:
-            sections = tuple(one.rewrite(section, program) for section in sections)
+            sections = tuple(one.rewrite(section, program, derived) for section in sections)
             results.append(PassResult(one.name, one.reason, program, sections))
     return sections, tuple(results)
 
@@ -207,7 +227,7 @@ def _passed_on(program: Program, targets: Collection[str]) -> frozenset[str]:
 
 def _is_total(definition: Definition) -> bool:
     """Whether a definition changes by the rows that change, and never reads the others."""
-    return isinstance(definition, Aggregate) and definition.function in (Function.COUNT, Function.SUM, Function.MEAN)
+    return isinstance(definition, Aggregate) and definition.function in TOTALS and not definition.is_window
 
 
 def _is_unbound(component: Component) -> bool:

@@ -57,12 +57,38 @@ class Semantics(Enum):
     DIFF = "the difference of the two states, which becomes del and ins"
 
 
+class ProofOrder(Enum):
+    """In which order rows are proved, so that no proof can rest on the row that it is for."""
+
+    COMPONENTS = "strongly connected components of the steps, the last ones first"
+    AGES = "the rows that were derived first come first"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a row without a proof has left for certain, so that nothing has to be put back."""
+        # A row may also follow from younger ones: the rederivations find that.
+        return self is ProofOrder.COMPONENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How an engine that looks rows up one by one proves a row before it deletes it: p^kept is not deleted and spreads nothing.
+
+    `rules` read p^earlier: the rows of p^new that come before the row in question. Without proofs the deletions are a larger
+    overestimate, and the rederivations put back more; the delta is the same.
+    """
+
+    order: ProofOrder
+    rules: tuple[MaintenanceRule, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """Rules that run together, after the phases before them; `fold` is the aggregate that they use.
 
     `strict`: rules that run for their errors alone, where a functor fails for a binding of `rules`. Rules that count derivations
     join both states, so such a binding may hold in neither; if it holds in one, a strict rule fails too.
+    `proof`: how the rows that a phase of deletions finds are proved before they are deleted.
     """
 
     name: str
@@ -71,14 +97,35 @@ class Phase:
     rules: tuple[MaintenanceRule, ...] = ()
     fold: Fold | None = None
     strict: tuple[MaintenanceRule, ...] = ()
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgram:
+    """How a recursion is evaluated by partitions of a column: `seeds` derive `seed`, and `inside` runs within each partition.
+
+    The other base relations of `inside` are read whole by every partition.
+    """
+
+    column: int
+    seeds: tuple[MaintenanceRule, ...]
+    seed: str
+    inside: MaintenanceProgram
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The relations that every partition reads whole."""
+        return tuple(name for name in self.inside.program.bases if name != self.seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """How one component is maintained. After `phases`, p^del and p^ins hold the exact minus and plus of each p in it.
 
-    `initial` fills views that are stored. `from_scratch` evaluates them over the new state and compares: strategy auto runs it
-    instead of `phases` for a transaction where that costs less; it is empty without a choice.
+    `initial` fills views that are stored. `from_scratch` evaluates them over the new state, and over the old one where they are
+    not stored, and compares: it runs instead of `phases` for a transaction where these cost too much. `is_adaptive`: it also
+    runs at once where it is estimated to cost less, under strategy auto. `by_partition` does the same as
+    `initial` where rows are in partitions.
     `skipped_paths`: how many rules path analysis left out.
     `has_one_derivation`: each row has one derivation at most, so a derived insertion was not there before, except where a
     deletion cancels it.
@@ -92,13 +139,10 @@ class Section:
     states: tuple[State, ...] = ()
     initial: tuple[Phase, ...] = ()
     from_scratch: tuple[Phase, ...] = ()
+    is_adaptive: bool = False
+    by_partition: PartitionProgram | None = None
     skipped_paths: int = 0
     has_one_derivation: bool = False
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether an engine chooses between `phases` and `from_scratch` for each transaction."""
-        return bool(self.from_scratch)
 
     @property
     def aggregate(self) -> Aggregate | None:

@@ -58,6 +58,7 @@ class Rules:
 
         It is called inside the transaction, once for all rows of a firing; an error that it raises rolls the transaction back.
         """
+        # Registering a name again replaces the function: a store holds the rule, and each process brings its functions.
         self._runtime.functions[name or function.__name__] = function
         return function
 
@@ -152,6 +153,7 @@ class Rules:
     def _switch(self, name: str, active: bool, values: Sequence[Value] | None) -> None:
         self._runtime.check_idle("a change of the rules")
         one = self._set.get(name)
+        # Typed as rows of the condition are, because they are compared with these.
         typed = _typed_values(one, values) if values is not None else None
         self._change(self._set.of_statements, self._set.activity | {one.name: one.activity.switch(active, typed)})
 

@@ -13,7 +13,7 @@ from rederive.delta import Sign
 from rederive.errors import Unsupported
 from rederive.ir.rules import Program
 from rederive.lang.rules.syntax import ActiveRule, condition_name
-from rederive.lang.sql.dml import ChangeMatching, ChangeQuery, DataChange, InsertQuery, InsertValues
+from rederive.lang.sql.dml import ChangeMatching, ChangeQuery, DataChange, InsertQuery, InsertValues, MergeRows, ReplaceRows
 
 Pairs = Sequence[tuple[ActiveRule, DataChange | None]]
 
@@ -39,6 +39,7 @@ def triggers(program: Program, rules: Pairs) -> dict[str, list[str]]:
 def _reaches(program: Program, write: DataChange | None, reads: Mapping[str, frozenset[Sign]]) -> bool:
     if write is None:
         return False
+    # Conditions read a bag through its numbered copies, so that is where its changes arrive.
     base = program.numbered_copies(write.table) or write.table
     return bool(_effects(write) & reads.get(base, frozenset()))
 
@@ -49,13 +50,14 @@ def _effects(write: DataChange) -> frozenset[Sign]:
             return frozenset({Sign.PLUS})
         case ChangeMatching(values=None) | ChangeQuery(updates=False):
             return frozenset({Sign.MINUS})
-        case ChangeMatching() | ChangeQuery():
+        case ChangeMatching() | ChangeQuery() | ReplaceRows() | MergeRows():
             return frozenset(Sign)
 
 
 def _cycle(start: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
     """The shortest path from a rule back to itself."""
     ways = [[start]]
+    # Breadth first, over a list that grows while it is read: the first way back is a shortest one.
     seen: set[str] = set()
     for way in ways:
         for name in edges.get(way[-1], ()):

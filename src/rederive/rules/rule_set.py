@@ -142,6 +142,7 @@ class RuleSet:
 
     def get(self, name: str) -> CompiledRule:
         """The rule of that name."""
+        # Names of rules are SQL identifiers: case does not matter, and they are stored in lower case.
         found = next((one for one in self.rules if one.name == name.lower()), None)
         if found is None:
             raise UnknownName("rule", name, (one.name for one in self.rules))
@@ -162,6 +163,7 @@ def check_functions(rules: Iterable[CompiledRule], known: Collection[str]) -> No
 
 def check_precision(rules: RuleSet, precision: str) -> None:
     """Refuse what nervous precision cannot tell: whether a condition changes from false to true."""
+    # Nervous deltas may report a row that is there already: "false to true" cannot be told from "true to true".
     strict = [f"the rule '{one.name}' is strict" for one in rules.rules if one.rule.strict]
     strict += [f"the constraint '{c.view}' rejects" for c in rules.program.constraints if c.mode is Mode.REJECT]
     if precision == NERVOUS and strict:

@@ -91,6 +91,7 @@ class RuleRuntime:
         """The recorded firings after a version."""
         if self._store is not None:
             return self._store.journal.firings(rule, since)
+        # In memory only the last ones are left; `since` may ask for more than there is.
         return [one for one in self._log if one.version > since and rule in (None, one.rule)]
 
     # Webhooks
@@ -99,9 +100,11 @@ class RuleRuntime:
         """Start or wake the sender if the outbox has messages and this process may send them."""
         if self._store is None:
             return
+        # At most one sender for a store: it owns the order of attempts.
         if self._sender is not None and self._sender.is_alive:
             self._sender.wake()
             return
+        # Counted once at the start; while a sender runs, it knows the numbers.
         self._deliveries = self._store.journal.deliveries()
         if self._webhooks is not None and self._deliveries.waiting:
             self._sender = OutboxSender(self._store.journal.folder, self._webhooks, self._deliveries)

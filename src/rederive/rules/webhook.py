@@ -80,6 +80,7 @@ class Webhooks:
             return "a fragment ('#') is not sent to a receiver"
         if parts.scheme == "http" and not self.private:
             return "http is for private addresses, and these are not allowed"
+        # A host without a port in the list allows the usual port of the scheme, and no other.
         known = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
         return None if known in map(str.lower, self.hosts) else f"the host '{known}' is not allowed"
 
@@ -122,6 +123,7 @@ class Webhooks:
 
     def address(self, host: str, port: int) -> str:
         """The address to connect to. Refused where any that the name has is not one of the public network, unless allowed."""
+        # All addresses are checked, not only the first: an attacker's name may have a public and a private one.
         found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
         for address in found if not self.private else ():
             if not is_public(address):

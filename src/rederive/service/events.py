@@ -23,7 +23,6 @@ from rederive.errors import RederiveError
 from rederive.ir.terms import Row
 from rederive.store.codec import encode_rows
 from rederive.store.position import Position
-from rederive.values import sort_key
 
 MAX_SNAPSHOT_ROWS: Final = 5_000  # in one event; a larger snapshot is several events
 
@@ -129,6 +128,7 @@ def progress(at: Position) -> Event:
 
 def error_event(name: str, version: int, error: RederiveError) -> Event:
     """Return a `reset` or `problem` event with its reason. It has no id: a client cannot resume from it."""
+    # Without the place of the error, which may be a folder of the server.
     data: dict[str, Any] = {"version": version, "code": error.code, "detail": error.message}
     return Event(name, json.dumps(data | ({"hint": error.hint} if error.hint else {}), ensure_ascii=False))
 
@@ -155,7 +155,7 @@ class Segment:
 
     def deltas(self) -> dict[str, Delta]:
         """The net effect of the versions on each view, rows in order."""
-        return {view: total.delta().ordered(sort_key) for view, total in self.sums.items()}
+        return {view: total.delta().ordered() for view, total in self.sums.items()}
 
     def _sum(self, view: str) -> DeltaSum:
         return self.sums.setdefault(view, DeltaSum(is_clamped=self.is_nervous))

@@ -77,10 +77,12 @@ class FollowedViews:
                 del patterns[columns]
 
     def _follow_source(self, source: Query) -> None:
-        subscription, users = self._followed.get(source) or (self._state.subscribe(source, _ignore, BOTH), 0)
+        # Without a callback: the writer reads the changes from the results, and hands them on in its own order.
+        subscription, users = self._followed.get(source) or (self._state.subscribe(source, None, BOTH), 0)
         self._followed[source] = (subscription, users + 1)
 
     def _unfollow_source(self, source: Query) -> None:
+        # The engine stops computing a source only when its last part is gone.
         subscription, users = self._followed.pop(source)
         if users > 1:
             self._followed[source] = (subscription, users - 1)
@@ -192,10 +194,6 @@ class FollowedViews:
             parted = {view: change.where(bindings[view]) if bindings[view] else change for view, change in changes.items()}
             if deltas := {view: change.ordered for view, change in parted.items() if change}:
                 yield version, deltas
-
-
-def _ignore(change: Change) -> None:
-    """Do nothing: a subscription makes the database compute the change, which the writer reads from the result."""
 
 
 def _bound_columns(part: Query) -> tuple[tuple[int, ...], Values]:

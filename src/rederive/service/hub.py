@@ -236,6 +236,7 @@ class Hub:
     def attach(self, subscriber: Subscriber, events: Sequence[Event], version: int) -> None:
         """Add a subscriber. `events` bring it to `version`: the hub's version, or one that is published next."""
         self.check_room()
+        # The events before the feed: a queue that they fill is noticed there, and the versions after them are coalesced.
         self.subscribers[subscriber.number] = subscriber
         self.version = max(self.version, version)
         for event in events:

@@ -266,6 +266,7 @@ class Writer:
         return done
 
     def _count(self, committed: Sequence[Result], outcomes: Sequence[BatchOutcome]) -> None:
+        # Only this thread writes the counts; readers may see one commit more or less.
         self.counts.commits += len(committed)
         self.counts.groups += bool(committed)
         self.counts.refused += sum(outcome.error is not None for outcome in outcomes)

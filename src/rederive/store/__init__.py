@@ -2,11 +2,10 @@
 
 journal/          the SQLite file: one synced transaction for each version
 codec             rows, columns and digests as the journal writes them
-store             the store of a database: journal and lake
+store             the store of a database: journal and lake, recorded deltas, and changes as subscribers see them
 recovery          what opening a store does; lake_recovery: with its lake
 bulk_version      versions too large for the journal, which are staged in the lake
 lake_sync         the lake follows the journal
-version_changes   recorded deltas, and changes as subscribers see them
 time_travel       a view as of an earlier version
 backup            backups, and stores restored from them
 position          a version of an epoch, from which a client resumes

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
+from rederive.delta import LazyRows
 from rederive.engines.protocol import Bulk, Operation
 from rederive.errors import CorruptStore, DataError
 from rederive.ir.rules import Column, Relation
@@ -104,6 +105,7 @@ def _domain(column: Column) -> list[bool | int]:
 def decode_relation(name: str, text: str) -> Relation:
     """The relation whose columns `encode_columns` wrote."""
     try:
+        # Whoever edits the file by hand gets CorruptStore, not an exception of Python's.
         read = json.loads(text)
         columns = tuple(_column(*column) for column in read["columns"])
         return Relation(name, columns, tuple(read["key"]))
@@ -145,9 +147,10 @@ def digest(operations: Sequence[Operation]) -> str:
     >>> digest([one]) == digest([one]), digest([one]) == digest([two])
     (True, False)
     """
+    # The digest is compared by later processes and releases, so it hashes the stored form and not Python's objects.
     steps = ([step.action.value, step.relation, _rows_digest(step.rows)] for step in operations)
     return hashlib.sha256(_ENCODE(list(steps)).encode()).hexdigest()
 
 
-def _rows_digest(rows: tuple[Row, ...] | Bulk) -> str:
+def _rows_digest(rows: tuple[Row, ...] | LazyRows) -> str:
     return rows.digest() if isinstance(rows, Bulk) else encode_rows(rows)

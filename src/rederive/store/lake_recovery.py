@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.errors import Mismatch
 from rederive.ir.rules import Program
 from rederive.lake.bags import number_copies
@@ -33,7 +33,7 @@ def attach(lake: Lake, journal: Journal, program: Program) -> None:
         return
     rows = journal.base_rows()
     with rows_folder(lake) as folder:
-        for name in program.bases:
+        for name in own_bases(program):
             relation, stored = table_of(program, name), rows.get(name, [])
             if relation.name != name:  # the base relation numbers the copies of a bag, whose table has no numbers
                 stored = [row[:-1] for row in stored]
@@ -58,11 +58,16 @@ def _write_history(lake: Lake, journal: Journal, program: Program) -> None:
     settle(lake, LakeRelations((), views), records)
 
 
+def own_bases(program: Program) -> list[str]:
+    """The base relations that the lake holds: all but the tables in place, which others write."""
+    return [name for name in program.bases if name not in program.in_place]
+
+
 def check_restored(lake: Lake, journal: Journal, program: Program) -> None:
     """Refuse a lake that is ahead of a store just restored from a backup: its later versions belong to another history."""
     if journal.lake is None or not journal.is_just_restored:
         return
-    tables = [table_of(program, name).name for name in program.bases]
+    tables = [table_of(program, name).name for name in own_bases(program)]
     ahead = max((lake.last_version(Area.BASE, name) or 0 for name in tables), default=0)
     if ahead > journal.version or not journal.settled <= settled_version(lake) <= journal.version:
         found = max(ahead, settled_version(lake))
@@ -75,7 +80,7 @@ def check_restored(lake: Lake, journal: Journal, program: Program) -> None:
 def read_base_relations(lake: Lake, program: Program) -> dict[str, DataFrameRows]:
     """The base relations, as data frames over their tables. The copies of a bag are numbered for the engine."""
     found = {}
-    for name in program.bases:
+    for name in own_bases(program):
         relation = table_of(program, name)
         if lake.has_table(Area.BASE, relation.name):
             rows = lake.read(Area.BASE, relation)

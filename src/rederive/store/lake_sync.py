@@ -17,7 +17,7 @@ from threading import Lock, Thread
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rederive.delta import Delta, from_numbered
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows
+from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.session.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
 from rederive.ir.rules import Program, Relation, Role
@@ -121,6 +121,7 @@ class LakeSync:
         known = self.journal.catalog.followed
         for name in after.monitored:
             new, old = after.relations[name], before.relations.get(name)
+            # The view was dropped and comes back. Its tables still have the old columns, after what waits has been settled.
             if old is None and name in known:
                 self.settle(before, {})
                 old = self.lake.declaration(Area.CHANGES, name) or self.lake.declaration(Area.VIEWS, name)
@@ -138,8 +139,10 @@ class LakeSync:
         # One settling at a time: two would write the same tables.
         self.wait()
         self.note_progress()
-        self._settled = self._settle(list(self.journal.unsettled()), self._relations(program, stored))
+        relations = self._relations(program, stored)
+        self._settled = self._settle(list(self.journal.unsettled()), relations)
         self.note_progress()
+        self._register(relations)
         return self.journal.settled
 
     @_in_lake_session
@@ -171,6 +174,7 @@ class LakeSync:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        # Read before it is noted: afterwards the journal no longer lists these versions as unsettled.
         if self._settled > self.journal.settled:
             staged = self.journal.staged_versions(self._settled)
             self.journal.settle_to(self._settled)
@@ -207,9 +211,11 @@ class LakeSync:
             self._write_whole(program, name, stored[name]())
             with_tables.append(name)
         views = [program.relations[name] for name in program.monitored]
-        base = [table_of(program, name) for name in program.bases]
+        elsewhere = program.in_place
+        tables = {name: table_of(program, name) for name in program.bases if name not in elsewhere}
+        base = list(tables.values())
         bags = {relation.name for relation in (*base, *views) if relation.role is Role.BAG}
-        numbered = {name: relation for name, relation in zip(program.bases, base, strict=True) if relation.name != name}
+        numbered = {name: relation for name, relation in tables.items() if relation.name != name}
         return LakeRelations(base, views, with_tables, bags, numbered)
 
     def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
@@ -226,6 +232,13 @@ class LakeSync:
             return 0
         as_tables = [_as_tables(record, relations.numbered) for record in records]
         return settle(self.lake, self._with_dropped(relations, records), as_tables)
+
+    def _register(self, relations: LakeRelations) -> None:
+        """Make the tables of views known in the catalog. Last, and with each settling: they are complete without it."""
+        for view in relations.views:
+            for area in (Area.CHANGES, Area.VIEWS):
+                if not self.lake.is_registered(area, view.name) and self.lake.has_table(area, view.name):
+                    self.lake.register(area, view.name)
 
     def _with_dropped(self, relations: LakeRelations, records: list[VersionRecord]) -> LakeRelations:
         """The relations, with dropped views that these versions still change. Views that were bags count as bags."""

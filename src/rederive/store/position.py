@@ -19,6 +19,7 @@ _FORM: Final = re.compile(r"(?:([0-9a-f]{16})-)?([0-9]{1,18})")
 
 def new_epoch() -> str:
     """A random name for a new history."""
+    # 64 random bits: two histories of one store never share a name by accident.
     return secrets.token_hex(8)
 
 

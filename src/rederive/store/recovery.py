@@ -49,6 +49,7 @@ def reconcile_options(journal: Journal, given: StoreOptions, zone: str) -> Store
     defaults = {"zone": UTC} | stored if stored else {"strategy": AUTO, "precision": "exact", "only": "", "zone": zone}
     for name in _FIXED if stored else ():
         requested = getattr(given, name)
+        # An option that is not given never conflicts: it means "as the store has it".
         if requested and requested != defaults[name]:
             raise Mismatch(
                 f"the store has {name} '{defaults[name]}', not '{requested}'",
@@ -78,6 +79,7 @@ def recover_base_rows(journal: Journal, lake: LakeSync | None, program: Program)
         if (root := journal.lake) is not None:
             raise Mismatch(f"the base relations of this store are in a lake: {root}", hint="open it with that lake")
         rows = journal.base_rows()
+        # Never dropped silently: rows without a relation mean that the definitions and the rows are of two versions.
         for name in rows:
             if name not in program.bases:
                 raise CorruptStore(f"there are rows of '{name}', which is not a base relation of the program")

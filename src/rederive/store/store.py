@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING
 from rederive.catalog import Catalog, CatalogChange, followed
 from rederive.delta import Delta, Sign
 from rederive.engines.protocol import Operation
-from rederive.errors import Conflict, Expired, UnknownOption
+from rederive.errors import Conflict, Expired, StoreError, UnknownOption
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import UTC as UTC_NAME
 from rederive.ir.terms import Row
-from rederive.records import CatalogRecord, VersionRecord
+from rederive.records import CatalogRecord, RecordedDelta, VersionRecord
 from rederive.result import Change, Result
 from rederive.store.codec import digest
 from rederive.store.journal.file import name_errors
 from rederive.store.journal.writer import Journal
 from rederive.store.recovery import StoreOptions, reconcile_options, recover_base_rows
-from rederive.store.version_changes import base_deltas, changes_of, has_columns_of, view_deltas
 
 if TYPE_CHECKING:
     from rederive.store.lake_sync import LakeSync
@@ -106,12 +105,13 @@ class Store:
         if self.lake is not None:
             # Before anything is written: a change table cannot hold rows of two shapes.
             self.lake.check_columns(before, after)
+        # A view is followed from the version that defines it on; without a version, from the present one.
         version = result.version if result is not None else self.journal.version
         catalog = CatalogRecord(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
         if result is None:
-            self.journal.amend(catalog)
+            self.journal.amend(catalog, sources=step.sources)
             return False
-        record = self._record(before, after, net, result, signs)
+        record = replace(self._record(before, after, net, result, signs), sources=step.sources)
         self.journal.append([record], catalog)
         return record.staged is not None
 
@@ -123,8 +123,8 @@ class Store:
         if self.lake is not None and self.is_bulk(net, result):
             staged = self.lake.stage(before, after, result.version, net, changes)
             return VersionRecord(result.version, now, result.engine, staged=staged)
-        views = view_deltas({view: change for view, change in changes.items() if change}, before, after)
-        return VersionRecord(result.version, now, result.engine, tuple(base_deltas(net, before, after)), tuple(views))
+        views = _view_deltas({view: change for view, change in changes.items() if change}, before, after)
+        return VersionRecord(result.version, now, result.engine, tuple(_base_deltas(net, before, after)), tuple(views))
 
     def acknowledge(self, name: str, version: int) -> None:
         """Record that a named subscription has everything up to this version."""
@@ -143,6 +143,7 @@ class Store:
                 hint="use a new key for each transaction",
             )
         changes = {change.view: change for change in self.changes_of(record)}
+        # All costs are zero: a repetition computes nothing.
         return Result(record.number, changes, record.engine, self.options.strategy, 0.0, 0, {}, 0, {}, 0, 0, repeated=True)
 
     def changes(self, view: str, since: int) -> Iterator[Change]:
@@ -162,7 +163,7 @@ class Store:
         """The changes of a view after a version; raises `Expired` if the view had other columns then."""
         for record in self.journal.since(since, view.name):
             for recorded in record.views:
-                if not has_columns_of(recorded.relation, view):
+                if not _has_columns_of(recorded.relation, view):
                     hint = "take the current rows, and follow the changes from there"
                     raise Expired(f"'{view.name}' had other columns at version {record.number}", hint=hint)
             yield from (change for change in self.changes_of(record) if change.view == view.name)
@@ -172,3 +173,43 @@ class Store:
         if record.staged is None or self.lake is None:
             return changes_of(record)
         return changes_of(replace(record, staged=None, views=tuple(self.lake.changes(record, self.catalog().program))))
+
+
+# What a version did, as it is recorded and as subscribers see it
+
+
+def changes_of(record: VersionRecord) -> list[Change]:
+    """The changes of views at a version, as subscribers were notified of them. The record holds those of a small version."""
+    if record.staged is not None:
+        raise StoreError(f"version {record.number} is a bulk version: its changes are in the lake, at {record.staged}")
+    views: dict[str, Delta] = {}
+    for recorded in record.views:
+        # A view whose columns changed is recorded twice: the rows that left have the old columns, those that entered the new.
+        name, delta = recorded.relation.name, recorded.delta
+        other = views.get(name, Delta())
+        views[name] = Delta(delta.plus or other.plus, delta.minus or other.minus)
+    return [Change(record.number, name, delta) for name, delta in views.items()]
+
+
+def _view_deltas(changes: Mapping[str, Change], before: Program, after: Program) -> Iterator[RecordedDelta]:
+    """The changes of views with the columns of their rows. Rows that leave may have other columns than the view has now."""
+    for view, change in changes.items():
+        delta, old, new = change.ordered, before.relations.get(view), after.relations.get(view)
+        if old is not None and new is not None and old.columns != new.columns:
+            sides = (RecordedDelta(old, Delta(minus=delta.minus)), RecordedDelta(new, Delta(plus=delta.plus)))
+            yield from (side for side in sides if side.delta)
+        elif (relation := new or old) is not None:
+            yield RecordedDelta(relation, delta)
+
+
+def _base_deltas(net: Mapping[str, Delta], before: Program, after: Program) -> Iterator[RecordedDelta]:
+    """The net effect on base relations; a relation that the new program lacks has the columns of the old one."""
+    for name, delta in net.items():
+        relation = (after if name in after.bases else before).relations[name]
+        yield RecordedDelta(relation, Delta(tuple(delta.plus), tuple(delta.minus)))
+
+
+def _has_columns_of(recorded: Relation, view: Relation) -> bool:
+    """Whether the columns of a recorded delta have the names and types that the view has now."""
+    # Nullability and width may change without invalidating rows that are recorded already.
+    return [(c.name, c.type) for c in recorded.columns] == [(c.name, c.type) for c in view.columns]

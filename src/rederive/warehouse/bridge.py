@@ -69,6 +69,7 @@ def bridge_program_text(program: Program) -> str:
         raise StrategyError(f"the monitored view '{lost[0]}' is not stored, and a warehouse has stored views only", hint=hint)
     lines = [show_relation(program.relations[name]) for name in program.bases]
     for name in views:
+        # The whole row is the key: the warehouse says which rows enter and leave, and never replaces one by key.
         relation = replace(program.relations[name], key=())
         columns = ", ".join(column.name for column in relation.columns)
         lines += [show_relation(replace(relation, name=stored_table(name))), show_relation(relation)]
@@ -172,6 +173,7 @@ class WarehouseBridge:
         LOG.info("transaction %d: %s; %d reads avoided", report.version, summary, report.avoided)
         progress = self._warehouse.progress
         before = {str(row[0]): row for row in self._stored(REPORT)}
+        # Views that this transaction does not touch keep the line of the step that changed them last.
         lines = []
         for view, at in progress.views.items():
             if (outcome := report.views.get(view)) is None:
@@ -183,6 +185,7 @@ class WarehouseBridge:
         yield from self._replace_rows(PENDING, _pending_rows(progress))
 
     def _replace_rows(self, name: str, rows: Iterable[Row]) -> Iterator[Operation]:
+        # Only the difference is written, so an unchanged table costs nothing in the journal.
         present, new = frozenset(self._stored(name)), frozenset(rows)
         yield Operation(Action.DELETE, stored_table(name), tuple(present - new))
         yield Operation(Action.INSERT, stored_table(name), tuple(new - present))
@@ -207,6 +210,7 @@ class WarehouseBridge:
         found: dict[int, dict[str, dict[str, list[Row]]]] = {}
         for number, relation, sign, text in self._stored(PENDING):
             sides = found.setdefault(int(number), {"insert": {}, "delete": {}})  # type: ignore[arg-type]
+            # The line of a transaction without rows, which still counts as one that a view has not seen.
             if relation:
                 declared = self._state.program.relations[str(relation)]
                 sides[str(sign)].setdefault(str(relation), []).extend(decode_rows(f"[{text}]", declared))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rederive.delta import sort_rows
 from rederive.engines.protocol import Engine
 from rederive.errors import SourceUnavailable
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row
-from rederive.values import sort_key
 from rederive.warehouse.report import MaintenanceStatus, ViewOutcome
 from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
@@ -83,6 +83,7 @@ class MaintenanceStep:
 
     def outcomes(self) -> dict[str, ViewOutcome]:
         """Return the new rows of each view, or why it waits."""
+        # An update of relations that a view does not read leaves it as it is, without any test.
         touched = self._outdated.update.relations
         found = {
             v.name: ViewOutcome(MaintenanceStatus.UNAFFECTED) for v in self._outdated.group if not touched.intersection(v.sources)
@@ -129,6 +130,7 @@ class MaintenanceStep:
     def _whole_relations(self) -> Extents:
         """Return the relations that are known completely, in the state after the update."""
         found = {name: self._outdated.update.after(name, rows) for name, rows in self._local_rows().items()}
+        # A view that copies a relation tells its before-image, and with the update its after-image.
         for view in self._outdated.group:
             copy = copied_relation(view, self._rows(view.name)) if view.kind is ViewClass.PLAIN else None
             if copy is not None:
@@ -138,6 +140,7 @@ class MaintenanceStep:
     def _read_next(self, pending: Sequence[StoredView]) -> bool:
         """Read one more relation. Return False if no relation that may help can be read."""
         whole = known_completely(self._outdated.group, self._known_relations())
+        # Relations that are known completely are never read, however cheap they are.
         missing = {name for view in pending for name in view.sources} - whole - self._failed.keys()
         for name in sorted(missing, key=self._images.cost):
             try:
@@ -162,7 +165,7 @@ class MaintenanceStep:
             # plus = v' - v, minus = v - v': the stored rows are a set.
             change = after - self._rows(view.name), self._rows(view.name) - after
         read = tuple(name for name in self._read if name in self._images.remote)
-        plus, minus = (tuple(sorted(rows, key=sort_key)) for rows in change)
+        plus, minus = (tuple(sort_rows(rows)) for rows in change)
         return ViewOutcome(MaintenanceStatus.READ if read else MaintenanceStatus.STRICT, plus, minus, read)
 
     def _new_rows(self, view: StoredView) -> frozenset[Row] | None:

@@ -58,6 +58,7 @@ class RemoteSources:
         """Return the rows after a transaction. From a reading that is ahead, later transactions are taken back."""
         latest = max(updates, default=version)
         reading = self._reading(relation)
+        # A source in lock step has seen exactly what the warehouse has received.
         at = latest if reading.version is None else reading.version
         if at < version:
             raise SourceUnavailable(f"'{relation}' reflects transaction {at}, and {version} is needed", hint="try again later")

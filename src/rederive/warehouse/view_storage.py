@@ -12,8 +12,9 @@ from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import is_copy
-from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_determined, compile_maintenance
 from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
+from rederive.warehouse.selfmaint.determined import is_determined
 from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
 
 _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT)
@@ -31,8 +32,8 @@ class ViewStorage:
         self._kind = UpdateKind(*[frozenset(name for view in views for name in view.sources)] * 2)
         self._compiled: dict[tuple[str, tuple[str, ...], KnownRelations], CompiledMaintenance | None] = {}
         self._engine = engine
-        self._installed: Program | None = None
-        self._install(())
+        self._update = UpdateKind.of()
+        self._switch(Program(self._tables(), ()))
 
     def rows(self, name: str) -> frozenset[Row]:
         """Return the rows of a view, of a local relation, or of a relation that the installed rules define."""
@@ -45,7 +46,8 @@ class ViewStorage:
     def load(self, contents: Mapping[str, Iterable[Row]]) -> None:
         """Replace the rows of tables; faster than `replace` for many rows."""
         self.replace(dict.fromkeys(contents, ()))
-        self._engine.load(contents)
+        # The same rules once more, with rows: what is derived from the tables is evaluated once, not row by row.
+        self._switch(self._program, contents)
 
     def replace(self, contents: Mapping[str, Iterable[Row]]) -> None:
         """Replace the rows of tables."""
@@ -64,6 +66,7 @@ class ViewStorage:
 
     def set_update(self, update: SourceUpdate, read: Mapping[str, frozenset[Row]], log: PartialCopy) -> None:
         """Set the update that the rules see, the relations that were read for it, and the log."""
+        self._update = UpdateKind.of(update.inserts, update.deletes)
         given = (update.inserts, update.deletes, read, log.present, log.absent)
         parts = [(part, rows) for part, rows in zip(_PARTS, given, strict=True)]
         sources = {name for view in self._views for name in view.sources}
@@ -75,23 +78,25 @@ class ViewStorage:
         """Return the rules of a view, given the views of its group; they are compiled once for each combination."""
         key = (view.name, tuple(other.name for other in group), given)
         if key not in self._compiled:
-            self._compiled[key] = compile_maintenance(view, group, self._relations, self._kind, given)
+            compiled = compile_determined if view.kind in (ViewClass.PROJECTION, ViewClass.UNION) else compile_maintenance
+            self._compiled[key] = compiled(view, group, self._relations, self._kind, given)
         return self._compiled[key]
 
     def maintain(
         self, view: StoredView, group: Sequence[StoredView], given: KnownRelations
     ) -> tuple[frozenset[Row], frozenset[Row]] | None:
-        """Return plus and minus of a plain view if its test says that it is self-maintainable, else None."""
+        """Return plus and minus of a view if the update determines them, or if its test says so; else None."""
         rules = self.compile_maintenance(view, group, given)
-        if rules is None:
+        is_tested = view.kind is ViewClass.PLAIN
+        if rules is None or not (is_tested or is_determined(view, group, self._relations, self._update, given)):
             return None
         # The tests of the whole group at once: exchanging rules costs
         # indexes over the stored views, which are built from scratch.
         self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
-        test = () if rules.always else (names.MAINTAINABLE,)
+        test = (names.MAINTAINABLE,) if is_tested and not rules.always else ()
         parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
         with closing(self._engine.answers(parts)) as answers:  # the change reuses what the test has derived
-            if not rules.always and not next(answers):
+            if test and not next(answers):
                 return None
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
@@ -101,10 +106,13 @@ class ViewStorage:
         definitions: dict[Definition, None] = {d: None for c in rules for d in c.program.definitions}
         relations = self._tables() | {n: r for c in rules for n, r in c.program.relations.items()}
         program = Program(relations, tuple(definitions))
-        if program != self._installed:
-            self._engine.install(plan(program, (), Strategy.ON_DEMAND.value), ())
-            self._engine.commit()
-            self._installed = program
+        if program != self._program:
+            self._switch(program)
+
+    def _switch(self, program: Program, initial: Mapping[str, Iterable[Row]] | None = None) -> None:
+        self._engine.install(plan(program, (), Strategy.ON_DEMAND.value), (), initial)
+        self._engine.commit()
+        self._program = program
 
     def _tables(self) -> dict[str, Relation]:
         bases = {name for view in self._views for name in view.sources}

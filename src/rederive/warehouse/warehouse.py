@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rederive.boundary import given_rows, guard_class
+from rederive.delta import sort_rows
 from rederive.errors import StrategyError, UnknownRelation
 from rederive.ir.terms import Row, Value
 from rederive.lang import compile_program
 from rederive.opening import make_engine
 from rederive.rows import base_relation, typed_row
-from rederive.values import sort_key
 from rederive.warehouse.maintenance_step import AfterImages, MaintenanceStep, OutdatedViews
 from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus, ViewOutcome
 from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
@@ -117,6 +117,7 @@ class Warehouse:
             self.version = max(self.version, self._sources.version(name for name in names if name in self.remote))
         images = {name: self._image(name, self.version) for name in names}
         self._stored.load({view.name: evaluate_view(self.program, view.name, images, self._engine()) for view in self.views})
+        # Whatever waited is overtaken: all views are those of the sources now.
         self._at = dict.fromkeys(self._at, self.version)
         self._why.clear()
 
@@ -124,7 +125,7 @@ class Warehouse:
         """Return the stored rows of a view, in order."""
         if view not in self._at:
             raise UnknownRelation(view, self._at)
-        return sorted(self._stored.rows(view), key=sort_key)
+        return sort_rows(self._stored.rows(view))
 
     @property
     def progress(self) -> WarehouseProgress:
@@ -136,6 +137,7 @@ class Warehouse:
         self.load_typed(contents)
         self.version, self._at, self._updates = progress.version, dict(progress.views), dict(progress.pending)
         self._why.clear()
+        # The log says what earlier updates left in the sources; a later process cannot know it, and being without it is safe.
         self._log.clear()
 
     def waiting(self) -> dict[str, str]:

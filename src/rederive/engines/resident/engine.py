@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from math import inf
-from typing import TypeVar
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns
-from rederive.delta import Delta
+from rederive.delta import Delta, nonempty, sort_rows
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
 from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace
+from rederive.engines.resident.batch.encoding import as_batch
 from rederive.engines.resident.run.filtration import PropagationRule
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import Installed, Surroundings, redefined
 from rederive.engines.resident.run.net_effect import net_effect
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.engines.resident.storage.column_table import CodedColumns, ColumnTable
 from rederive.engines.resident.storage.memory import Memory
 from rederive.engines.resident.storage.table import CodedRows, Leaves, Readable, Table, rows_of, whole_rows
 from rederive.ir.printing import show_rule
@@ -26,7 +28,6 @@ from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
-from rederive.values import sort_key
 
 
 class ResidentEngine:
@@ -99,7 +100,7 @@ class ResidentEngine:
                 changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
             if announce:
                 changes |= self._grown(old, new, entered)
-            propagation = Propagation(_nonempty(changes), new.touched, {}, 0, _nonempty(bound_changes), entered=entered)
+            propagation = Propagation(nonempty(changes), new.touched, {}, 0, nonempty(bound_changes), entered=entered)
         # Also for KeyboardInterrupt: the base tables are the predecessor's, and must lose the initial rows again.
         except BaseException:
             new.undo()
@@ -108,21 +109,12 @@ class ResidentEngine:
         return propagation
 
     @staticmethod
-    def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows]) -> dict[str, Delta]:
+    def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows | CodedColumns]) -> dict[str, Delta]:
         """The changes of monitored base relations that both programs have: they share one table, which has only the new rows."""
         # Old and new extents of such a table are the same object, so their difference would be empty.
         both = [name for name in new.monitored if name in old.program.bases and name in new.program.bases]
         nothing = {name: CodedRows(new.program.relations[name], {}, new.around.codes) for name in both}
         return {name: Delta(entered.get(name, nothing[name]), nothing[name]) for name in both}
-
-    def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """Install the current program once more with these rows, and commit; return the touched tuples."""
-        present = self.installed
-        bound = [view.query for view in present.bound]
-        # Nothing but the base relations and what reads them is affected, so other views are taken over.
-        touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
-        self.commit()
-        return touched
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """Return the deltas of base relations, checked for duplicate keys; the tables stay as they are."""
@@ -131,17 +123,21 @@ class ResidentEngine:
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Run the affected sections from the bottom up, and return the exact deltas of the monitored views."""
-        self.meter.touched = 0
+        self.meter.touched = self.meter.by_column = 0
         try:
             # From now on r^new = (r - r^del) + r^ins holds for every base relation r; r itself changes at `commit`.
             for name, delta in net.items():
                 encode, versions = self.installed.encoders[name], self.installed.versions[name]
-                versions.came.load(encode(delta.plus))
-                versions.gone.load(encode(delta.minus))
+                for table, rows in ((versions.came, delta.plus), (versions.gone, delta.minus)):
+                    if isinstance(rows, CodedColumns) and rows.codes is self.codes:
+                        table.add_batch(as_batch(rows)) if len(rows) else None
+                    else:
+                        table.load(encode(rows))
             estimated, recomputed = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
             bound = self._bound_changes(net)
-            costs = self.meter.touched, self._derived_sizes(), self.installed.skipped
-            return Propagation(self._changes(), *costs, bound, round(estimated), recomputed)
+            derived = self.installed.tables.derived_sizes() if self.installed.tables.on_demand else {}
+            costs = self.meter.touched, derived, self.installed.skipped
+            return Propagation(self._changes(), *costs, bound, round(estimated), recomputed, by_column=self.meter.by_column)
         except BaseException:
             self.rollback()
             raise
@@ -152,11 +148,9 @@ class ResidentEngine:
         # Sections are in the order of their components: when one runs, the deltas of all that it reads are exact.
         for position, section in enumerate(self.installed.sections):
             if section.is_affected():
-                phases, expected = section.cheapest_phases()
+                expected, from_scratch = section.run(self.meter, self.limits)
                 estimated += expected
-                recomputed += phases is section.from_scratch
-                for phase in phases:
-                    phase.run(self.meter, self.limits)
+                recomputed += from_scratch
             # Under differencing a change set is dropped as soon as the last view that reads it is done (SR's wave front).
             for versions in self.installed.passed.get(position, ()):
                 versions.drop()
@@ -170,13 +164,18 @@ class ResidentEngine:
     def _bound_changes(self, net: Mapping[str, Delta]) -> dict[Query, Delta]:
         present = self.installed
         views = [view for view in present.bound if self._matters(view.patterns, net)]
-        return _nonempty({view.query: view.change(present.tables, present.program, self.codes) for view in views})
+        for versions in present.versions.values() if views else ():
+            versions.gone.unpack()
+            versions.came.unpack()
+        return nonempty({view.query: view.change(present.tables, present.program, self.codes) for view in views})
 
     def _changes(self) -> dict[str, Delta]:
         changes = {}
         for name in self.installed.monitored:
             versions = self.installed.versions[name]
             if versions.gone or versions.came:
+                versions.gone.unpack()
+                versions.came.unpack()
                 relation = self.program.relations[name]
                 # Copies of the leaves: `commit` clears the tables, and readers decode later.
                 plus = CodedRows(relation, versions.came.snapshot(), self.codes)
@@ -193,7 +192,7 @@ class ResidentEngine:
 
     def _rows_in(self, name: str, leaves: Leaves) -> tuple[Row, ...]:
         relation = self.program.relations[name]
-        return tuple(sorted(CodedRows(relation, leaves, self.codes), key=sort_key))
+        return tuple(sort_rows(CodedRows(relation, leaves, self.codes)))
 
     def estimates(self) -> dict[tuple[str, ...], Estimate]:
         """Return the estimates of the sections that can also be evaluated from scratch, at the present sizes."""
@@ -244,17 +243,22 @@ class ResidentEngine:
     def _clear(self) -> None:
         for table in self.installed.tables.transient:
             table.clear()
-        if self.installed.tables.answers:
+        if self.installed.tables.on_demand:
             self.installed.tables.forget()
 
-    def _derived_sizes(self) -> Mapping[str, int]:
-        return self.installed.tables.derived_sizes() if self.installed.tables.answers else {}
+    @property
+    def reads_in_place(self) -> bool:
+        """This engine holds the rows of tables in place like all others."""
+        return False
 
-    def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+    def rebase(self, rows: Mapping[str, Collection[Row]]) -> None:
+        """Nothing to do: the rows are in this process."""
+
+    def rows(self, relation: str, bindings: Mapping[int, Value], limit: int | None = None) -> list[Row]:
         """Return the rows with these values; rows of a view that is not stored are derived for this query."""
         self.meter.touched = 0
         try:
-            return self._rows(relation, bindings)
+            return self._rows(relation, bindings, limit)
         finally:
             self.installed.queries.forget()
 
@@ -267,24 +271,25 @@ class ResidentEngine:
         finally:
             self.installed.queries.forget()
 
-    def _rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
+    def _rows(self, relation: str, bindings: Mapping[int, Value], limit: int | None = None) -> list[Row]:
         declared = self.program.relations[relation]
         # Queries read the committed state: `queries` adopts the stored tables and derives the rest on its own.
         source = self.installed.queries.source(relation, Variant.OLD)
         codes = {}
         for column, value in sorted(bindings.items()):
             codec = self.codes.codec(declared.columns[column].type)
-            code = codec.find(value) if isinstance(source, Table) else codec.encode(value)
+            code = codec.find(value) if isinstance(source, Table | ColumnTable) else codec.encode(value)
             if code is None:
                 return []  # no stored row has a value that was never coded; one that is derived may
             codes[column] = code
-        found = self._matching(source, codes)
+        # Decoding is most of the work, so the limit comes first.
+        found = islice(self._matching(source, codes), limit)
         return self.codes.decode_rows(declared.types, found if declared.columns else (() for _ in found))
 
     @staticmethod
     def _matching(source: Readable, codes: Mapping[int, Code]) -> Iterable[CodedRow]:
         """A view that is not stored is looked up by its bindings; a table is searched, by an index where it has the right one."""
-        if isinstance(source, Table):
+        if isinstance(source, Table | ColumnTable):
             return source.matching(codes)
         if not codes:
             return rows_of(dict(source.items()), source.arity)
@@ -303,13 +308,7 @@ class ResidentEngine:
     def size(self, relation: str) -> int:
         """Return the number of rows; a view that is not stored is derived to count them."""
         try:
-            return sum(len(leaf) for _, leaf in self.installed.queries.source(relation, Variant.OLD).items())
+            source = self.installed.queries.source(relation, Variant.OLD)
+            return len(source) if isinstance(source, ColumnTable) else sum(len(leaf) for _, leaf in source.items())
         finally:
             self.installed.queries.forget()
-
-
-_Name = TypeVar("_Name")
-
-
-def _nonempty(changes: Mapping[_Name, Delta]) -> dict[_Name, Delta]:
-    return {name: delta for name, delta in changes.items() if delta}

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from pyspark.sql import SparkSession
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns
-from rederive.delta import Delta, LazyRows, Rows
+from rederive.delta import Delta, LazyRows, Rows, nonempty
 from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace
-from rederive.engines.spark.net.by_query import net_effect_of_bulk
-from rederive.engines.spark.net.by_rows import net_effect_of_rows, rows_with_prefix
-from rederive.engines.spark.plan.sources import Frame, Local, Source
-from rederive.engines.spark.run.data_frame_rows import DataFrameRows
-from rederive.engines.spark.run.frame_collection import take_rows
+from rederive.engines.spark.net.net_effect import net_effect, rows_with_prefix
+from rederive.engines.spark.plan.sources import Frame, Source
+from rederive.engines.spark.run.data_frames import DataFrameRows, as_rows, frame_in_place, take_rows
 from rederive.engines.spark.run.installed import Installed
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import FoundRows
@@ -99,7 +97,19 @@ class SparkEngine:
     ) -> Propagation:
         """Build the new program next to the current one, which stays in use until `commit`."""
         self.jobs.admit(maintenance.program)
-        self.jobs.queries.touched = 0
+        self.jobs.queries.begin()
+        with self.jobs.queries.describe("installing a program"):
+            return self._install(maintenance, monitored, initial, bound, announce=announce)
+
+    def _install(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        initial: Mapping[str, Iterable[Row]] | None,
+        bound: Sequence[Query],
+        *,
+        announce: bool,
+    ) -> Propagation:
         old = self.installed
         given = {n: take_rows(rows, maintenance.program.relations[n].types, self.jobs) for n, rows in (initial or {}).items()}
         # Before the new program is built: what it does not change is taken over, with auxiliary state.
@@ -109,7 +119,8 @@ class SparkEngine:
             entered = {name: FrameRows((plus,), self.jobs) for name, plus in new.build(given).items() if not plus.empty}
             deltas = self._deltas_between(old, new, affected) if announce else {}
             parts = self._query_deltas(old, new, affected) if announce else {}
-            found = Propagation(_nonempty(deltas), self.jobs.queries.touched, {}, 0, _nonempty(parts), entered=entered)
+            touched, jobs = self.jobs.queries.touched, self.jobs.queries.jobs_since_begin()
+            found = Propagation(nonempty(deltas), touched, {}, 0, nonempty(parts), entered=entered, jobs=jobs)
         except BaseException:
             old.clear()
             new.clear()
@@ -137,46 +148,42 @@ class SparkEngine:
     def _delta(self, minus: Iterable[Frame], plus: Iterable[Frame]) -> Delta:
         return Delta(FrameRows(tuple(plus), self.jobs), FrameRows(tuple(minus), self.jobs))
 
-    def load(self, initial: Mapping[str, Iterable[Row]]) -> int:
-        """Add initial rows to the current program, and commit; returns the number of touched tuples."""
-        present = self.installed
-        bound = [view.query for view in present.bound]
-        touched = self.install(present.maintenance, present.monitored, initial, bound=bound).touched
-        self.commit()
-        return touched
-
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
         context = (self.program.relations, self.installed.storage, self.jobs)
-        if not any(isinstance(operation.rows, Bulk) for operation in operations):
-            return net_effect_of_rows(operations, *context)
-        return {
-            name: Delta(as_rows(plus, self.jobs), as_rows(minus, self.jobs))
-            for name, (minus, plus) in net_effect_of_bulk(operations, *context).items()
-        }
+        self.jobs.queries.begin()
+        names = ", ".join(dict.fromkeys(operation.relation for operation in operations))
+        with self.jobs.queries.describe(f"{names}: net effect"):
+            return {name: Delta(plus, minus) for name, (minus, plus) in net_effect(operations, *context).items()}
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
         self.jobs.queries.touched = 0
-        present, patterns = self.installed, self.installed.patterns
         try:
-            for name, delta in net.items():
-                types = self.program.relations[name].types
-                present.relations.found(name, Variant.DEL).replace([take_rows(delta.minus, types, self.jobs)])
-                present.relations.found(name, Variant.INS).replace([take_rows(delta.plus, types, self.jobs)])
-            # Nothing that is stored or monitored reads these rows: the deltas of base relations are all there is.
-            if any(_is_relevant(patterns, name, delta) for name, delta in net.items()):
-                present.run()
-            skipped = sum(section.skipped_paths for section in present.maintenance.sections)
-            parts = {q: self._difference(*present.answers_in_both_states(q)) for q in present.affected_queries(net)}
-            return Propagation(self._view_deltas(), self.jobs.queries.touched, present.derived_sizes(), skipped, _nonempty(parts))
+            with self.jobs.queries.describe("propagation"):
+                return self._propagate(net)
         except BaseException:
             self.rollback()
             raise
 
+    def _propagate(self, net: Mapping[str, Delta]) -> Propagation:
+        present, patterns = self.installed, self.installed.patterns
+        for name, delta in net.items():
+            types = self.program.relations[name].types
+            present.relations.found(name, Variant.DEL).replace([take_rows(delta.minus, types, self.jobs)])
+            present.relations.found(name, Variant.INS).replace([take_rows(delta.plus, types, self.jobs)])
+        # Nothing that is stored or monitored reads these rows: the deltas of base relations are all there is.
+        if any(_is_relevant(patterns, name, delta) for name, delta in net.items()):
+            present.run()
+        skipped = sum(section.skipped_paths for section in present.maintenance.sections)
+        parts = {q: self._difference(*present.answers_in_both_states(q)) for q in present.affected_queries(net)}
+        touched, jobs = self.jobs.queries.touched, self.jobs.queries.jobs_since_begin()
+        sizes, recomputed = present.derived_sizes(), len(present.sections.recomputed)
+        return Propagation(self._view_deltas(), touched, sizes, skipped, nonempty(parts), recomputed=recomputed, jobs=jobs)
+
     def _view_deltas(self) -> dict[str, Delta]:
         found = {name: [self._found(name, v).known for v in (Variant.DEL, Variant.INS)] for name in self.installed.monitored}
-        return _nonempty({name: self._delta(minus, plus) for name, (minus, plus) in found.items()})
+        return nonempty({name: self._delta(minus, plus) for name, (minus, plus) in found.items()})
 
     def _found(self, name: str, variant: Variant) -> FoundRows:
         return self.installed.relations.found(name, variant)
@@ -186,8 +193,10 @@ class SparkEngine:
         if self._prepared is not None:
             self.installed.clear()
             self.installed, self._prepared = self._prepared, None
+            self.jobs.compiled.clear()
         else:
-            self.installed.apply()
+            with self.jobs.queries.describe("applying deltas"):
+                self.installed.apply()
         self._end()
 
     def rollback(self) -> None:
@@ -201,11 +210,25 @@ class SparkEngine:
         self.installed.clear()
         self.jobs.frames.drop_all_but(self.installed.storage.names)
 
-    def rows(self, relation: str, bindings: Mapping[int, Value]) -> list[Row]:
-        """The rows of a base relation or view whose columns have the bound values, in no order."""
-        self.jobs.queries.touched = 0
+    @property
+    def reads_in_place(self) -> bool:
+        """This engine reads tables in place where they are."""
+        return True
+
+    def rebase(self, rows: Mapping[str, Collection[Row]]) -> None:
+        """Read base relations from tables in place at another commit, which has the rows that they have now."""
+        for name, given in rows.items():
+            if isinstance(given, DataFrameRows) and given.is_in_place:
+                self.installed.storage.write(name, frame_in_place(given, self.program.relations[name].types, self.jobs))
+        self._end()
+
+    def rows(self, relation: str, bindings: Mapping[int, Value], limit: int | None = None) -> list[Row]:
+        """The rows of a base relation or view whose columns have the bound values, in no order; at most `limit` of them."""
+        self.jobs.queries.begin()
         try:
-            return self.jobs.queries.rows(self.installed.answer(Query(relation, tuple(sorted(bindings.items())))))
+            with self.jobs.queries.describe(f"{relation}: query"):
+                found = self.installed.answer(Query(relation, tuple(sorted(bindings.items()))))
+                return self.jobs.queries.rows(found) if limit is None else self.jobs.queries.first_rows(found, limit)
         # Names of temporary views are dropped after each query, or the catalog grows without end.
         finally:
             self._end()
@@ -251,20 +274,8 @@ class SparkEngine:
         return self.jobs.queries.touched
 
 
-def as_rows(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:
-    """The rows of a frame for others: Python rows where they are in the driver, else rows that stay in Spark."""
-    return tuple(frame.rows) if isinstance(frame, Local) else DataFrameRows.of(frame, jobs)
-
-
 def _is_relevant(patterns: Patterns, name: str, delta: Delta) -> bool:
     """Whether a delta can matter to any view; a large one is not examined for that."""
     if isinstance(delta.plus, Bulk) or isinstance(delta.minus, Bulk):
         return True
     return delta.fits_any(patterns.get(name, ()))
-
-
-_Name = TypeVar("_Name")
-
-
-def _nonempty(changes: Mapping[_Name, Delta]) -> dict[_Name, Delta]:
-    return {name: delta for name, delta in changes.items() if delta}

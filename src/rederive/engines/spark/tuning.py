@@ -23,8 +23,12 @@ class Tuning:
     driver_rows: int = 2_000
     # rows: below it, planning a job takes longer than the work itself (decision 44)
     arrow_rows: int = 400_000
-    # rows that a rule reads: the resident engine derives it in the driver sooner than a job starts (decision 39)
-    resident_rows: int = 5_000
+    # rows that a rule reads: it is derived from Python rows in the driver sooner than a job starts (decision 67)
+    python_rows: int = 5_000
+    # rows of an answer: they come with the job that finds them, and all that follows is worked out in the driver (decision 68)
+    collected_rows: int = 50_000
+    # groups whose totals change: Python adds them sooner than five jobs do, at about 10 us each (decision 68)
+    python_totals: int = 20_000
     # times `arrow_rows`: a join that finds more is left to Spark (decision 44)
     arrow_join_factor: int = 4
     # partitions of a user's data frame: more are not collected on the chance that they hold few rows (decision 44)
@@ -44,6 +48,10 @@ class Tuning:
     hashed_rows: int = 4_000_000
     # values that are pushed into a scan of files; `IN` prunes batches up to about 200 values (SPARK.md, "Traps")
     pushed_values: int = 200
+    # of the rows that a view reads: where more change, it is evaluated from scratch (decision 68)
+    recomputed_fraction: float = 0.5
+    # views of one version that run at the same time (decision 68)
+    parallel_views: int = 4
     # times: rows are few next to known ones that are so many times as many; then they are sent there (decision 43)
     sparse_factor: int = 8
 

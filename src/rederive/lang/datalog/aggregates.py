@@ -50,6 +50,7 @@ class AggregateView:
         #   deg.body1(x, y, w) :- body.
         #   deg.count1(x, n) :- n = count : { deg.body1(x, y, w) }.
         source = self._direct(columns) or self._body_view(f"{self.owner}.body{number}", columns)
+        # In the order of the source's columns; the variables are returned in the same order.
         positions = tuple(i for i, variable in enumerate(columns) if variable in self.group)
         value = self._value_position(columns)
         result = self._result(None if value is None else source.columns[value].type)
@@ -93,6 +94,7 @@ class AggregateView:
             self._check_alternative(body, columns)
             check_safety(rule)
         types = body_types(rules[0].body, self.builder.relations)
+        # `_` has a column, because each of its values is a binding that counts.
         names = [f"_{i}" if variable.is_anonymous else variable.name for i, variable in enumerate(columns)]
         names += [_unused("value", names)] * (not self._plain_value())
         declared = (Column(n, term_type(t, types)) for n, t in zip(names, rules[0].head.terms, strict=True))
@@ -121,6 +123,7 @@ class AggregateView:
         """The type of the result: number for count, float for mean, else the type of the value."""
         if value is None:
             return NUMBER
+        # min and max are defined for every type, by its order.
         if self.fold.function in (Function.SUM, Function.MEAN) and value.kind not in NUMERIC:
             span = self.fold.span if self.fold.value is None else self.fold.value.span
             raise TypeClash(f"{self.fold.function.value} needs a number, not a {value}", span)

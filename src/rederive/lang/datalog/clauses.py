@@ -108,6 +108,7 @@ class _ClauseLowering:
         self._head = head
         self._items = items
         self._owner = head.relation
+        # All names of the clause, those inside of aggregates too: a fresh name must be new everywhere.
         self._used = {variable.name for node in (head, *items) for variable in syntax.variables(node)}
         self._fresh: set[str] = set()
 
@@ -115,7 +116,9 @@ class _ClauseLowering:
         conjunction = _Conjunction()
         self._gather(self._items, conjunction)
         head = self._atom(self._head, conjunction)
+        # A name that occurs outside of every aggregate means one thing in the whole clause.
         level = _Level(_names((self._head, *self._items)), ())
+        # One rule for each choice of empty and non-empty groups; without aggregates there is one choice.
         for literals in self._resolved(conjunction, level):
             yield finish_rule(Rule(head, literals, span), self._builder.relations)
 
@@ -142,6 +145,7 @@ class _ClauseLowering:
     def _negation(self, atom: syntax.ParsedAtom, into: _Conjunction) -> Negation:
         """`!edge(x, _)` means that there is no row for any value of `_`, so these columns are projected away first."""
         plain = self._atom(atom, into)
+        # exists y: edge(x, y) is a projection. Its negation is safe, and that of edge(x, y) with free y is not.
         kept = [i for i, term in enumerate(plain.terms) if not (isinstance(term, Variable) and term.is_anonymous)]
         if len(kept) == len(plain.terms):
             return Negation(plain)
@@ -206,6 +210,7 @@ class _ClauseLowering:
         ready = [pair for pair in folds if all(v.name in bound for v in _group(pair[1], inside.names))]
         if not ready:
             raise _unbound_group(folds[0][1], inside.names, bound)
+        # Ends: each step joins at least one aggregate, or refuses the clause.
         waiting = [pair for pair in folds if pair not in ready]
         for choice in product(*(self._aggregate(fold, result, inside) for result, fold in ready)):
             joined = [*literals, *(literal for part in choice for literal in part)]
@@ -231,6 +236,7 @@ class _ClauseLowering:
 
     def _bodies(self, fold: syntax.ParsedAggregate, level: _Level) -> Iterator[AggregateBody]:
         """The alternatives of the aggregate's body, each with the outer literals that make it safe."""
+        # Aggregates nest: names of this body are outside of the aggregates in it.
         names = _names(syntax.children(fold))
         for items in alternatives(fold.body):
             conjunction = _Conjunction()
@@ -272,6 +278,7 @@ def _group(fold: syntax.ParsedAggregate, outside: frozenset[str]) -> tuple[Varia
 
 
 def _unbound_group(fold: syntax.ParsedAggregate, outside: frozenset[str], bound: Iterable[str]) -> UnsafeVariable:
+    # The first of them in the order of the text: one error says enough.
     known = set(bound)
     variable = next(v for v in _group(fold, outside) if v.name not in known)
     return UnsafeVariable(

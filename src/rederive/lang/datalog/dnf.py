@@ -32,6 +32,7 @@ def alternatives(formula: Formula) -> list[tuple[Item, ...]]:
             # The empty conjunction is true.
             return [()]
         case ParsedAtom() | Compare() | Truth() | ParsedNegation(ParsedAtom()):
+            # `false` stays an item: the alternative exists, and can never hold.
             return [(formula,)]
         case ParsedNegation():
             return alternatives(_negated(formula.part))
@@ -72,6 +73,7 @@ def _negated(formula: Formula) -> Formula:
         case ParsedAtom():
             return ParsedNegation(formula, formula.span)
         case Compare():
+            # !(x < y) is x >= y: two truth values. NULL, which only comes from SQL tables, fulfils neither.
             return Compare(INVERSE[formula.operator], formula.left, formula.right, formula.span)
         case Truth():
             return Truth(not formula.value, formula.span)

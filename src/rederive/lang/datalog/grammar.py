@@ -118,6 +118,7 @@ def _expectation(terminals: Iterable[str]) -> str:
     if "FLOAT" in names:
         words.add("a condition" if "BANG" in names else "a value")
         names -= _VALUE_STARTS
+    # In the words of the language, not in the names of terminals: whoever reads this has no grammar at hand.
     words |= {_word_for(name) for name in names}
     if "':-'" in words:  # After a head, a comparison would be subsumption, which is not supported.
         words.discard("a comparison")
@@ -152,6 +153,7 @@ def _unexpected_characters(source: SourceText, problem: UnexpectedCharacters) ->
     span = Span(source, problem.line, problem.column, problem.line, problem.column + 1)
     rest = source.text[problem.pos_in_stream :]
     expected = _expectation(_accepted(problem))
+    # The lexer fails at the opening quote, because no string token matches from there.
     if rest.startswith('"'):
         return SyntaxProblem("the string does not end on its line", span, hint='close it with " and write \\n for a line break')
     if rest.startswith("/*"):
@@ -161,5 +163,6 @@ def _unexpected_characters(source: SourceText, problem: UnexpectedCharacters) ->
 
 def _end(source: SourceText) -> Span:
     """The place after the last character that is not a space."""
+    # An editor shows the end of the text there, not after trailing blank lines.
     lines = source.text.rstrip().split("\n")
     return Span(source, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)

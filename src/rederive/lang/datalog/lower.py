@@ -70,6 +70,7 @@ def lower(statements: Sequence[Statement], known: Program) -> Program:
             if isinstance(statement, kind):
                 try:
                     step(statement)
+                # Each statement is tried on its own, so that one run reports all errors of a text.
                 except ProgramError as error:
                     errors.append(error)
                 except RecursionError:
@@ -104,6 +105,7 @@ def _with_nullable(program: Program, known: Program) -> Program:
 def lower_query(atom: ParsedAtom, program: Program) -> Atom:
     """The atom with its constants typed by their columns."""
     relation = relation_of(atom.relation, len(atom.arguments), program.relations, atom.span)
+    # A constant of a query means a value of its column: "2024-02-29" in a date column is a date.
     pairs = zip(atom.arguments, relation.types, strict=True)
     return Atom(atom.relation, tuple(_query_term(value, type) for value, type in pairs), span=atom.span)
 
@@ -155,6 +157,7 @@ class _ProgramLowering:
         columns = _distinct_columns(declaration, self._types)
         key = _key(declaration, columns)
         for name in declaration.names:
+            # The key of a view follows from its rules, and could contradict a declared one.
             if key and name.text in self._ruled:
                 raise Unsupported(f"not supported: a key on '{name.text}', which has rules", declaration.key[0].span)
             self.builder.relations[name.text] = Relation(name.text, columns, key, name.span)
@@ -182,6 +185,7 @@ class _ProgramLowering:
         if name in self._ruled:
             # A relation with rules is a view. Its rows from files are a base relation, which one more rule reads.
             name = self.builder.input_base(relation, directive.span)
+            # Soufflé's default is named after the relation that the user declared.
             options.setdefault("filename", f"{relation.name}.facts")
         self.builder.inputs.append(Input(name, tuple(options.items()), directive.span))
 
@@ -199,6 +203,7 @@ class _ProgramLowering:
         if name in self._known_views or name in self._ruled:
             hint = "declare a base relation .remote, and the view over it .stored"
             raise Unsupported(f"not supported: the view '{name}' as a remote relation", directive.relation.span, hint=hint)
+        # Twice is refused even with equal options: a second source would silently win.
         if any(declared.relation == name for declared in self.builder.remotes):
             raise Redefined(f"'{name}' is declared remote already", directive.relation.span)
         self.builder.remotes.append(Remote(relation.name, remote_options(directive), directive.span))
@@ -211,6 +216,7 @@ class _ProgramLowering:
         if name not in self._known_views and name not in self._ruled:
             hint = "declare it .remote, or omit .stored: a relation without rules is a base relation"
             raise Unsupported(f"not supported: the base relation '{name}' as a stored view", directive.relation.span, hint=hint)
+        # .stored has no options; the first one that is given is reported.
         for option in directive.options:
             raise UnknownName("option", option.name.text, (), option.name.span)
         if name not in self.builder.stored:
@@ -299,4 +305,5 @@ def _key(declaration: Declaration, columns: Sequence[Column]) -> tuple[int, ...]
     for name in declaration.key:
         if name.text not in names:
             raise UnknownName("column", name.text, names, name.span)
+    # Sorted: the order of a key's columns has no meaning, and equal keys compare equal.
     return tuple(sorted({names.index(name.text) for name in declaration.key}))

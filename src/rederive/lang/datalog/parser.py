@@ -129,6 +129,7 @@ class _Builder:
         return [s for child in children for s in (child if isinstance(child, list) else [child])]
 
     def declaration(self, meta: Meta, children: list[Any]) -> Declaration:
+        # Qualifiers that have no effect here (brie, btree, inline ...) are None; those that change the meaning were refused.
         names, columns, *qualifiers = children
         keys = [key for key in qualifiers if key is not None]
         if len(keys) > 1:
@@ -168,6 +169,7 @@ class _Builder:
 
     def legacy_type(self, meta: Meta, children: list[Any]) -> TypeDefinition:
         word, name = children
+        # `.number_type T` of old Soufflé programs: T is the primitive type.
         primitive = word[1:].removesuffix("_type")
         return TypeDefinition(name, (TypeName(primitive, (), token_span(self._source, word)),), self._span(meta))
 
@@ -236,6 +238,7 @@ class _Builder:
 
     def chain(self, meta: Meta, children: list[Any]) -> Value:
         operands = [self._value(child) for child in children[::2]]
+        # The grammar reads a flat chain of operands and operators; levels bind here, so that the grammar stays LALR.
         operators = [str(token) for token in children[1::2]]
         for level in _PRECEDENCE:
             _bind(operands, operators, level)
@@ -264,6 +267,7 @@ class _Builder:
         return Apply(str(children[0]), self._listed(children[1]), self._span(meta))
 
     def aggregate(self, meta: Meta, children: list[Any]) -> ParsedAggregate:
+        # Two children: `count : { ... }`. Three: with the value to fold.
         function = Function(str(children[0]))
         value = self._value(children[1]) if len(children) == 3 else None
         return ParsedAggregate(function, value, self._formula(children[-1]), self._span(meta))
@@ -309,6 +313,7 @@ class _Builder:
 
     def _listed(self, group: _Group) -> tuple[Value, ...]:
         """The arguments of `min(a, b)`, which the grammar reads as a group."""
+        # Between parentheses the grammar cannot tell arguments from a conjunction.
         items = group.item.items if isinstance(group.item, _Sequence) else (group.item,)
         return tuple(map(self._value, items))
 
@@ -316,6 +321,7 @@ class _Builder:
         match item:
             case Apply("match" | "contains" as name, (left, right)):
                 return Compare(_TESTS[name], left, right, item.span)
+            # `p(x)` is an atom as a condition and a functor as a value: only its place tells.
             case Apply() if item.functor not in _BUILT_IN:
                 return self._atom(item)
             case ParsedConstant(bool() as value):
@@ -335,6 +341,7 @@ class _Builder:
         return ParsedAtom(call.functor, call.arguments, call.span)
 
     def _no_condition(self, item: Value) -> ProgramError:
+        # `a.p(x)`: the grammar stops at the dot, which ends a clause. The text behind it shows what was meant.
         rest = self._source.text.split("\n")[item.span.end_line - 1][item.span.end_column - 1 :]
         if isinstance(item, Var) and re.match(r"\.[A-Za-z_?]", rest):
             return refused("qualified names", item.span)
@@ -353,6 +360,7 @@ class _Builder:
     def _text(self, token: Token) -> str:
         """The text of a string token; its escapes are those of JSON."""
         try:
+            # `strict=False`: a string may contain tabs, which JSON itself forbids.
             text = str(json.loads(token, strict=False))
             # A lone surrogate, which JSON can escape, has no UTF-8 and is refused here.
             text.encode()
@@ -397,4 +405,5 @@ def _between(first: Span, last: Span) -> Span:
 
 def _integer(digits: str) -> int:
     """An integer as written. Only 400 digits are converted: a longer number is out of every range anyway."""
+    # Base 0 would refuse leading zeros of decimal numbers.
     return int(digits, 0) if digits[:2] in ("0x", "0b") else int(digits[:400])

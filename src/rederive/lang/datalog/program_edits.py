@@ -65,11 +65,13 @@ def without_rules(statements: Sequence[Statement | SqlDefinition], removed: Sequ
 
 def _form(statement: Statement | SqlDefinition) -> str:
     """A statement as text without positions; the name of a `_` is its position."""
+    # Spans are not part of `repr`, so equal statements at other places have equal forms.
     return re.sub(r"Var\(name='\d+'\)", "_", repr(statement))
 
 
 def missing_statements(statements: Statements, others: Statements) -> list[Statement | SqlDefinition]:
     """The statements that the others do not contain, in any order. Equal statements count as often as they occur."""
+    # A multiset: a statement that occurs twice needs two counterparts.
     there = Counter(map(_form, others))
     left = []
     for statement in statements:

@@ -33,6 +33,7 @@ def active_rule(directive: RuleDirective) -> ActiveRule:
     >>> rule.name, rule.condition.relation, rule.action.function, rule.priority
     ('low', 'scarce', 'order', 10)
     """
+    # Of equal options the last one counts.
     given = {option.name.text: option for option in directive.options}
     for name, option in given.items():
         if name not in _OPTIONS and name not in ("when", "do"):
@@ -56,6 +57,7 @@ def _action(option: Option) -> Action:
 
 def _event(option: Option) -> RuleEvent:
     """The event of an option such as `event="INSERT OF quantity"`."""
+    # Padded, so that a text of too few words is refused below and not by the unpacking.
     kind, of, relation, *more = [*option.value.split(), "", "", ""]
     if of.upper() != "OF" or any(more) or kind.lower() not in [k.value for k in EventKind]:
         hint = "write INSERT OF, DELETE OF or UPDATE OF, and a relation"
@@ -65,6 +67,7 @@ def _event(option: Option) -> RuleEvent:
 
 def _content(span: Span) -> int:
     """The position in the text at which the content of an option's quotes starts."""
+    # + 1: the line feed that `split` has taken.
     line = sum(len(line) + 1 for line in span.source.text.split("\n")[: span.line - 1])
     start = line + span.column - 1
     quote = span.source.text.find('"', start)

@@ -27,6 +27,7 @@ _HOLDS: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
 
 def finish_rule(rule: Rule, relations: Mapping[str, Relation]) -> Rule:
     """Check the rule for safety and types; return it with typed constants and without trivial equations."""
+    # First: the types of a rule with an unbound variable could not be told.
     check_safety(rule)
     types = variable_types(rule, relations)
     head = _typed_atom(rule.head, relations)
@@ -110,6 +111,7 @@ def _substituted(rule: Rule) -> Rule:
         equation, old, new = found
         body = tuple(_replaced(literal, old, new) for literal in rule.body if literal is not equation)
         rule = Rule(_replaced_atom(rule.head, old, new), body, rule.span)
+    # A literal that is stated twice restricts nothing more; joins would look it up twice.
     kept = dict.fromkeys(literal for literal in rule.body if not _redundant(literal))
     return Rule(rule.head, tuple(kept), rule.span)
 
@@ -118,6 +120,7 @@ def _replacement(literal: Literal) -> tuple[Literal, Variable, Simple] | None:
     """A trivial equation, the variable that it removes, and the term that replaces it. A name of the user is kept."""
     match literal:
         case Comparison(Operator.EQ, Variable() as left, Variable() as right) if left != right:
+            # Generated names start with `_`; the user's name stays, for errors and for `explain`.
             return (literal, right, left) if right.name.startswith("_") else (literal, left, right)
         case Comparison(Operator.EQ, Variable() as left, Constant() as right):
             return literal, left, right
@@ -161,6 +164,7 @@ def _verdict(test: Comparison) -> bool | None:
     match test.left, test.right:
         case Constant(left), Constant(right) if test.operator in _HOLDS:
             return _HOLDS[test.operator](left, right)
+        # x = x holds also for NULL. x <= x does not, so it stays.
         case Variable() as left, Variable() as right if left == right and test.operator is Operator.EQ:
             return True
         case _:

@@ -20,6 +20,7 @@ class TypeNames:
         self._definitions: dict[str, TypeDefinition] = {}
         self._redefinitions: list[TypeDefinition] = []
         for definition in definitions:
+            # The first definition counts, so that one error is reported and not one for each use.
             if self._definitions.setdefault(definition.name.text, definition) is not definition:
                 self._redefinitions.append(definition)
 
@@ -46,6 +47,7 @@ class TypeNames:
             return _PRIMITIVES[name.name]
         if name.name not in self._definitions:
             raise UnknownName("type", name.name, (*_PRIMITIVES, "decimal", *self._definitions), name.span)
+        # `path` is short: a chain of definitions, each of which names the next.
         if name.name in path:
             raise Redefined(f"type '{name.name}' is defined by itself: {' -> '.join((*path, name.name))}", name.span)
         return self._defined(self._definitions[name.name], path)

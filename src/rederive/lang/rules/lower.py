@@ -43,6 +43,7 @@ def add_condition(program: Program, rule: ActiveRule) -> Program:
             rel = QueryLowering(StatementContext(builder, name, parsed)).query(_distinct(parsed.tree), None, name)
             define_view(builder, name, rel, (), parsed, monitored=False)
     extended = builder.program()
+    # The query may be recursive, and a negation inside of its recursion is refused as in any view.
     check_stratified(extended)
     _check_columns(rule, extended.relations[name])
     _check_event(rule.event, program)
@@ -53,6 +54,7 @@ def _copy(builder: ProgramBuilder, name: str, whole: ViewCondition) -> None:
     """r.condition(x) :- view(x)."""
     known = builder.relations
     found = [n for n in known if n == whole.relation] or [n for n in known if n.lower() == whole.relation.lower()]
+    # Auxiliary relations have a dot in their names, and cannot be named by a user.
     if not found or "." in found[0]:
         raise UnknownName("table or view", whole.relation, (n for n in known if "." not in n), whole.span)
     columns = known[found[0]].columns
@@ -76,6 +78,7 @@ def _check_columns(rule: ActiveRule, condition: Relation) -> None:
     for name in (rule.action.columns or ()) if isinstance(rule.action, CallAction) else ():
         if name.text not in known:
             raise UnknownName("column", name.text, known, name.span)
+    # `firing` has one set of rows. Rows that entered and rows that left would be indistinguishable in it.
     if isinstance(rule.action, WriteAction) and len(rule.signs) > 1:
         hint = "write one rule ON PLUS and another ON MINUS"
         raise Unsupported("not supported: an action ON BOTH that changes data", rule.action.span, hint=hint)

@@ -70,6 +70,7 @@ def parse_rule_statement(parsed: ParsedStatement) -> RuleStatement:
             return _alter(words, parsed.span)
         case _:
             words.take("RULE")
+            # IF without EXISTS is an error of the text, not a rule named "if".
             may_miss = words.maybe("IF") is not None and words.take("EXISTS") == "EXISTS"
             dropped = DropRule(words.name(), may_miss, parsed.span)
             words.end()
@@ -80,6 +81,7 @@ def parse_action(text: str, span: Span, offset: int) -> Action:
     """The action in a string of a Datalog program; `offset` is the position of its first character in the program's text."""
     source = span.source
     # Blanks instead of the program's text give the tokens their places in the program.
+    # Line feeds stay, so that lines and columns of an error are those of the program.
     before = "".join(c if c == "\n" else " " for c in source.text[:offset])
     words = _Words(
         tokenize_source(SourceText(source.name, f"{before[:-3]}DO {text}")), source
@@ -104,6 +106,7 @@ class _Words:
 
     def span(self, first: int | None = None, last: int | None = None) -> Span:
         """The place from one token to another; by default, that of the next token, or of the last if none is left."""
+        # Past the end, an error points at the last token, because there is nothing to underline behind it.
         start = min(self.at if first is None else first, len(self.tokens) - 1)
         stop = start if last is None else last
         return span_between(self.source, self.tokens[start].start, self.tokens[stop].end)
@@ -149,6 +152,7 @@ def _create(words: _Words, parsed: ParsedStatement) -> CreateRule:
     words.take("WHEN")
     condition = _condition(words)
     words.take("DO")
+    # Options before the action, though they are written after it: what is left of the tokens is then the action.
     options = _options(words)
     action = _action(words)
     words.end()
@@ -166,6 +170,7 @@ def _event(words: _Words) -> RuleEvent:
 
 def _condition(words: _Words) -> Condition:
     """The condition: everything up to the DO before the action."""
+    # TABLE v copies the view as it is; a query is lowered, and may join, group and nest.
     if words.maybe("TABLE") is not None:
         span = words.span()
         return ViewCondition(words.name(), span)
@@ -193,10 +198,12 @@ def _options(words: _Words) -> dict[str, Any]:
     while True:
         last = [token.text.upper() for token in tokens[-3:]]
         match last:
+            # The string 'strict' at the end of an action is a value, not an option.
             case [*_, word] if word in _WORDS and tokens[-1].token_type is not TokenType.STRING:
                 given, length = _WORDS[word], 1
             case [*_, "ON", sign] if sign in _SIGNS:
                 given, length = {"signs": _SIGNS[sign]}, 2
+            # A sign is a token of its own.
             case ["PRIORITY", "-", number] if number.isdigit():
                 given, length = {"priority": -int(number)}, 3
             case [*_, "PRIORITY", number] if number.isdigit():
@@ -235,6 +242,7 @@ def _call(words: _Words) -> CallAction:
     if words.maybe("(") is None:
         return CallAction(function, None, words.span(first))
     columns: list[Name] = []
+    # An empty list is allowed: the function is called with one empty row where the condition holds.
     while words.peek() != ")":
         if columns:
             words.take(",")
@@ -259,6 +267,7 @@ def _alter(words: _Words, span: Span) -> AlterRule:
 def _values(words: _Words) -> tuple[str | int | float | bool | None, ...]:
     words.take("(")
     found: list[str | int | float | bool | None] = []
+    # At least one value: FOR () would be all rows, which is written without FOR.
     while not found or words.maybe(",") is not None:
         negative = words.maybe("-") is not None
         if words.at >= len(words.tokens) or words.tokens[words.at].token_type not in _VALUES:

@@ -52,6 +52,7 @@ def event_table(event: RuleEvent, program: Program) -> str:
     found = [n for n in known if n == event.relation] or [n for n in known if n.lower() == event.relation.lower()]
     if not found:
         raise UnknownName("table", event.relation, known, event.span)
+    # Transactions change a bag through its numbered copies, so that is where the event is seen.
     return program.numbered_copies(found[0]) or found[0]
 
 

@@ -14,7 +14,8 @@ A view that is a bag is three relations: its rows with their identities, the mul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -22,7 +23,7 @@ from sqlglot.errors import SqlglotError
 from rederive.analysis.graph import check_stratified
 from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
 from rederive.ir.rules import Atom, BagRelations, Column, Constraint, Function, Mode, Program, Relation, Rule
-from rederive.ir.terms import NUMBER, Variable
+from rederive.ir.terms import NUMBER, Kind, Variable
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.definition import SqlDefinition
 from rederive.lang.sql.lowered_relation import LoweredRelation
@@ -31,6 +32,16 @@ from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.scope import identifier, identifiers
 from rederive.lang.sql.statement_context import StatementContext, bag_relations, distinct_columns
 from rederive.lang.sql.type_names import named_type
+from rederive.lang.sql.types import DURATION
+
+_INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_TYPE_NAMES: Final = {
+    Kind.SYMBOL: "STRING",
+    Kind.FLOAT: "DOUBLE",
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.DATE: "DATE",
+    Kind.TIMESTAMP: "TIMESTAMP",
+}
 
 
 def definition_of(parsed: ParsedStatement) -> SqlDefinition:
@@ -90,15 +101,25 @@ def _name(tree: exp.Expr, parsed: ParsedStatement) -> str:
     return name
 
 
-def dropped_view(parsed: ParsedStatement) -> tuple[str, bool]:
-    """The view that a DROP VIEW names, and whether IF EXISTS allows it to be missing."""
+def dropped_relation(parsed: ParsedStatement) -> tuple[str, bool, bool]:
+    """The table or view that a DROP names, whether it is a view, and whether IF EXISTS allows it to be missing."""
     tree = parsed.tree
-    if str(tree.args.get("kind")).upper() != "VIEW":
-        raise parsed.unsupported(f"DROP {tree.args.get('kind')}", None, "drop views only")
+    kind = str(tree.args.get("kind")).upper()
+    if not isinstance(tree, exp.Drop):
+        raise parsed.unsupported(f"{tree.key.upper()} {kind}", None, "drop the relation, and create it with its new definition")
+    if kind not in ("VIEW", "TABLE"):
+        raise parsed.unsupported(f"DROP {kind}", None, "drop tables and views only")
     table, *more = tree.args["tables"]
     if more:
-        raise parsed.unsupported("DROP VIEW of several views", more[0], "drop them one by one")
-    return identifier(table), bool(tree.args.get("exists"))
+        raise parsed.unsupported(f"DROP {kind} of several names", more[0], "drop them one by one")
+    return identifier(table), kind == "VIEW", bool(tree.args.get("exists"))
+
+
+def refreshed_name(parsed: ParsedStatement) -> str:
+    """The relation that REFRESH TABLE or REFRESH MATERIALIZED VIEW names."""
+    if not isinstance(parsed.tree.this, exp.Table):
+        raise parsed.unsupported("REFRESH of a path", None, "name a table or a view")
+    return identifier(parsed.tree.this)
 
 
 def add_definition(known: Program, added: SqlDefinition) -> Program:
@@ -126,15 +147,18 @@ def add_definition(known: Program, added: SqlDefinition) -> Program:
 def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
     parsed, tree = added.parsed, added.parsed.tree
     context = StatementContext(builder, added.name, parsed)
-    if not isinstance(tree.this, exp.Schema):
-        raise parsed.unsupported("a table without columns")
+    location = _location(parsed)
+    if not isinstance(tree.this, exp.Schema) or (location is not None and not _names_columns(tree)):
+        hint = "name its columns, or run the statement with db.sql, which reads them from the table" if location else None
+        raise parsed.unsupported("a table without columns", None, hint)
     if _is_temporary(tree):
         raise parsed.unsupported("a temporary table", None, "omit TEMPORARY")
     columns, key = _columns(tree.this, context)
     # Without a key, equal rows may occur several times: the base relation numbers
     # them. A key of all columns says no more than that the table is a set.
     bag = BagRelations(rows=f"{added.name}.copies") if not key else None
-    relation = Relation(added.name, columns, key if len(key) < len(columns) else (), parsed.span, monitored=False, bag=bag)
+    identity = key if len(key) < len(columns) else ()
+    relation = Relation(added.name, columns, identity, parsed.span, monitored=False, bag=bag, location=location)
     builder.relations[added.name] = relation
     if bag is not None:
         copies = bag.rows
@@ -143,6 +167,64 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
         terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
         rule = Rule(Atom(added.name, terms), (Atom(copies, (*terms, Variable("0"))),), parsed.span)
         builder.definitions.append(rule)
+
+
+def _location(parsed: ParsedStatement) -> str | None:
+    """The Delta table that a CREATE TABLE ... USING DELTA LOCATION attaches; None for a table of our own."""
+    tree = parsed.tree
+    properties = tree.args["properties"].expressions if tree.args.get("properties") else ()
+    formats = [one for one in properties if isinstance(one, exp.FileFormatProperty)]
+    location = next((one.this.name for one in properties if isinstance(one, exp.LocationProperty)), None)
+    if location is None and formats:
+        raise parsed.unsupported("USING without LOCATION", formats[0], "add LOCATION 'path of the Delta table', or omit USING")
+    if location is not None and [one.name.lower() for one in formats] != ["delta"]:
+        raise parsed.unsupported("LOCATION of something other than a Delta table", None, "write USING DELTA LOCATION 'path'")
+    return location
+
+
+def _names_columns(tree: exp.Expr) -> bool:
+    return isinstance(tree.this, exp.Schema) and any(isinstance(item, exp.ColumnDef) for item in tree.this.expressions)
+
+
+@dataclass(frozen=True, slots=True)
+class TableInPlace:
+    """A CREATE TABLE ... USING DELTA LOCATION that leaves the columns to the table: its name, its location, its key."""
+
+    name: str
+    location: str
+    key: tuple[str, ...]
+
+
+def table_in_place(parsed: ParsedStatement) -> TableInPlace | None:
+    """What a CREATE TABLE without columns attaches; None for any other statement."""
+    tree = parsed.tree
+    if not isinstance(tree, exp.Create) or str(tree.args.get("kind")).upper() != "TABLE" or _names_columns(tree):
+        return None
+    location = _location(parsed)
+    if location is None:
+        return None
+    keys = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
+    if other := next((item for item in keys if not isinstance(item, exp.PrimaryKey)), None):
+        raise parsed.unsupported(f"{other.sql('spark')} in CREATE TABLE", other)
+    return TableInPlace(_name(tree, parsed), location, tuple(identifier(part) for item in keys for part in item.expressions))
+
+
+def create_in_place(table: TableInPlace, columns: Sequence[Column]) -> str:
+    """The CREATE TABLE of an attached table, with its columns: what the catalog holds.
+
+    >>> create_in_place(TableInPlace("sale", "/data/sale", ("id",)), [Column("id", NUMBER, False, 32)])
+    "CREATE TABLE `sale` (`id` INT NOT NULL, PRIMARY KEY (`id`)) USING DELTA LOCATION '/data/sale'"
+    """
+    items = [f"`{column.name}` {_type_name(column)}{'' if column.nullable else ' NOT NULL'}" for column in columns]
+    items += [f"PRIMARY KEY ({', '.join(f'`{name}`' for name in table.key)})"] if table.key else []
+    location = exp.Literal.string(table.location).sql("spark")
+    return f"CREATE TABLE `{table.name}` ({', '.join(items)}) USING DELTA LOCATION {location}"
+
+
+def _type_name(column: Column) -> str:
+    if column.type.kind is Kind.DECIMAL:
+        return f"DECIMAL({column.type.precision},{column.type.scale})"
+    return _INTEGER_NAMES[column.bits] if column.type.kind is Kind.NUMBER else _TYPE_NAMES[column.type.kind]
 
 
 def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Column, ...], tuple[int, ...]]:
@@ -196,6 +278,8 @@ def _create_view(builder: ProgramBuilder, added: SqlDefinition) -> None:
     query = tree.expression
     if query is None:
         raise added.parsed.unsupported("a view without a query")
+    if _location(added.parsed) is not None:
+        raise added.parsed.unsupported("a view with a LOCATION", None, "omit USING and LOCATION")
     rel = QueryLowering(context).query(query, None, added.name)
     columns = _view_columns(tree.this, context) if isinstance(tree.this, exp.Schema) else []
     called = columns or [field.name for field in rel.fields]
@@ -227,6 +311,9 @@ def define_view(
     """Define a view over the relation of its query, with the given column names; a bag is counted."""
     if given and len(given) != len(rel.fields):
         raise WrongArity(f"'{name}' names {len(given)} columns, but its query has {len(rel.fields)}", parsed.span)
+    if interval := next((field.name for field in rel.fields if field.type == DURATION), None):
+        hint = "extract its parts, or use timestampdiff(SECOND, start, end)"
+        raise parsed.unsupported(f"the interval '{interval}' as a column of a result", None, hint)
     fields = [field.column(given[i] if given else None) for i, field in enumerate(rel.fields)]
     fields = list(distinct_columns(fields))
     if rel.hidden:

@@ -31,6 +31,9 @@ _LEVELS: Final[tuple[dict[tuple[TokenType, ...], _Build], ...]] = (
     {(TokenType.CARET,): _binary(exp.BitwiseXor)},
     {(TokenType.AMP,): _binary(exp.BitwiseAnd)},
     {
+        (TokenType.GT, TokenType.GT, TokenType.GT): lambda left, right: exp.Anonymous(
+            this="shiftrightunsigned", expressions=[left, right]
+        ),
         (TokenType.LT, TokenType.LT): _binary(exp.BitwiseLeftShift),
         (TokenType.GT, TokenType.GT): _binary(exp.BitwiseRightShift),
     },
@@ -56,6 +59,15 @@ def _no_typed_literal(parser: SparkParser, literal: exp.Expr, type: exp.DataType
     return literal
 
 
+def _overlay(parser: SparkParser) -> exp.Expr:
+    """OVERLAY(text PLACING new FROM start [FOR length]), or the same arguments after commas."""
+    arguments = [parser._parse_disjunction()]
+    for word in ("PLACING", "FROM", "FOR"):
+        if parser._match(TokenType.COMMA) or parser._match_text_seq(word):
+            arguments.append(parser._parse_disjunction())
+    return parser.expression(exp.Anonymous(this="overlay", expressions=arguments))
+
+
 class AnsiParser(SparkParser):
     """Reads a call as a name and its arguments, except for the calls with a syntax of their own, such as CAST.
 
@@ -66,7 +78,10 @@ class AnsiParser(SparkParser):
     STRICT_CAST: ClassVar[bool] = True  # CAST fails on what it cannot cast
     SUPPORTS_TABLE_QUERY: ClassVar[bool] = True  # TABLE t: SELECT * FROM t
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
-    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_SYNTAX}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_SYNTAX},
+        "OVERLAY": _overlay,
+    }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "ANY")
     }
@@ -124,8 +139,8 @@ class AnsiParser(SparkParser):
         return None
 
     def _token_at(self, offset: int) -> TokenType | None:
-        token = self._curr if offset == 0 else self._next
-        return token.token_type if token else None
+        place = self._index + offset
+        return self._tokens[place].token_type if place < len(self._tokens) else None
 
 
 class AnsiSpark(Spark):
@@ -143,7 +158,11 @@ class AnsiSpark(Spark):
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text. The tokenizer has already read the text of a raw string, so it is a string like all others."""
     tokens = AnsiSpark().tokenize(text)
-    for token in tokens:
+    for token, after in zip(tokens, (*tokens[1:], None), strict=False):
         if token.token_type is TokenType.RAW_STRING:
             token.token_type = TokenType.STRING
+        # window(ts, '1 hour') and window.start are not the clause WINDOW w AS (...).
+        is_name = after is not None and after.token_type in (TokenType.L_PAREN, TokenType.DOT)
+        if token.token_type is TokenType.WINDOW and is_name:
+            token.token_type = TokenType.VAR
     return tokens

@@ -16,6 +16,7 @@ from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.ddl import define_view
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.merge import lower_merge
 from rederive.lang.sql.parser import ParsedStatement
 from rederive.lang.sql.predicates import conjuncts
 from rederive.lang.sql.query import PreparedQuery, QueryLowering
@@ -72,7 +73,34 @@ class ChangeQuery:
     updates: bool
 
 
-DataChange: TypeAlias = InsertValues | InsertQuery | ChangeMatching | ChangeQuery
+@dataclass(frozen=True, slots=True)
+class ReplaceRows:
+    """INSERT OVERWRITE and INSERT ... REPLACE WHERE: rows leave, and the rows of an INSERT enter, in one statement.
+
+    `condition`: what each row that enters must fulfil, over the columns `c0`, `c1` and so on.
+    """
+
+    table: str
+    removed: ChangeMatching | ChangeQuery
+    added: InsertValues | InsertQuery
+    condition: Term | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRows:
+    """MERGE: an answer of a question is the old row, if it has one, the number of the action, and the new row.
+
+    `matched` and `by_source` have the old row, `by_target` has none. `deletes` are the numbers of the actions that delete.
+    """
+
+    table: str
+    matched: CompiledQuery | None
+    by_target: CompiledQuery | None
+    by_source: CompiledQuery | None
+    deletes: frozenset[int]
+
+
+DataChange: TypeAlias = InsertValues | InsertQuery | ChangeMatching | ChangeQuery | ReplaceRows | MergeRows
 QUERY_VIEW = "?"
 
 
@@ -109,12 +137,18 @@ class _DmlLowering:
     def change(self) -> DataChange:
         tree = self.parsed.tree
         match tree:
+            case exp.Insert() if tree.args.get("overwrite") or tree.args.get("where"):
+                return self.replace_rows(tree)
             case exp.Insert():
                 return self.insert(tree)
             case exp.Update() if tree.expressions:
                 return self.change_rows(tree, tree.expressions)
             case exp.Delete():
                 return self.change_rows(tree, ())
+            case exp.TruncateTable(expressions=[table]):
+                return ChangeMatching(self.table(table).name, (), None, None)
+            case exp.Merge():
+                return lower_merge(self, tree)
         raise self.parsed.unsupported(f"the statement {construct_name(tree)}", tree)
 
     def table(self, node: exp.Expr) -> Relation:
@@ -136,10 +170,16 @@ class _DmlLowering:
     def insert(self, tree: exp.Insert) -> InsertValues | InsertQuery:
         target = tree.this
         table = self.table(target.this if isinstance(target, exp.Schema) else target)
-        given = identifiers(target.expressions) if isinstance(target, exp.Schema) else [c.name for c in table.columns]
+        source = tree.expression
+        if tree.args.get("with_") is not None:
+            source.set("with_", tree.args["with_"].pop())
+        by_name = isinstance(source, exp.Query) and tree.args.get("by_name")
+        if by_name:
+            given = [name for name, _ in self.fresh().queries.prepare(source.copy()).outputs]
+        else:
+            given = identifiers(target.expressions) if isinstance(target, exp.Schema) else [c.name for c in table.columns]
         positions = [self.position(table, name) for name in given]
         self.check_once(given)
-        source = tree.expression
         if not isinstance(source, exp.Query | exp.Values):
             raise self.parsed.unsupported(
                 "INSERT without VALUES or a query", tree, "write INSERT INTO t VALUES (...) or INSERT INTO t SELECT ..."
@@ -148,6 +188,24 @@ class _DmlLowering:
             return InsertValues(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
         prepared = self.in_table_order(self.queries.prepare(source), table, positions)
         return InsertQuery(table.name, self.compiled_query(prepared))
+
+    def fresh(self) -> _DmlLowering:
+        """Another lowering of the same statement: a program holds one query."""
+        return _DmlLowering(self.parsed, self.program)
+
+    def replace_rows(self, tree: exp.Insert) -> ReplaceRows:
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        where = tree.args.get("where")
+        condition = exp.Where(this=where.copy()) if where is not None else None
+        removed = self.fresh().change_rows(exp.Delete(this=target.copy(), where=condition), ())
+        added = self.insert(tree)
+        table = self.table(target)
+        test = None
+        if where is not None:
+            if not isinstance(removed, ChangeMatching):
+                raise self.parsed.unsupported("a subquery in REPLACE WHERE", where, "DELETE the rows, then INSERT")
+            test = removed.condition
+        return ReplaceRows(table.name, removed, added, test)
 
     def position(self, table: Relation, name: str) -> int:
         known = [column.name for column in table.columns]
@@ -196,7 +254,7 @@ class _DmlLowering:
         where = tree.args["where"].this if tree.args.get("where") is not None else None
         parts = [*updates, *([where] if where is not None else [])]
         # Without subqueries a row alone decides about itself. A subquery reads tables, so it needs a program.
-        if any(part.find(exp.Query) for part in parts):
+        if tree.args.get("from_") is not None or any(part.find(exp.Query) for part in parts):
             return self.change_by_query(tree, table, where, updates)
         scope = self.scope(tree.this, table)
         lower = replace(self.lower, scope=scope)
@@ -212,7 +270,8 @@ class _DmlLowering:
 
     def new_row(self, table: Relation, updates: Sequence[exp.Expr], lower: ExpressionLowering) -> list[TypedTerm]:
         """The columns of the row that an UPDATE makes."""
-        columns = [column.typed for column in lower.scope.columns]
+        # In UPDATE ... FROM the columns of other sources follow those of the table.
+        columns = [column.typed for column in lower.scope.columns[: table.arity]]
         alias = lower.scope.columns[0].alias
         for update in updates:
             if not isinstance(update, exp.EQ) or not isinstance(update.this, exp.Column):
@@ -243,8 +302,12 @@ class _DmlLowering:
         self, tree: exp.Expr, table: Relation, where: exp.Expr | None, updates: Sequence[exp.Expr]
     ) -> ChangeQuery:
         # SELECT * gives the old row; the new row is computed in the same query, so that both are of one state.
-        source = tree.this.copy()
-        select = exp.Select(expressions=[exp.Star()]).from_(source, copy=False)
+        source, others = tree.this.copy(), tree.args.get("from_")
+        own = exp.Column(this=exp.Star(), table=exp.to_identifier(source.alias_or_name))
+        select = exp.Select(expressions=[own]).from_(source, copy=False)
+        if others is not None:
+            self.check_keyed(table, "UPDATE ... FROM", tree)
+            select = select.join(others.this.copy(), copy=False)
         if where is not None:
             select = select.where(where, copy=False)
         prepared = self.queries.prepare(select)
@@ -252,3 +315,8 @@ class _DmlLowering:
         new = self.new_row(table, updates, prepared.lower) if updates else []
         outputs = tuple((f"c{i}", typed) for i, typed in enumerate((*old, *new)))
         return ChangeQuery(table.name, self.compiled_query(replace(prepared, outputs=outputs)), bool(updates))
+
+    def check_keyed(self, table: Relation, what: str, tree: exp.Expr) -> None:
+        """Refuse a table without a key: equal rows of it cannot be told apart."""
+        if self.program.numbered_copies(table.name) is not None:
+            raise self.parsed.unsupported(f"{what} of a table without a key", tree, "declare a PRIMARY KEY")

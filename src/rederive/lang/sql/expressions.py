@@ -13,12 +13,15 @@ from typing import Final, Protocol
 
 from sqlglot import exp
 
-from rederive.errors import SyntaxProblem, TypeClash
+from rederive.errors import SyntaxProblem, TypeClash, WrongArity
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind, Type
-from rederive.lang.sql.functions import FUNCTIONS
-from rederive.lang.sql.invocation import AGGREGATES, invocation_of
+from rederive.lang.sql.array_functions import subscript
+from rederive.lang.sql.functions import FUNCTIONS, WRITTEN_BY_REWRITINGS
+from rederive.lang.sql.intervals import interval_parts, is_interval
+from rederive.lang.sql.invocation import AGGREGATES, Invocation, invocation_of
 from rederive.lang.sql.literals import cast_constant, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.number_functions import bits
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.type_names import named_type
@@ -26,6 +29,7 @@ from rederive.lang.sql.types import (
     BIGINT,
     BOOL,
     DAY,
+    DURATION,
     INT,
     MOMENT,
     STRING,
@@ -36,6 +40,7 @@ from rederive.lang.sql.types import (
     common_type,
     decimal,
 )
+from rederive.scalar.sql.calendar_steps import MICROSECONDS, MONTH_UNITS
 from rederive.scalar.sql.signatures import SCALARS, ZONED
 from rederive.time_zones import names_zone
 
@@ -57,11 +62,18 @@ _ARITHMETIC: Final[dict[type[exp.Expr], str]] = {
     exp.IntDiv: "div",
     exp.Mod: "%",
 }
+_BITS: Final[dict[type[exp.Expr], str]] = {
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+    exp.BitwiseNot: "~",
+    exp.BitwiseLeftShift: "shiftleft",
+    exp.BitwiseRightShift: "shiftright",
+}
+TIME_FUNCTIONS: Final = frozenset({"now", "current_timestamp", "current_date", "curdate", "localtimestamp"})
 LISTED: Final = 8  # An IN with at least so many constants is a set lookup; with fewer, an OR of equalities.
 _CONNECTIVES: Final = {exp.And: "and", exp.Or: "or"}
-_WHOLE_UNITS: Final = {"YEAR": ("add_months", 12), "MONTH": ("add_months", 1), "WEEK": ("add_days", 7), "DAY": ("add_days", 1)}
-_CALLS: Final = (exp.Func, exp.DPipe, exp.Like, exp.ILike, exp.Window)
-_SECONDS: Final = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+_CALLS: Final = (exp.Func, exp.DPipe, exp.Like, exp.ILike, exp.Escape, exp.Window)
 
 
 class LowersSubqueries(Protocol):
@@ -105,7 +117,9 @@ class ExpressionLowering:
             case exp.In(args={"query": exp.Expr()}) | exp.Exists() | exp.Subquery() | exp.Any() | exp.All():
                 return self.subqueries.value(node, self)
             case exp.Interval():
-                raise self.context.unsupported("an interval by itself", node, "add it to a date or subtract it from one")
+                return self.duration(node)
+            case exp.Bracket():
+                return subscript(self, node)
         return self.truth(node)
 
     def truth(self, node: exp.Expr) -> TypedTerm:
@@ -134,6 +148,9 @@ class ExpressionLowering:
             return self.comparison(COMPARISONS[kind], self.lower(node.this), self.lower(node.expression), node)
         if kind in _ARITHMETIC:
             return self.arithmetic(_ARITHMETIC[kind], node)
+        if kind in _BITS:
+            operands = [node.this, *([node.expression] if kind is not exp.BitwiseNot else [])]
+            return bits(_BITS[kind])(self, Invocation(_BITS[kind], operands, node))
         return self.function(node)
 
     def canonical(self, node: exp.Expr) -> str:
@@ -201,7 +218,7 @@ class ExpressionLowering:
         # Integers of all widths have one representation, so widening is only a change of type.
         if typed.type == to or (typed.type.is_integer and to.is_integer and typed.type.bits <= to.bits):
             return replace(typed, type=to)
-        if isinstance(typed.term, Constant) and typed.term.value is None:
+        if typed.type == VOID or (isinstance(typed.term, Constant) and typed.term.value is None):
             return TypedTerm(Constant(None, to.type), to, True)
         self._check_cast(typed.type, to, node)
         zone = self.context.builder.zone
@@ -318,8 +335,10 @@ class ExpressionLowering:
             return moment
         return self.combine(operator, self.lower(node.this), self.lower(node.expression), node)
 
-    def combine(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
-        """`left operator right` in the type that Spark gives it."""
+    def combine(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr, *, attempt: bool = False) -> TypedTerm:
+        """`left operator right` in the type that Spark gives it; an attempt gives NULL where the operator fails."""
+        if operator in "+-" and (found := self.time_arithmetic(operator, left, right, node)) is not None:
+            return found
         if DAY in (left.type, right.type) and operator in "+-":
             return self.add_days(operator, left, right, node)
         left, right = (self.narrow(one, other) for one, other in ((left, right), (right, left)))
@@ -333,9 +352,10 @@ class ExpressionLowering:
             operands = common_type(left.type, right.type) if operator == "div" else gives
             sides = [self.cast(side, operands or gives, node) for side in (left, right)]
         # The IR computes with 64 bits. In ANSI mode a result that exceeds a narrower type is an error, so it is checked.
-        result = self.call(operator, sides, gives)
+        result = self.call(f"try_{operator}" if attempt else operator, sides, gives, nullable=attempt or None)
         if gives.is_integer and gives.bits < 64:
-            return TypedTerm(Call(gives.functor, (result.term,), gives=NUMBER), gives, result.nullable)
+            check = f"try_{gives.functor}" if attempt else gives.functor
+            return TypedTerm(Call(check, (result.term,), gives=NUMBER), gives, result.nullable)
         return result
 
     def narrow(self, typed: TypedTerm, other: TypedTerm) -> TypedTerm:
@@ -365,35 +385,77 @@ class ExpressionLowering:
     def add_interval(self, node: exp.Expr, sign: int) -> TypedTerm | None:
         """A date or timestamp plus or minus an interval; None if neither operand is an interval."""
         interval, other = node.expression, node.this
-        if isinstance(other, exp.Interval) and sign == 1:
+        if sign == 1 and is_interval(other):
             interval, other = other, interval
-        if not isinstance(interval, exp.Interval):
+        if not is_interval(interval) or is_interval(other):
             return None
-        unit = interval.args["unit"].name.upper().removesuffix("S") if interval.args.get("unit") is not None else ""
         moment = self.lower(other)
-        amount = self.cast(self.lower(interval.this), INT, interval)
-        if not isinstance(amount.term, Constant) or not isinstance(amount.term.value, int):
-            raise self.context.unsupported("an interval that is not an integer literal", interval)
-        return self.plus(moment, amount.term.value * sign, unit, node)
+        for part in interval_parts(interval, self.context):
+            amount = numeric_literal(str(part.amount * sign))
+            if part.factor is not None:
+                factor = self.lower(part.factor)
+                if not factor.type.is_integer:
+                    hint = "multiply it by an integer"
+                    raise TypeClash(f"an interval cannot be multiplied by {factor.type}", self.context.span(node), hint=hint)
+                amount = self.call("*", [self.cast(factor, BIGINT, node), amount], BIGINT)
+            moment = self.plus(moment, amount, part.unit, node)
+        return moment
 
-    def plus(self, moment: TypedTerm, amount: int, unit: str, node: exp.Expr) -> TypedTerm:
-        """A date or timestamp plus an amount of a unit."""
-        if moment.type == STRING and (unit in _SECONDS or _WHOLE_UNITS.get(unit, ("",))[0] == "add_days"):
+    def plus(self, moment: TypedTerm, amount: TypedTerm, unit: str, node: exp.Expr) -> TypedTerm:
+        """A date or timestamp plus an amount of months, days or microseconds."""
+        if moment.type == STRING and unit != "MONTH":
             # Spark casts the text to a timestamp, adds, and casts the result to text.
             return self.cast(self.plus(self.cast(moment, MOMENT, node), amount, unit, node), STRING, node)
         if moment.type not in (DAY, MOMENT):
             hint = "cast it to DATE or TIMESTAMP"
             raise TypeClash(f"an interval cannot be added to {moment.type}", self.context.span(node), hint=hint)
-        if unit in _WHOLE_UNITS:
-            name, times = _WHOLE_UNITS[unit]
-            return self.call(name, [moment, numeric_literal(str(amount * times))], moment.type)
-        if unit in _SECONDS:
-            return self.call(
-                "add_seconds", [self.cast(moment, MOMENT, node), numeric_literal(str(amount * _SECONDS[unit]))], MOMENT
-            )
-        raise self.context.unsupported(
-            f"an interval in units of '{unit}'", node, "use YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND"
-        )
+        return self.step(self.cast(moment, MOMENT, node) if unit == "MICROSECOND" else moment, amount, unit)
+
+    def step(self, moment: TypedTerm, amount: TypedTerm, unit: str) -> TypedTerm:
+        """A date or timestamp plus so many units; a unit of the clock needs a timestamp."""
+        if unit in MONTH_UNITS:
+            name, times = "add_months", MONTH_UNITS[unit]
+        elif unit in ("DAY", "WEEK"):
+            name, times = "add_days", 7 if unit == "WEEK" else 1
+        else:
+            name, times = "add_micros", MICROSECONDS[unit]
+            # Whole seconds are added as such: `explain` and older stores show them so.
+            if isinstance(amount.term, Constant) and isinstance(amount.term.value, int):
+                micros = amount.term.value * times
+                if micros % 1_000_000 == 0:
+                    return self.call("add_seconds", [moment, numeric_literal(str(micros // 1_000_000))], moment.type)
+        if isinstance(amount.term, Constant) and isinstance(amount.term.value, int):
+            return self.call(name, [moment, numeric_literal(str(amount.term.value * times))], moment.type)
+        scaled = self.call("*", [amount, numeric_literal(str(times))], BIGINT) if times != 1 else amount
+        return self.call(name, [moment, scaled], moment.type)
+
+    def duration(self, node: exp.Expr) -> TypedTerm:
+        """An interval of days and parts of a day by itself, in microseconds, as the difference of two times is."""
+        parts = list(interval_parts(node, self.context))
+        if any(part.unit == "MONTH" or part.factor is not None for part in parts):
+            hint = "compare with add_months, or use an interval of days, hours, minutes or seconds"
+            raise self.context.unsupported("an interval of months or years by itself", node, hint)
+        micros = sum(part.amount * MICROSECONDS[part.unit] for part in parts)
+        return TypedTerm(Constant(micros, NUMBER), DURATION, False)
+
+    def time_arithmetic(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm | None:
+        """`time - time` is a duration; a time plus or minus a duration is a time; None for other operands."""
+        types = {left.type, right.type}
+        if operator == "-" and types <= {DAY, MOMENT}:
+            if types == {DAY}:
+                days = self.cast(self.call("datediff", [left, right], INT), BIGINT, node)
+                return self.call("*", [days, numeric_literal(str(MICROSECONDS["DAY"]))], DURATION)
+            start, end = (self.cast(side, MOMENT, node) for side in (right, left))
+            return self.call("timestampdiff", [TypedTerm(Constant("MICROSECOND", SYMBOL), STRING, False), start, end], DURATION)
+        if types == {DURATION}:
+            return self.call(operator, [left, right], DURATION)
+        if DURATION in types and types & {DAY, MOMENT}:
+            moment, shift = (right, left) if left.type == DURATION and operator == "+" else (left, right)
+            if moment.type not in (DAY, MOMENT):
+                return None
+            shift = self.call("negative", [shift], DURATION) if operator == "-" else shift
+            return self.call("add_micros", [self.cast(moment, MOMENT, node), shift], MOMENT)
+        return None
 
     def add_days(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         """`date + n` and `date - n`: n counts days."""
@@ -411,12 +473,26 @@ class ExpressionLowering:
         if not isinstance(node, _CALLS):
             raise self.context.unsupported(f"{node.sql('spark')} in an expression", node)
         call = invocation_of(node)
+        if call.name in TIME_FUNCTIONS:
+            return self.current_time(call)
         if call.name in AGGREGATES or isinstance(node, exp.Window):
             what = "a window function" if isinstance(node, exp.Window) else f"the aggregate {call.name}"
             raise self.context.unsupported(f"{what} in this clause", node, "use it in SELECT, HAVING or ORDER BY")
-        found = FUNCTIONS.get(call.name)
+        found = FUNCTIONS.get(call.name) or WRITTEN_BY_REWRITINGS.get(call.name)
         if found is None:
             raise self.context.unsupported(f"'{call.name}'", node, "see docs/sql.md for the supported functions")
         found.check(call, self)
         typed = found.lower(self, call)
         return self.call("not", [typed], BOOL) if node.args.get("negate") else typed
+
+    def current_time(self, call: Invocation) -> TypedTerm:
+        """now() and its like: the row of the clock, which advances; only in the WHERE of a query."""
+        node = call.node
+        where = node.find_ancestor(exp.Where, exp.Query)
+        if not isinstance(where, exp.Where) or not isinstance(where.parent, exp.Select):
+            hint = "compare it with a column in WHERE: ts > now() - INTERVAL 1 HOUR; the time is that of db.advance"
+            raise self.context.unsupported(f"{call.name} outside of the WHERE of a query", node, hint)
+        if call.arguments:
+            raise WrongArity(f"'{call.name}' takes 0 arguments, not {len(call.arguments)}", self.context.span(node))
+        now = self.context.clock(self.scope.body)
+        return self.cast(now, DAY, node) if call.name in ("current_date", "curdate") else now

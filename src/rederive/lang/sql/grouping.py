@@ -12,36 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from sqlglot import exp
 
-from rederive.errors import Span, TypeClash, WrongArity
-from rederive.ir.rules import Atom, Column, Function, Literal, Negation
-from rederive.ir.terms import NUMBER, Constant, Simple, Variable, variables
+from rederive.errors import Span, TypeClash
+from rederive.ir.rules import Aggregate, Atom, Column, Comparison, Function, Literal, Negation, Operator, Order
+from rederive.ir.terms import NUMBER, Constant, Simple, Variable
+from rederive.lang.sql.aggregate_calls import AggregateCall, AggregateCalls, is_aggregate, unwrap_call
 from rederive.lang.sql.expressions import ExpressionLowering
-from rederive.lang.sql.invocation import AGGREGATES, function_name
+from rederive.lang.sql.grouping_sets import grouping_elements, has_grouping_sets
+from rederive.lang.sql.invocation import function_name
 from rederive.lang.sql.literals import numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm, column_of
-from rederive.lang.sql.rule_body import RuleBody, SourceRows
+from rederive.lang.sql.rule_body import SourceRows
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
-from rederive.lang.sql.types import BIGINT, BOOL, SqlType, mean_type, sum_type
-
-# FALSE is less than TRUE: the least of conditions is their conjunction, the greatest their disjunction.
-_FUNCTIONS = {
-    "count": Function.COUNT,
-    "count_if": Function.COUNT,
-    "sum": Function.SUM,
-    "avg": Function.MEAN,
-    "mean": Function.MEAN,
-    "min": Function.MIN,
-    "max": Function.MAX,
-    "bool_and": Function.MIN,
-    "every": Function.MIN,
-    "bool_or": Function.MAX,
-    "some": Function.MAX,
-}
-
+from rederive.lang.sql.types import BIGINT, BOOL, INT, TINYINT, SqlType
 
 _MOST_JOINED = 10  # results of aggregates in one rule body; a body with more literals is slow to plan
 
@@ -53,43 +40,30 @@ def is_grouped(node: exp.Select) -> bool:
 
 def _aggregates(node: exp.Select) -> Iterator[exp.Expr]:
     """The aggregate calls of a query, without those of its subqueries."""
-    parts = [*node.expressions, node.args.get("having"), node.args.get("order")]
+    parts = [*node.expressions, node.args.get("having"), node.args.get("qualify"), node.args.get("order")]
     for part in parts:
         if part is not None:
             yield from _calls(part)
 
 
 def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
-    # An aggregate inside a subquery or a window belongs to that one.
-    if isinstance(node, exp.Query | exp.Window):
+    # An aggregate inside a subquery belongs to that one.
+    if isinstance(node, exp.Query):
         return
-    if is_aggregate(node.this if isinstance(node, exp.Filter) else node):
+    if isinstance(node, exp.Window):
+        # The function of a window is not an aggregate of the query, but its arguments, partitions and order may be.
+        inside = [*node.this.iter_expressions(), *(node.args.get("partition_by") or ()), node.args.get("order")]
+        inner = unwrap_call(node.this)
+        inside = [*inner.iter_expressions(), *(part for part in inside if part is not inner)]
+        for part in inside:
+            if part is not None:
+                yield from _calls(part)
+        return
+    if is_aggregate(node):
         yield node
         return
     for child in node.iter_expressions():
         yield from _calls(child)
-
-
-def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node calls an aggregate. sqlglot reads `any(condition)` as ANY, which is `some(condition)`."""
-    if isinstance(node, exp.Any):
-        return not node.find(exp.Query)
-    return isinstance(node, exp.Anonymous) and function_name(node) in AGGREGATES
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateCall:
-    """One aggregate: its function, its argument (None for count(*)), and the type of its result."""
-
-    function: Function
-    argument: TypedTerm | None
-    distinct: bool
-    gives: SqlType
-
-    @property
-    def empty(self) -> Constant:
-        """The result of a group without rows."""
-        return Constant(0, NUMBER) if self.function is Function.COUNT else Constant(None, self.gives.type)
 
 
 @dataclass(slots=True)
@@ -123,21 +97,6 @@ def lower_grouping(node: exp.Select, lower: ExpressionLowering, context: Stateme
     return _GroupingLowering(node, lower, context).above()
 
 
-def window_aggregate(
-    call: exp.Expr, lower: ExpressionLowering, context: StatementContext
-) -> tuple[Function, TypedTerm | None, TypedTerm]:
-    """An aggregate over a window: its function, its argument, and a term with the type of its result."""
-    if not is_aggregate(call.this if isinstance(call, exp.Filter) else call):
-        raise context.unsupported(
-            f"the window function '{function_name(call)}'", call, "see docs/sql.md for the supported functions"
-        )
-    found = _GroupingLowering(exp.Select(), lower, context).aggregate_call(call)
-    if found.distinct:
-        raise context.unsupported("DISTINCT in a window function", call)
-    nullable = found.function is not Function.COUNT and (found.argument is not None and found.argument.nullable)
-    return found.function, found.argument, TypedTerm(found.empty, found.gives, nullable)
-
-
 class _GroupingLowering:
     """Lowers the grouping of one query."""
 
@@ -146,10 +105,13 @@ class _GroupingLowering:
         self.lower = lower
         self.context = context
         self.body = lower.scope.body
+        # By canonical form: `SELECT a + 1 ... GROUP BY a + 1` names one group twice.
         nodes = list(self.group_nodes())
         self.keys = [lower.canonical(group) for group in nodes]
         self.groups = [self.body.assign(lower.lower(group), f"group{i + 1}") for i, group in enumerate(nodes)]
-        self.aggregates = {lower.canonical(call): self.aggregate_call(call) for call in _aggregates(node)}
+        self.sets = self.grouping_sets()
+        calls = AggregateCalls(lower)
+        self.aggregates = {lower.canonical(call): calls.call(call) for call in _aggregates(node)}
         self.by_group = node.args.get("group") is not None
 
     # What is grouped, and by what
@@ -162,8 +124,28 @@ class _GroupingLowering:
             # GROUP BY ALL: every item of the SELECT list that has no aggregate.
             items = (item.unalias() for item in self.node.expressions)
             yield from (item for item in items if not any(True for _ in _calls(item)))
-        for item in group.expressions:
-            yield self.group_node(item)
+        seen = set()
+        # GROUP BY a, b GROUPING SETS (...): grouping_id counts all of the list, also what is in no set.
+        listed = group.expressions if group.args.get("grouping_sets") else ()
+        for item in (*listed, *(one for sets in grouping_elements(group) for one_set in sets for one in one_set)):
+            found = self.group_node(item)
+            # Grouping sets name a column many times. In a plain GROUP BY a repetition changes nothing.
+            if (key := self.lower.canonical(found)) not in seen or not has_grouping_sets(group):
+                seen.add(key)
+                yield found
+
+    def grouping_sets(self) -> list[frozenset[int]] | None:
+        """The groupings of ROLLUP, CUBE and GROUPING SETS, as positions of the groups; None for a plain GROUP BY.
+
+        Several elements of a GROUP BY are multiplied: `a, ROLLUP(b)` is the sets (a, b) and (a).
+        """
+        group = self.node.args.get("group")
+        if group is None or not has_grouping_sets(group):
+            return None
+        return [
+            frozenset(self.keys.index(self.lower.canonical(self.group_node(item))) for part in parts for item in part)
+            for parts in product(*grouping_elements(group))
+        ]
 
     def group_node(self, item: exp.Expr) -> exp.Expr:
         """GROUP BY 1 and GROUP BY alias mean the expression in the SELECT list."""
@@ -182,83 +164,15 @@ class _GroupingLowering:
                 return aliased[0].this if aliased else item
         return item
 
-    def aggregate_call(self, call: exp.Expr) -> AggregateCall:
-        condition = call.expression.this if isinstance(call, exp.Filter) else None
-        call = call.this if isinstance(call, exp.Filter) else call
-        name, arguments = ("some", [call.this]) if isinstance(call, exp.Any) else (function_name(call), call.expressions)
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
-        arguments = arguments[0].expressions if distinct else arguments
-        if not arguments or (len(arguments) > 1 and name != "count"):
-            raise WrongArity(f"'{name}' takes 1 argument, not {len(arguments)}", self.context.span(call))
-        typed = self.argument(name, arguments, condition, distinct, call)
-        function = _FUNCTIONS[name]
-        if typed is not None and function is not Function.COUNT:
-            typed = self.cast_argument(function, name, typed, call)
-        return AggregateCall(function, typed, distinct, self.result_type(function, typed))
-
-    def argument(
-        self, name: str, nodes: Sequence[exp.Expr], condition: exp.Expr | None, distinct: bool, call: exp.Expr
-    ) -> TypedTerm | None:
-        lower = self.lower
-        tests = [lower.boolean(condition)] if condition is not None else []
-        if any(isinstance(node, exp.Star) for node in nodes):
-            if name != "count" or distinct or len(nodes) > 1:
-                raise self.context.unsupported("* in this aggregate", call, "name the columns")
-            value = numeric_literal("1")
-        elif len(nodes) > 1:
-            if distinct:
-                raise self.context.unsupported(
-                    "count(DISTINCT ...) of several columns", call, "count the rows of a SELECT DISTINCT"
-                )
-            tests += [lower.call("is not null", [lower.lower(node)], BOOL, nullable=False) for node in nodes]
-            value = numeric_literal("1")
-        else:
-            value = lower.lower(nodes[0])
-        if name == "count_if":
-            tests.append(lower.boolean(nodes[0]))
-            value = numeric_literal("1")
-        if tests:  # aggregates skip NULL, so a row that fails the FILTER gives NULL
-            test = tests[0] if len(tests) == 1 else lower.call("and", tests, BOOL, nullable=any(t.nullable for t in tests))
-            parts = [test, value, TypedTerm(Constant(None, value.type.type), value.type, True)]
-            value = lower.call("case", parts, value.type, nullable=True)
-        elif name == "count" and not value.nullable and not distinct:
-            return None  # count(x) of a value that is never NULL is count(*)
-        if any(variable.name in self.body.outer for variable in variables(self.body.term(value.term))):
-            raise self.context.unsupported(
-                "an aggregate of columns of an enclosing query", call, "join the table of that query instead"
-            )
-        return self.body.assign(value, f"{name}_of")
-
-    def cast_argument(self, function: Function, name: str, typed: TypedTerm, call: exp.Expr) -> TypedTerm:
-        """The argument in the type in which it is aggregated."""
-        if name in ("bool_and", "bool_or", "every", "some") and typed.type != BOOL:
-            raise TypeClash(f"'{name}' needs BOOLEAN, not {typed.type}", self.context.span(call))
-        if function in (Function.SUM, Function.MEAN) and not typed.type.is_numeric:
-            cast = self.lower.cast(typed, self.result_type(function, typed), call)
-            return self.body.assign(cast, f"{name}_of")
-        return typed
-
-    def result_type(self, function: Function, typed: TypedTerm | None) -> SqlType:
-        if function is Function.COUNT or typed is None:
-            return BIGINT
-        gives = (
-            sum_type(typed.type)
-            if function is Function.SUM
-            else mean_type(typed.type)
-            if function is Function.MEAN
-            else typed.type
-        )
-        if gives is None:
-            raise TypeClash(f"'{function.value}' does not accept {typed.type}", self.context.span(self.node))
-        return gives
-
     # The relations
 
     def above(self) -> ExpressionLowering:
         # The query above the grouping starts with an empty body: only groups and results are visible there.
         body = self.context.body()
         body.domain = self.body.domain
-        groups = [self.above_group(i, body) for i in range(len(self.groups))]
+        groups = [self.above_group(i) for i in range(len(self.groups))]
+        if self.sets is not None:
+            groups.append(self.above_set())
         outer = tuple(self.body.outer.values())
         results = self.define_aggregates(groups, outer)
         terms = (*(g.term for g in groups), *(r.term for r in results.values()))
@@ -268,74 +182,146 @@ class _GroupingLowering:
         body.sources.append(SourceRows((*simple, *outer), (*(t for t in simple[: len(groups)]), *outer)))
         body.add(*self.read(groups, outer, results))
         inner = self.lower.scope
-        by_term = {repr(self.body.representative(g.term)): above for g, above in zip(self.groups, groups, strict=True)}
+        by_term = {repr(self.body.representative(g.term)): above for g, above in zip(self.groups, groups, strict=False)}
         scope = GroupScope(body, inner.parent, [], inner, by_term)
-        return ExpressionLowering(
-            self.context, scope, self.lower.subqueries, {**dict(zip(self.keys, groups, strict=True)), **results}
-        )
+        known = {**dict(zip(self.keys, groups, strict=False)), **results}
+        found = ExpressionLowering(self.context, scope, self.lower.subqueries, known)
+        if self.sets is not None:
+            known.update(self.grouping_calls(groups[-1], found))
+        return found
 
-    def above_group(self, i: int, body: RuleBody) -> TypedTerm:
+    def above_set(self) -> TypedTerm:
+        """The number of the grouping set, which tells its groups apart from those of the other sets."""
+        variable = self.context.fresh("set")
+        self.context.columns[variable.name] = Column("set", NUMBER)
+        return TypedTerm(variable, INT, False)
+
+    def grouping_calls(self, number: TypedTerm, lower: ExpressionLowering) -> dict[str, TypedTerm]:
+        """The values of grouping(a) and grouping_id(a, ...): a bit for each argument, 1 if the set is without it."""
+        assert self.sets is not None
+        parts = [*self.node.expressions, *(self.node.args.get(part) for part in ("having", "qualify", "order"))]
+        found = {}
+        for call in (node for part in parts if part is not None for node in part.find_all(exp.Anonymous)):
+            if (name := function_name(call)) not in ("grouping", "grouping_id"):
+                continue
+            arguments = [self.lower.canonical(argument) for argument in call.expressions]
+            if any(argument not in self.keys for argument in arguments) or (name == "grouping" and len(arguments) != 1):
+                raise TypeClash(f"the arguments of '{name}' must be in GROUP BY", self.context.span(call))
+            # grouping_id() without arguments is about all groups, the first in the highest bit.
+            places = [self.keys.index(argument) for argument in arguments] or range(len(self.keys))
+            bits = [sum((i not in one) << (len(places) - 1 - n) for n, i in enumerate(places)) for one in self.sets]
+            found[self.lower.canonical(call)] = self.by_set(number, bits, TINYINT if name == "grouping" else BIGINT, lower)
+        return found
+
+    @staticmethod
+    def by_set(number: TypedTerm, values: Sequence[int], type: SqlType, lower: ExpressionLowering) -> TypedTerm:
+        """The value that belongs to the number of a set."""
+        parts = []
+        for i, value in enumerate(values[:-1], 1):
+            parts += [lower.call("=", [number, numeric_literal(str(i))], BOOL), TypedTerm(Constant(value, NUMBER), type, False)]
+        return lower.call("case", [*parts, TypedTerm(Constant(values[-1], NUMBER), type, False)], type, nullable=False)
+
+    def above_group(self, i: int) -> TypedTerm:
         typed = self.groups[i]
+        if self.sets is not None and any(i not in one for one in self.sets):
+            typed = replace(typed, nullable=True)
         variable = self.context.fresh(typed.term.name if isinstance(typed.term, Variable) else f"group{i + 1}")
         self.context.columns[variable.name] = column_of(typed, variable.name)
-        return replace(typed, term=variable, nullable=not self.body.is_not_null(typed))
+        absent = self.sets is not None and any(i not in one for one in self.sets)
+        return replace(typed, term=variable, nullable=absent or not self.body.is_not_null(typed))
 
     def define_aggregates(self, groups: Sequence[TypedTerm], outer: Sequence[Variable]) -> dict[str, TypedTerm]:
         """Define the relations of the aggregates; return the terms of their results."""
         self.outer_columns = [replace(self.context.columns[v.name], nullable=True) for v in outer]
         self.group_columns = [column_of(typed, f"group{i + 1}") for i, typed in enumerate(groups)]
         self.rows = self.context.name("rows")
-        arguments = [a.argument for a in self.aggregates.values() if a.argument is not None]
+        arguments = [typed for call in self.aggregates.values() for typed in (*call.arguments, *(key for key, _ in call.keys))]
         #   rows(groups, outer, arguments, identity) :- body.
         # The identity keeps rows with equal groups and arguments apart, so that sums and counts include each of them.
-        terms = [self.body.representative(typed.term) for typed in (*self.groups, *arguments)]
-        hidden = self.body.identity(terms)
+        keys = [self.body.representative(typed.term) for typed in self.groups]
+        values = [self.body.representative(typed.term) for typed in arguments]
+        # With sets, a key is NULL in some of them, and cannot be part of what identifies a row.
+        hidden = self.body.identity(values if self.sets is not None else (*keys, *values))
         columns = [*self.group_columns, *self.outer_columns, *(column_of(a, "value") for a in arguments)]
         columns += [self.context.columns[v.name] for v in hidden]
         self.context.declare(self.rows, columns)
-        split = len(self.groups)
-        head = (*terms[:split], *map(self.body.representative, outer), *terms[split:], *hidden)
-        self.context.define(self.rows, head, self.body.finish())
+        rest = (*map(self.body.representative, outer), *values, *hidden)
+        for head in self.group_heads(keys):
+            self.context.define(self.rows, (*head, *rest), self.body.finish())
         self.arity = len(columns)
         self.names: dict[str, str] = {}
-        position = split + len(outer)
+        position = len(groups) + len(outer)
         results = {}
         for key, aggregate in self.aggregates.items():
-            value = position if aggregate.argument is not None else None
-            self.names[key] = self.define_aggregate(aggregate, value)
-            position += aggregate.argument is not None
+            width = len(aggregate.arguments) + len(aggregate.keys)
+            self.names[key] = self.define_aggregate(aggregate, tuple(range(position, position + width)))
+            position += width
             results[key] = self.result_term(aggregate)
         return results
 
+    def group_heads(self, keys: Sequence[Simple]) -> Iterator[Sequence[Simple]]:
+        """The groups of a row: one, or one for each grouping set, in which the other columns are NULL."""
+        #   rows(a, b, 1, ...) :- body.       rows(a, NULL, 2, ...) :- body.
+        if self.sets is None:
+            yield keys
+            return
+        for number, chosen in enumerate(self.sets, 1):
+            absent = [Constant(None, column.type) for column in self.group_columns]
+            yield (*(key if i in chosen else absent[i] for i, key in enumerate(keys)), Constant(number, NUMBER))
+
     def result_term(self, aggregate: AggregateCall) -> TypedTerm:
         variable = self.context.fresh(aggregate.function.value)
-        counts = aggregate.function is Function.COUNT
         # A group of GROUP BY has at least one row. The only group of a query without GROUP BY may be empty.
-        nullable = not counts and (not self.by_group or (aggregate.argument is not None and aggregate.argument.nullable))
+        nullable = aggregate.may_be_null or (aggregate.function is not Function.COUNT and not self.by_group)
         typed = TypedTerm(variable, aggregate.gives, nullable)
         self.context.columns[variable.name] = column_of(typed, variable.name)
         return typed
 
-    def define_aggregate(self, aggregate: AggregateCall, value: int | None) -> str:
+    def define_aggregate(self, aggregate: AggregateCall, places: tuple[int, ...]) -> str:
+        """Define the relation of an aggregate; `places` are the columns of its arguments, then of its keys."""
         width = len(self.group_columns) + len(self.outer_columns)
-        source, group = self.rows, tuple(range(width))
-        if aggregate.distinct and value is not None:
-            source, value = self.distinct(aggregate, value, width), width
+        source, group, count = self.rows, tuple(range(width)), len(aggregate.arguments)
+        if aggregate.distinct and places:
+            source = self.distinct(aggregate, places[:count], width)
+            # The keys of distinct values are the values themselves.
+            places = (*range(width, width + count), *range(width, width + len(aggregate.keys)))
         name = self.context.name(aggregate.function.value)
         #   sum1(group, result) :- result = sum argument : { rows(group, argument, identity) }.
         result = Column("result", aggregate.gives.type, True, 64)
         self.context.declare(name, [*self.group_columns, *self.outer_columns, result], group)
-        self.context.aggregate(name, aggregate.function, source, group, value)
+        keys = zip(places[count:], (node for _, node in aggregate.keys), strict=True)
+        value, *others = (*places[:count], None) if not count or aggregate.function is Function.COUNT else places[:count]
+        definition = Aggregate(
+            name,
+            aggregate.function,
+            source,
+            group,
+            value,
+            self.context.parsed.span,
+            order=tuple(order_of(place, node) for place, node in keys),
+            others=tuple(other for other in others if other is not None),
+            parameters=aggregate.parameters,
+        )
+        self.context.builder.definitions.append(definition)
         return name
 
-    def distinct(self, aggregate: AggregateCall, value: int, width: int) -> str:
+    def distinct(self, aggregate: AggregateCall, places: Sequence[int], width: int) -> str:
         """Define the relation of groups and distinct values: without identities, equal values are one row."""
-        assert aggregate.argument is not None
         name = self.context.name("distinct")
         #   distinct(group, argument) :- rows(group, argument, _).
-        self.context.declare(name, [*self.group_columns, *self.outer_columns, column_of(aggregate.argument, "value")])
+        values = [column_of(argument, "value") for argument in aggregate.arguments]
+        # No key: several distinct values belong to one group.
+        self.context.declare(name, [*self.group_columns, *self.outer_columns, *values])
         terms = tuple(self.context.fresh("c") for _ in range(self.arity))
-        self.context.define(name, (*terms[:width], terms[value]), [Atom(self.rows, terms)])
+        head, row = terms[:width], Atom(self.rows, terms)
+        nullable = [i for i, column in zip(places, values, strict=True) if column.nullable] if len(places) > 1 else []
+        types = {i: column.type for i, column in zip(places, values, strict=True)}
+        known = [Comparison(Operator.NE, terms[i], Constant(None, types[i])) for i in nullable]
+        self.context.define(name, (*head, *(terms[i] for i in places)), [row, *known])
+        # count(DISTINCT a, b) counts the pairs without NULL. The others are one row of NULL, so that their group is not empty.
+        for i in nullable:
+            absent = [Constant(None, type) for type in types.values()]
+            self.context.define(name, (*head, *absent), [row, Comparison(Operator.EQ, terms[i], Constant(None, types[i]))])
         return name
 
     # What the query above reads
@@ -385,6 +371,7 @@ class _GroupingLowering:
         terms = tuple(self.context.fresh("c") for _ in range(self.arity))
         self.context.define(some, terms[: len(outer)], [Atom(self.rows, terms)])
         self.context.define(name, (*outer, *(_variable(r) for r in results.values())), self.results(outer, results))
+        # count gives 0 for nothing, every other aggregate NULL.
         defaults: list[Simple] = [aggregate.empty for aggregate in self.aggregates.values()]
         nothing: list[Literal] = [*self.domain(outer), Negation(Atom(some, tuple(outer)))]
         self.context.define(name, (*outer, *defaults), nothing)
@@ -394,6 +381,11 @@ class _GroupingLowering:
         """The atoms of the enclosing query that bind the outer variables."""
         found = [self.body.domain(variable.name) for variable in outer]
         return list(dict.fromkeys(atom for atom in found if atom is not None))
+
+
+def order_of(column: int, node: exp.Expr) -> Order:
+    """The order of a column that ORDER BY states."""
+    return Order(column, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
 def _variable(typed: TypedTerm) -> Variable:

@@ -14,7 +14,12 @@ from rederive.lang.sql.lowered_relation import TypedTerm
 if TYPE_CHECKING:
     from rederive.lang.sql.expressions import ExpressionLowering
 
-AGGREGATES: Final = frozenset({"count", "count_if", "sum", "avg", "mean", "min", "max", "bool_and", "every", "bool_or", "some"})
+AGGREGATES: Final = frozenset({
+    "count", "count_if", "sum", "avg", "mean", "min", "max", "bool_and", "every", "bool_or", "some", "any_value", "first",
+    "first_value", "last", "last_value", "std", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop",
+    "skewness", "kurtosis", "covar_pop", "covar_samp", "corr", "percentile", "percentile_cont", "percentile_disc", "median",
+    "mode", "listagg", "string_agg", "max_by", "min_by", "bit_and", "bit_or", "bit_xor", "product",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,17 @@ class SqlFunction:
     """A function of SQL: how many arguments it takes, and how a call of it is lowered.
 
     `most` is None if there is no limit. `refused` are the numbers of arguments that Spark accepts and rederive does not: the
-    number, what that argument means, and what to write instead.
+    number, what that argument means, and what to write instead. `signature`, `nulls` and `fails` are for the reader: the types,
+    when the result is NULL, and whether some values are refused.
     """
 
     least: int
     most: int | None
     lower: Handler
     refused: tuple[tuple[int, str, str | None], ...] = ()
+    signature: str = ""
+    nulls: str = "an argument is NULL"
+    fails: bool = False
 
     def check(self, call: Invocation, lower: ExpressionLowering) -> None:
         """Refuse a call with a wrong number of arguments."""
@@ -75,13 +84,22 @@ def invocation_of(node: exp.Expr) -> Invocation:
         case exp.StrPosition():
             # sqlglot has the text first; position takes the part, then the text.
             return Invocation("position", _present(node, "substr", "this", "position"), node)
+        case exp.Escape():
+            return Invocation(function_name(node.this), [*_present(node.this, "this", "expression"), node.expression], node)
+        case exp.Trim():
+            return Invocation("trim_syntax", (), node)
         case exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
             return Invocation(function_name(node), _present(node, "this", "expression"), node)
         case _:
             return Invocation(function_name(node), (), node)
 
 
-_NAMES: Final[dict[type[exp.Expr], str]] = {exp.DPipe: "concat", exp.RegexpLike: "rlike"}
+_NAMES: Final[dict[type[exp.Expr], str]] = {
+    exp.DPipe: "concat",
+    exp.RegexpLike: "rlike",
+    exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "current_timestamp",
+}
 
 
 def function_name(node: exp.Expr) -> str:

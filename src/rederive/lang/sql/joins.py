@@ -19,6 +19,7 @@ from rederive.ir.rules import Atom, Column, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
 from rederive.lang.sql.expressions import ExpressionLowering, LowersSubqueries
 from rederive.lang.sql.lowered_relation import LoweredRelation, TypedTerm
+from rederive.lang.sql.pivots import pivot_query
 from rederive.lang.sql.predicates import require, require_equal
 from rederive.lang.sql.rule_body import RuleBody, SourceRows
 from rederive.lang.sql.scope import Scope, ScopeColumn, ambiguous, identifier, identifiers
@@ -89,6 +90,7 @@ class JoinLowering:
             raise self.context.unsupported(f"{unread.rstrip('_').upper()} after sources in parentheses", node)
         # After other sources, the group has a body of its own: an outer join inside it must see its own sides only.
         alone = not scope.body.literals
+        # Without other sources the group is the whole FROM, and parentheses change nothing.
         inner = scope if alone else Scope(self.context.body(scope.body), scope.parent)
         self.from_clause(_bare(node.this), node.this.args.get("joins") or (), inner)
         if (alias := node.args.get("alias")) is not None:
@@ -111,6 +113,8 @@ class JoinLowering:
 
     def relation(self, node: exp.Expr) -> tuple[LoweredRelation, str]:
         """The relation that an operand reads, and its alias."""
+        if pivots := node.args.get("pivots"):
+            return self.pivoted(node, pivots)
         alias = node.args.get("alias")
         name = identifier(alias) if alias is not None and alias.args.get("this") is not None else ""
         match node:
@@ -126,6 +130,24 @@ class JoinLowering:
         fields = tuple(replace(field, name=given) for field, given in zip(found.fields, columns, strict=True))
         found = replace(found, fields=fields)
         return found, name or f"source {len(self.context.builder.relations)}"
+
+    def pivoted(self, node: exp.Expr, pivots: Sequence[exp.Pivot]) -> tuple[LoweredRelation, str]:
+        """A source with PIVOT or UNPIVOT, one after the other: each is a query over the source before it."""
+        bare = node.copy()
+        bare.set("pivots", None)
+        found, name = self.relation(bare)
+        # The source has a name that no text can contain (with a blank), so it hides no table; it is known to the pivots alone.
+        before = dict(self.context.ctes)
+        for pivot in pivots:
+            source = f"pivoted {len(self.context.builder.relations)}"
+            self.context.ctes[source] = found
+            found = self.queries.query(pivot_query(pivot, source, found.fields, self.context))
+            alias = pivot.args.get("alias")
+            columns = self.column_names([field.name for field in found.fields], alias, node)
+            fields = tuple(replace(field, name=given) for field, given in zip(found.fields, columns, strict=True))
+            found, name = replace(found, fields=fields), identifier(alias) or source
+        self.context.ctes = before
+        return found, name
 
     # Joins
 
@@ -146,6 +168,7 @@ class JoinLowering:
     def inner(self, node: exp.Join, scope: Scope) -> None:
         """INNER and CROSS JOIN: both sides are literals of one body."""
         right = Scope(scope.body, scope.parent)
+        # Both sides share one body, but USING and NATURAL must tell their columns apart.
         left = Scope(scope.body, scope.parent, scope.columns)
         self.operand(node.this, right)
         self.check_aliases(left, right, node)
@@ -208,6 +231,7 @@ class JoinLowering:
         atom = define_hits(inner.body, self.context)
         scope.body.mention(v for v in atom.terms if isinstance(v, Variable))
         scope.body.add(atom if positive else Negation(atom))
+        # Spark shows the columns of USING first, also for a semi join.
         first = [key.name for key in keys]
         scope.columns.sort(key=lambda c: first.index(c.name) if c.name in first and not c.hidden else len(first))
 
@@ -251,10 +275,12 @@ class JoinLowering:
             dict.fromkeys(t for rows in body.sources for t in map(body.representative, rows.terms) if isinstance(t, Variable))
         )
         kept += [t for t in computed_variables(body) if t not in kept]
+        # side(l) :- the literals of the left side so far.
         name = self.context.name("side")
         self.context.declare(name, self.columns(kept))
         self.context.define(name, kept, body.finish())
         keys = dict.fromkeys(t for rows in body.sources for t in map(body.representative, rows.key) if isinstance(t, Variable))
+        # A column may have been equated with another one or with a constant; outside it is what the relation has.
         scope.map_terms(lambda typed: replace(typed, term=body.term(typed.term)))
         return JoinSide(Atom(name, tuple(kept)), tuple(keys), self.columns(kept))
 
@@ -273,6 +299,7 @@ class JoinLowering:
         #   join(l, r) :- match(l, r).
         match, whole = self.context.name("match"), self.context.name("join")
         terms = (*left.atom.terms, *right.atom.terms)
+        # The side that may be padded becomes nullable: RIGHT pads the left one, and the other way round.
         nullable = [replace(c, nullable=True) for c in left.columns] if side in ("RIGHT", "FULL") else list(left.columns)
         nullable += [replace(c, nullable=True) for c in right.columns] if side in ("LEFT", "FULL") else list(right.columns)
         tag = [Column("side", NUMBER)] if side == "FULL" else []
@@ -319,6 +346,7 @@ class JoinLowering:
         if side != "FULL":
             return key
         lower = ExpressionLowering(self.context, scope, self.queries.subqueries)
+        # A row of one side alone has NULL in the other's column, so the first value that is there is the key's.
         both = lower.to_common_type([key.left.typed, key.right.typed], exp.null())
         nullable = key.left.typed.nullable and key.right.typed.nullable
         value = lower.call("coalesce", both, both[0].type, nullable=nullable)
@@ -346,6 +374,7 @@ class _SemiJoinScope(Scope):
 
     def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
         found = Scope.find(self, name, table, span)
+        # In a subquery the inner column would win. In a join both sides are equal, and Spark refuses the name.
         if found is not None and table is None and self.parent is not None and self.parent.find(name, None, span) is not None:
             raise ambiguous(name, [c.alias for side in (self.parent, self) for c in side.visible if c.name == name], span)
         return found
@@ -384,6 +413,7 @@ def define_hits(body: RuleBody, context: StatementContext) -> Atom:
     """Define the relation of the outer values for which a body has an answer; return its atom."""
     outer = tuple(body.outer.values())
     name = context.name("hit")
+    # The outer query may have NULL in these columns; identity of NULL is what the atom compares by (decision 16).
     context.declare(name, [replace(context.columns[v.name], nullable=True) for v in outer])
     literals = body.finish()
     context.define(name, [body.representative(v) for v in outer], literals)

@@ -13,8 +13,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from rederive.errors import SourceText, Span, SyntaxProblem, TooDeep, Unsupported
 from rederive.lang.sql.dialect import AnsiSpark, tokenize
 from rederive.lang.sql.nesting import DEPTH, balance_chains, check_depth
+from rederive.lang.sql.row_values import expand_row_values
 from rederive.lang.sql.supported_syntax import PARTS, construct_name, unsupported_parts
 
+SAVEPOINTS = ("SAVEPOINT", "RELEASE", "ROLLBACK TO")
 _OPENING = (TokenType.L_PAREN, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.FROM)
 _CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY)
 
@@ -37,16 +39,22 @@ class ParsedStatement:
 
     @property
     def kind(self) -> str:
-        """The kind of the statement: create, drop, rule, change, begin, commit, rollback or query."""
+        """The kind: create, drop, alter, rule, change, refresh, begin, commit, rollback, savepoint, show or query."""
         if self.tokens:
             return "rule"
         match self.tree:
-            case exp.Create() | exp.Drop() | exp.Commit() | exp.Rollback():
+            case exp.Command() as command:
+                return "savepoint" if command.this in SAVEPOINTS else "show"
+            case exp.Create() | exp.Drop() | exp.Alter() | exp.Commit() | exp.Rollback():
                 return self.tree.key
             case exp.Transaction():
                 return "begin"
-            case exp.Insert() | exp.Update() | exp.Delete():
+            case exp.Describe():
+                return "show"
+            case exp.Insert() | exp.Update() | exp.Delete() | exp.Merge() | exp.TruncateTable():
                 return "change"
+            case exp.Refresh():
+                return "refresh"
             case exp.Query() | exp.Values():
                 return "query"
         raise self.unsupported(f"the statement {construct_name(self.tree)}")
@@ -90,8 +98,32 @@ def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 def _statement(tokens: list[Token], source: SourceText) -> ParsedStatement:
     if _about_rules(tokens):
         return ParsedStatement(exp.Command(this="RULE"), span_between(source, tokens[0].start, tokens[-1].end), tuple(tokens))
+    if (command := _command(tokens)) is not None:
+        return ParsedStatement(command, span_between(source, tokens[0].start, tokens[-1].end))
     mode = _constraint(tokens, source)
     return replace(parse_tokens(tokens, source), constraint=mode) if mode is not None else parse_tokens(tokens, source)
+
+
+def _command(tokens: Sequence[Token]) -> exp.Expr | None:
+    """The statements that sqlglot does not parse: transactions and savepoints in words, SHOW and EXPLAIN."""
+    # sqlglot makes one token of everything that follows SHOW or EXPLAIN.
+    words = " ".join(token.text for token in tokens).split()
+    match [word.upper() for word in words[:3]]:
+        case ["START", "TRANSACTION"] if len(words) == 2:
+            return exp.Transaction()
+        case ["SAVEPOINT", _] if len(words) == 2:
+            return exp.Command(this="SAVEPOINT", expression=words[1].lower())
+        case ["RELEASE", "SAVEPOINT", _] if len(words) == 3:
+            return exp.Command(this="RELEASE", expression=words[2].lower())
+        case ["ROLLBACK", "TO", _] if len(words) in (3, 4) and words[-2].upper() in ("TO", "SAVEPOINT"):
+            return exp.Command(this="ROLLBACK TO", expression=words[-1].lower())
+        case ["SHOW", ("TABLES" | "VIEWS") as what] if len(words) == 2:
+            return exp.Command(this=f"SHOW {what}", expression="")
+        case ["SHOW", "COLUMNS", "IN" | "FROM"] if len(words) == 4:
+            return exp.Command(this="SHOW COLUMNS", expression=words[3].lower())
+        case ["EXPLAIN", *_] if len(words) == 2:
+            return exp.Command(this="EXPLAIN", expression=words[1].lower())
+    return None
 
 
 def _about_rules(tokens: Sequence[Token]) -> bool:
@@ -138,7 +170,7 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         raise SyntaxProblem("not SQL: the text is not one statement", span)
     (tree,) = trees
     if tree is not None:
-        tree = balance_chains(tree)
+        tree = balance_chains(expand_row_values(tree))
         check_depth(tree, span)
     # sqlglot makes a Command, with the rest as plain text, of statements that it knows by their first word alone.
     if tree is None or isinstance(tree, exp.Command):

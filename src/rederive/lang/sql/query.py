@@ -11,7 +11,9 @@ from sqlglot import exp
 from rederive.errors import Redefined, TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Literal, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
+from rederive.lang.sql.column_aliases import expand_aliases
 from rederive.lang.sql.expressions import ExpressionLowering
+from rederive.lang.sql.generators import add_lateral_views, replace_generators
 from rederive.lang.sql.grouping import is_grouped, lower_grouping
 from rederive.lang.sql.joins import JoinLowering
 from rederive.lang.sql.lowered_relation import Field, LoweredRelation, TypedTerm
@@ -23,8 +25,9 @@ from rederive.lang.sql.star_expansion import expand_stars
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.subqueries import SubqueryLowering
 from rederive.lang.sql.supported_syntax import construct_name
+from rederive.lang.sql.time_windows import replace_time_windows
 from rederive.lang.sql.types import STRING, VOID, SqlType, common_type
-from rederive.lang.sql.windows import keep_first_rows, lower_windows
+from rederive.lang.sql.windows import expand_named_windows, keep_first_rows, lower_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,14 @@ class QueryLowering:
             case exp.Subquery() | exp.Paren():
                 if found := next((part for part in ("joins", "alias") if node.args.get(part)), None):
                     raise self.context.unsupported(f"{found.upper()} of a query in parentheses", node, "write the query in FROM")
-                return self._keep_first(node, self.query(node.this, around, target if _is_unlimited(node) else None), target)
+                rel = self.query(node.this, around, target if _is_unlimited(node) else None)
+                return self._keep_first(node, rel, target, around)
             case exp.Union(args={"distinct": False}):
-                return self._keep_first(node, self.union_all(node, around, target if _is_unlimited(node) else None), target)
+                rel = self.union_all(node, around, target if _is_unlimited(node) else None)
+                return self._keep_first(node, rel, target, around)
             case exp.Union() | exp.Intersect() | exp.Except():
-                return self._keep_first(node, self.set_operation(node, around, target if _is_unlimited(node) else None), target)
+                rel = self.set_operation(node, around, target if _is_unlimited(node) else None)
+                return self._keep_first(node, rel, target, around)
             case exp.Values():
                 return self.values(node, target)
             case exp.Select():
@@ -85,11 +91,11 @@ class QueryLowering:
         what = "the name of a table" if isinstance(node, exp.Table) else construct_name(node)
         raise self.context.unsupported(f"{what} as a query", node, "write SELECT ... FROM ...")
 
-    def _keep_first(self, node: exp.Expr, rel: LoweredRelation, target: str | None) -> LoweredRelation:
+    def _keep_first(self, node: exp.Expr, rel: LoweredRelation, target: str | None, around: Scope | None) -> LoweredRelation:
         """The relation, or its first rows if the query has LIMIT or OFFSET."""
         if _is_unlimited(node):
             return rel
-        return self.project(self.limited(node, self._read_relation(rel, None)), target)
+        return self.project(self.limited(node, self._read_relation(rel, around), around), target)
 
     # SELECT
 
@@ -102,13 +108,16 @@ class QueryLowering:
 
     def _lower_select(self, node: exp.Select, around: Scope | None) -> PreparedQuery:
         # SQL evaluates FROM, WHERE, GROUP BY, HAVING, windows, SELECT, DISTINCT, LIMIT, in this order.
+        node = replace_time_windows(node, self.context)
         scope = Scope(self.context.body(around.body if around else None), around)
         lower = ExpressionLowering(self.context, scope, self.subqueries)
         if (from_ := node.args.get("from_")) is not None:
             self.joins.from_clause(from_.this, node.args.get("joins") or (), scope)
-        node = expand_stars(node, scope, self.context)
+        add_lateral_views(node.args.get("laterals") or (), lower)
+        node = expand_aliases(expand_named_windows(expand_stars(node, scope, self.context), self.context), scope, self.context)
         if (where := node.args.get("where")) is not None:
             require(where.this, lower)
+        node = replace_generators(node, lower)
         if is_grouped(node):
             lower = lower_grouping(node, lower, self.context)
             if (having := node.args.get("having")) is not None:
@@ -116,15 +125,15 @@ class QueryLowering:
         elif node.args.get("having") is not None:
             raise self.context.unsupported("HAVING without aggregates", node.args["having"], "use WHERE")
         lower = lower_windows(node, lower, self.context)
+        if (qualify := node.args.get("qualify")) is not None:
+            require(qualify.this, lower)
         prepared = PreparedQuery(lower, tuple(self.outputs(node, lower)), bool(node.args.get("distinct")))
-        return self.limited(node, prepared) if node.args.get("limit") or node.args.get("offset") else prepared
+        return self.limited(node, prepared, around) if node.args.get("limit") or node.args.get("offset") else prepared
 
-    def limited(self, node: exp.Expr, prepared: PreparedQuery) -> PreparedQuery:
+    def limited(self, node: exp.Expr, prepared: PreparedQuery, around: Scope | None) -> PreparedQuery:
         """Keep the first rows of a query: they are numbered in its order. DISTINCT applies before LIMIT."""
-        if prepared.body.outer:
-            raise self.context.unsupported("LIMIT in a correlated query", node, "use min or max")
         if prepared.distinct:  # SQL removes duplicates before it counts rows.
-            prepared = self._read_relation(self.project(prepared, None), None)
+            prepared = self._read_relation(self.project(prepared, None), around)
         named = tuple((name, prepared.body.assign(typed, name)) for name, typed in prepared.outputs)
         keep_first_rows(node, prepared.lower, dict(reversed(named)), [typed for _, typed in named], self.context)
         return replace(prepared, outputs=named)
@@ -206,14 +215,14 @@ class QueryLowering:
         """
         self._check_branch_order(node)
         branches, fields = self._with_common_types([self.prepare(b, around) for b in _branches(node, all_=True)], node)
-        rows = [(branch, *self._branch_rows(branch)) for branch in branches]
-        self._check_uncorrelated(branches, node)
+        rows = [self._branch_rows(branch, around) for branch in branches]
+        outer = _share_outer([branch for branch, _, _ in rows])
         hidden = [Column("branch", NUMBER)]
         offsets = []
         for _, _, identity in rows:
             offsets.append(len(hidden))
             hidden += [replace(self.context.columns[v.name], nullable=True) for v in identity]
-        rel = LoweredRelation(self.context.into(target, "union", hidden), fields, tuple(hidden))
+        rel = LoweredRelation(self.context.into(target, "union", hidden), fields, tuple(hidden), outer=outer)
         self._declare(rel)
         #   union(columns, 1, identity1, NULL) :- branch1.
         #   union(columns, 2, NULL, identity2) :- branch2.
@@ -221,47 +230,68 @@ class QueryLowering:
             padded: list[Simple] = [Constant(None, column.type) for column in hidden]
             padded[0] = Constant(number, NUMBER)
             padded[offset : offset + len(identity)] = identity
-            self.context.define(rel.name, (*terms, *padded), branch.body.finish())
+            body = branch.body.finish()
+            self.context.define(rel.name, (*terms, *padded, *map(branch.body.representative, outer)), body)
         return rel
 
-    def _branch_rows(self, branch: PreparedQuery) -> tuple[list[Simple], list[Variable]]:
+    def _branch_rows(self, branch: PreparedQuery, around: Scope | None) -> tuple[PreparedQuery, list[Simple], list[Variable]]:
+        """A branch, the terms of its columns, and what identifies its rows."""
         # A DISTINCT branch is a set of its own first: its rows are identified by their values.
         if branch.distinct:
-            branch = self._read_relation(self.project(branch, None), None)
+            branch = self._read_relation(self.project(branch, None), around)
         terms = [branch.body.representative(typed.term) for _, typed in self._assigned_outputs(branch)]
-        return terms, branch.body.identity(terms)
+        return branch, terms, branch.body.identity(terms)
 
     def set_operation(self, node: exp.SetOperation, around: Scope | None, target: str | None) -> LoweredRelation:
-        """UNION, INTERSECT and EXCEPT of sets."""
-        if not node.args.get("distinct", True):
-            raise self.context.unsupported(f"{node.key.upper()} ALL", node, f"write {node.key.upper()}, which removes duplicates")
+        """UNION, INTERSECT and EXCEPT, of sets or with ALL of bags."""
         self._check_branch_order(node)
+        is_bag = not node.args.get("distinct", True)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._with_common_types([self.prepare(part, around) for part in parts], node)
-        self._check_uncorrelated(branches, node)
-        rel = LoweredRelation(self.context.into(target, node.key, ()), fields)
+        outer = _share_outer(branches)
+        hidden = (Column("copy", NUMBER),) if is_bag else ()
+        rel = LoweredRelation(self.context.into(target, node.key, hidden), fields, hidden, outer=outer)
         self._declare(rel)
         if isinstance(node, exp.Union):
             for branch in branches:
-                self.define_into(rel.name, branch)
+                self.define_into(rel.name, branch, outer)
         else:
             self._combine(rel, branches, negated=isinstance(node, exp.Except))
         return rel
 
-    def define_into(self, name: str, branch: PreparedQuery) -> None:
+    def define_into(self, name: str, branch: PreparedQuery, outer: Sequence[Variable] = ()) -> None:
         """Define a rule of a declared relation, which is a set."""
         terms = [branch.body.representative(typed.term) for _, typed in self._assigned_outputs(branch)]
-        self.context.define(name, terms, branch.body.finish())
+        body = branch.body.finish()
+        self.context.define(name, (*terms, *map(branch.body.representative, outer)), body)
 
     def _combine(self, rel: LoweredRelation, branches: Sequence[PreparedQuery], *, negated: bool) -> None:
         """The rows of both sides, or of the first only. A shared variable matches NULL with NULL, as set operations of SQL do."""
         # The sides are relations, because a negated body must be a single atom.
-        sides = [self.project(replace(branch, distinct=True), None).name for branch in branches]
+        sides = [self._numbered_copies(b) if rel.hidden else self.project(replace(b, distinct=True), None).name for b in branches]
         #   intersect(x) :- one(x), two(x).       except(x) :- one(x), !two(x).
-        variables = tuple(self.context.fresh(field.name) for field in rel.fields)
+        # With ALL, x includes the number of the copy: INTERSECT ALL has the copies that both sides have.
+        variables = (*(self.context.fresh(column.name) for column in rel.own), *rel.outer)
         other = Atom(sides[1], variables)
         literals: list[Literal] = [Atom(sides[0], variables), Negation(other) if negated else other]
         self.context.define(rel.name, variables, literals)
+
+    def _numbered_copies(self, branch: PreparedQuery) -> str:
+        """Define the relation of the rows of a branch, each with the number of its copy; return its name."""
+        rel = self.project(branch, None)
+        shown, own = len(rel.fields), len(rel.own)
+        ranked, name = self.context.name("rank"), self.context.name("copies")
+        places = (*range(shown), *range(own, own + len(rel.outer)))
+        #   rank(x, outer, identity, n) :- n = row_number : { query(x, identity, outer) }.
+        #   copies(x, n, outer) :- rank(x, outer, _, n).
+        self.context.ranking(ranked, rel.name, places, ())
+        columns = self.context.builder.relations[ranked].columns
+        terms = tuple(self.context.fresh("c") for _ in columns)
+        row = (*terms[:shown], terms[-1], *terms[shown : len(places)])
+        number = Column("copy", NUMBER)
+        self.context.declare(name, (*columns[:shown], number, *columns[shown : len(places)]))
+        self.context.define(name, row, [Atom(ranked, terms)])
+        return name
 
     def _check_branch_order(self, node: exp.SetOperation) -> None:
         """Refuse ORDER BY and LIMIT of a branch without parentheses: SQL reads them as those of the whole query."""
@@ -269,9 +299,20 @@ class QueryLowering:
         if not isinstance(first, exp.Subquery) and any(first.args.get(part) for part in ("order", "limit", "offset")):
             raise self.context.unsupported("ORDER BY or LIMIT inside a set operation", first, "put the branch into parentheses")
 
-    def _check_uncorrelated(self, branches: Sequence[PreparedQuery], node: exp.Expr) -> None:
-        if any(branch.body.outer for branch in branches):
-            raise self.context.unsupported("a set operation that refers to an enclosing query", node, "use EXISTS with OR")
+    # Scalar subqueries
+
+    def count_and_value(self, rel: LoweredRelation, around: Scope) -> LoweredRelation:
+        """The number of rows of a relation with one column, and the greatest of its values, for each outer value."""
+        scope = Scope(self.context.body(around.body), around)
+        scope.bind("only", [("value", scope.body.read(rel)[0])])
+        calls = [
+            exp.Anonymous(this="count", expressions=[exp.Star()]),
+            exp.Anonymous(this="max", expressions=[exp.column("value")]),
+        ]
+        lower = ExpressionLowering(self.context, scope, self.subqueries)
+        lower = lower_grouping(exp.Select(expressions=calls), lower, self.context)
+        outputs = (("number", lower.lower(calls[0])), (rel.fields[0].name, lower.lower(calls[1])))
+        return self.project(PreparedQuery(lower, outputs, False), None)
 
     # VALUES and WITH
 
@@ -337,6 +378,14 @@ def _chain(node: exp.Expr, *, all_: bool) -> list[exp.Expr]:
         return [node]
     # LIMIT and WITH of an inner union are its own, so it stays one branch.
     return _branches(node, all_=all_) if _is_unlimited(node) and not node.args.get("with_") else [node]
+
+
+def _share_outer(branches: Sequence[PreparedQuery]) -> tuple[Variable, ...]:
+    """The outer variables that the branches of a set operation mention; every branch has all of them as columns."""
+    outer = {name: variable for branch in branches for name, variable in branch.body.outer.items()}
+    for branch in branches:
+        branch.body.outer = dict(outer)
+    return tuple(outer.values())
 
 
 def _key(terms: Sequence[Simple], hidden: Sequence[Variable], body: RuleBody) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from rederive.errors import Span, UnknownName, Unsupported
 from rederive.ir.rules import (
+    CLOCK,
     Aggregate,
     Atom,
     BagRelations,
@@ -21,11 +22,12 @@ from rederive.ir.rules import (
     Rule,
     literal_variables,
 )
-from rederive.ir.terms import NUMBER, Simple, Variable
+from rederive.ir.terms import NUMBER, TIMESTAMP, Simple, Variable
 from rederive.lang.program_builder import ProgramBuilder
-from rederive.lang.sql.lowered_relation import LoweredRelation, table_as_read
+from rederive.lang.sql.lowered_relation import LoweredRelation, TypedTerm, table_as_read
 from rederive.lang.sql.parser import ParsedStatement
 from rederive.lang.sql.rule_body import RuleBody
+from rederive.lang.sql.types import SqlType
 
 
 @dataclass(slots=True)
@@ -86,6 +88,21 @@ class StatementContext:
         if not found:
             raise UnknownName("table or view", name, (*self.ctes, *(n for n in relations if "." not in n)), self.span(node))
         return table_as_read(found[0] if len(found) == 1 else name, relations)
+
+    def clock(self, body: RuleBody) -> TypedTerm:
+        """The current time: a body reads the one row of the clock, which is a base relation."""
+        if CLOCK not in self.builder.relations:
+            # Clocks come first among relations: every view that reads the time is declared after it.
+            column = Column("now", TIMESTAMP)
+            clock = Relation(CLOCK, (column,), span=self.parsed.span, monitored=False)
+            self.builder.relations = {CLOCK: clock, **self.builder.relations}
+        found = next((one for one in body.literals if isinstance(one, Atom) and one.relation == CLOCK), None)
+        if found is None:
+            variable = self.fresh("now")
+            self.columns[variable.name] = Column("now", TIMESTAMP)
+            found = Atom(CLOCK, (variable,))
+            body.add(found)
+        return TypedTerm(found.terms[0], SqlType(TIMESTAMP), False)
 
     # Definitions
 

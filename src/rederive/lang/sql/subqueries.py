@@ -17,12 +17,12 @@ from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Opera
 from rederive.ir.terms import BOOLEAN, Constant, Variable, variables
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.grouping import is_grouped
-from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.lowered_relation import TypedTerm, column_of
 from rederive.lang.sql.predicates import require_equal
 from rederive.lang.sql.rule_body import RuleBody
 from rederive.lang.sql.scope import Scope
 from rederive.lang.sql.statement_context import StatementContext
-from rederive.lang.sql.types import BOOL
+from rederive.lang.sql.types import BIGINT, BOOL
 
 if TYPE_CHECKING:
     from rederive.lang.sql.lowered_relation import LoweredRelation
@@ -35,8 +35,17 @@ class PreparesQueries(Protocol):
     def prepare(self, node: exp.Expr, around: Scope | None = None) -> PreparedQuery:
         """The body and the outputs of a query."""
 
+    def query(self, node: exp.Expr, around: Scope | None = None, target: str | None = None) -> LoweredRelation:
+        """The relation of a query."""
+
     def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation:
         """Define the relation of a prepared query."""
+
+    def count_and_value(self, rel: LoweredRelation, around: Scope) -> LoweredRelation:
+        """The number of rows of a relation with one column, and the greatest of its values, for each outer value."""
+
+
+_ROWS = ("group", "having", "limit", "offset", "distinct", "qualify")  # with these, an aggregate may have no row, or several
 
 
 class SubqueryLowering:
@@ -98,14 +107,26 @@ class SubqueryLowering:
         # A body is lowered once for each reason: lowering it adds literals to it.
         bodies = [self.equals(node, lower)]
         prepared, values = self.pairs(node, lower)
-        if len(values) > 1 and any(typed.nullable for typed in (*values, *(t for _, t in prepared.outputs))):
-            raise self.context.unsupported("NOT IN with several columns that may be NULL", node, "use NOT EXISTS")
+        if len(values) > 1:
+            is_nullable = any(typed.nullable for typed in (*values, *(typed for _, typed in prepared.outputs)))
+            return [*bodies, *([self.perhaps_equal(node, lower)] if is_nullable else [])]
         if prepared.outputs[0][1].nullable:
             bodies.append(self.with_null(prepared, prepared.outputs[0][1]))
         if values[0].nullable:
             prepared, values = self.pairs(node, lower)
             bodies.append(self.with_null(prepared, values[0]))
         return bodies
+
+    def perhaps_equal(self, node: exp.In, lower: ExpressionLowering) -> RuleBody:
+        """The body of a NOT IN of several columns: the rows of which no column is known to differ from the value."""
+        prepared, values = self.pairs(node, lower)
+        inner = prepared.lower
+        for (_, typed), value in zip(prepared.outputs, values, strict=True):
+            equal = inner.comparison("=", typed, value, node)
+            prepared.body.require(
+                inner.call("coalesce", [equal, TypedTerm(Constant(True, BOOLEAN), BOOL, False)], BOOL, nullable=False)
+            )
+        return prepared.body
 
     @staticmethod
     def with_null(prepared: PreparedQuery, typed: TypedTerm) -> RuleBody:
@@ -165,21 +186,29 @@ class SubqueryLowering:
         return self.join(lower, name, outer, TypedTerm(self.context.fresh("flag"), BOOL, nullable), first=False)
 
     def scalar(self, node: exp.Subquery, lower: ExpressionLowering) -> TypedTerm:
-        """A scalar subquery. Only an aggregate without GROUP BY is sure to have one row."""
+        """A scalar subquery. An aggregate without GROUP BY has one row; of every other query, the rows are counted."""
         query = _query(node)
-        if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("having") or not is_grouped(query):
-            raise self.context.unsupported(
-                "a scalar subquery that is not an aggregate",
-                node,
-                "select max(...), which gives the same value if there is one row",
-            )
-        rel = self.queries.project(self.queries.prepare(query, lower.scope), None)
+        is_one_row = isinstance(query, exp.Select) and not any(query.args.get(part) for part in _ROWS) and is_grouped(query)
+        if is_one_row:
+            rel = self.queries.project(self.queries.prepare(query, lower.scope), None)
+        else:
+            rel = self.queries.query(query, lower.scope)
         if len(rel.fields) != 1:
             raise WrongArity(f"a scalar subquery must have one column, not {len(rel.fields)}", self.context.span(node))
         (field,) = rel.fields
-        return self.join(
-            lower, rel.name, rel.outer, TypedTerm(self.context.fresh(field.name), field.type, field.nullable), first=True
-        )
+        value = TypedTerm(self.context.fresh(field.name), field.type, field.nullable if is_one_row else True)
+        if is_one_row:
+            return self.join(lower, rel.name, rel.outer, value, first=True)
+        #   total(n, value, outer): the number of rows and the greatest value. It is the only one, or the transaction is refused.
+        rel = self.queries.count_and_value(rel, lower.scope)
+        number = TypedTerm(self.context.fresh("number"), BIGINT, False)
+        for typed in (number, value):
+            assert isinstance(typed.term, Variable)
+            self.context.columns[typed.term.name] = column_of(typed, typed.term.name)
+        body = lower.scope.body
+        body.mention(rel.outer)
+        body.add(Atom(rel.name, (number.term, value.term, *rel.outer)))  # type: ignore[arg-type]
+        return lower.call("only value", [value, number], value.type, nullable=True)
 
     def join(
         self, lower: ExpressionLowering, name: str, outer: Sequence[Variable], typed: TypedTerm, *, first: bool

@@ -14,6 +14,7 @@ _MIN_SCALE: Final = 6
 _INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 # Spark holds a BIGINT in a DECIMAL(20,0), although 19 digits suffice.
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
+_INTERVAL_BITS: Final = 65  # marks a number of microseconds; no integer has so many bits
 _NAMES: Final = {
     Kind.SYMBOL: "STRING",
     Kind.FLOAT: "DOUBLE",
@@ -30,10 +31,16 @@ class SqlType:
 
     type: Type
     bits: int = 64
+    # Of an array, the type of its elements. Arrays exist inside of expressions alone: no column holds one.
+    element: SqlType | None = None
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"ARRAY<{self.element}>"
         if self.bits == 0:
             return "VOID"
+        if self.bits == _INTERVAL_BITS:
+            return "INTERVAL DAY TO SECOND"
         if self.is_integer:
             return _INTEGER_NAMES[self.bits]
         return str(self.type).upper() if self.is_decimal else _NAMES[self.type.kind]
@@ -41,7 +48,7 @@ class SqlType:
     @property
     def is_integer(self) -> bool:
         """Whether it is TINYINT, SMALLINT, INT or BIGINT."""
-        return self.type.kind is Kind.NUMBER
+        return self.type.kind is Kind.NUMBER and self.bits != _INTERVAL_BITS
 
     @property
     def is_decimal(self) -> bool:
@@ -62,6 +69,12 @@ class SqlType:
 TINYINT, SMALLINT, INT, BIGINT = (SqlType(NUMBER, bits) for bits in (8, 16, 32, 64))
 DOUBLE, STRING, BOOL, DAY, MOMENT = (SqlType(type) for type in (FLOAT, SYMBOL, BOOLEAN, DATE, TIMESTAMP))
 VOID = SqlType(SYMBOL, 0)
+DURATION = SqlType(NUMBER, _INTERVAL_BITS)  # INTERVAL DAY TO SECOND: the difference of two times, in microseconds
+
+
+def array_of(element: SqlType) -> SqlType:
+    """ARRAY<element>."""
+    return SqlType(SYMBOL, element=element)
 
 
 def decimal(precision: int, scale: int) -> SqlType:
@@ -96,6 +109,8 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
         return one
     if one == VOID:
         return two
+    if one.element is not None or two.element is not None:
+        return None
     if one.is_integer and two.is_integer:
         return max(one, two, key=lambda type: type.bits)
     if one.is_numeric and two.is_numeric:
@@ -142,7 +157,7 @@ def _decimal_arithmetic(operator: str, a: Type, b: Type) -> SqlType:
         case "/":
             scale = max(_MIN_SCALE, a.scale + b.precision + 1)
             return _bounded(a.precision - a.scale + b.scale + scale, scale)
-        case "%":
+        case "%" | "pmod":
             return _bounded(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
         case _:
             return _bounded(whole + scale + 1, scale)

@@ -4,40 +4,74 @@ The body of the query becomes one relation, and each window a relation with one 
 
     q.window(columns)        q.rank1(partition, rest, n) :- n = row_number by (order) : { q.window(columns) }.
 
-rank is the least number among equals, dense_rank numbers the distinct values, lag and lead look up the row with another number,
-and an aggregate over a partition is the aggregate grouped by the columns of the partition.
+rank is the least number among equals, and dense_rank numbers the distinct values. An aggregate over a whole partition is the
+aggregate grouped by the columns of the partition. Every other function has a relation of its own, like row_number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from sqlglot import exp
 
-from rederive.errors import TypeClash, WrongArity
-from rederive.ir.rules import Atom, Column, Comparison, Function, Negation, Operator, Order
-from rederive.ir.terms import NUMBER, Call, Constant, Simple, Variable
+from rederive.errors import SyntaxProblem, TypeClash, WrongArity
+from rederive.ir.rules import Aggregate, Atom, Column, Comparison, Function, Operator, Order
+from rederive.ir.terms import NUMBER, Constant, Variable
+from rederive.lang.sql.aggregate_calls import call_arguments, unwrap_call
 from rederive.lang.sql.expressions import ExpressionLowering
-from rederive.lang.sql.grouping import window_aggregate
+from rederive.lang.sql.grouping import order_of
 from rederive.lang.sql.invocation import function_name
 from rederive.lang.sql.lowered_relation import TypedTerm, column_of
 from rederive.lang.sql.rule_body import RuleBody, SourceRows
 from rederive.lang.sql.scope import identifier
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import INT
-
-_NUMBERS: Final = ("row_number", "rank", "dense_rank")
-_SHIFTS: Final = {"lag": 1, "lead": -1}  # number of this row minus number of the row that is looked up, for an offset of 1
+from rederive.lang.sql.window_calls import NUMBERS, ROW_FUNCTIONS, WindowCall, lower_window_call
 
 
 def lower_windows(node: exp.Select, lower: ExpressionLowering, context: StatementContext) -> ExpressionLowering:
     """Define the windows of a query; return the lowering of its SELECT list, in which each window has a term."""
-    found = [window for item in node.expressions for window in _windows(item)]
+    found = _own_windows(node)
     if not found:
         return lower
     return _WindowLowering(found, lower, context).above()
+
+
+def expand_named_windows(node: exp.Select, context: StatementContext) -> exp.Select:
+    """The query in which `OVER w` has the parts of the window that `WINDOW w AS (...)` names."""
+    if not node.args.get("windows") and not any(window.args.get("alias") for window in _own_windows(node)):
+        return node
+    node = node.copy()
+    named = {identifier(window.this): window for window in node.args.get("windows") or []}
+    bases = {name: _base(window) for name, window in named.items()}
+    for window in [*_own_windows(node), *named.values()]:
+        name, seen = _base(window), set[str]()
+        while name is not None:
+            # A cycle of names has no parts to inherit.
+            if name not in named or name in seen:
+                problem = "is not defined" if name not in named else "is defined by itself"
+                raise SyntaxProblem(f"the window '{name}' {problem}", context.span(node), hint=f"write WINDOW {name} AS (...)")
+            seen.add(name)
+            # A named window may be based on another one; its own parts win over inherited ones.
+            for part in ("partition_by", "order", "spec"):
+                if not window.args.get(part) and (value := named[name].args.get(part)):
+                    window.set(part, [one.copy() for one in value] if isinstance(value, list) else value.copy())
+            name = bases[name]
+        window.set("alias", None)
+    node.set("windows", None)
+    return node
+
+
+def _base(window: exp.Expr) -> str | None:
+    alias = window.args.get("alias")
+    return identifier(alias) if alias is not None else None
+
+
+def _own_windows(node: exp.Select) -> list[exp.Window]:
+    """The windows of a query, without those of its subqueries, which see their own clause WINDOW."""
+    parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
+    return [window for item in parts if item is not None for window in _windows(item)]
 
 
 def _windows(node: exp.Expr) -> Iterator[exp.Window]:
@@ -58,6 +92,7 @@ def keep_first_rows(
     context: StatementContext,
 ) -> None:
     """Keep the rows of a body that ORDER BY, LIMIT and OFFSET select. A name in ORDER BY means an output if there is one."""
+    # NULL or an expression over columns would make the number of rows depend on data.
     most = _whole_number(node.args.get("limit"), lower, context)
     skipped = _whole_number(node.args.get("offset"), lower, context) or 0
     order = node.args.get("order")
@@ -65,14 +100,16 @@ def keep_first_rows(
     keys = [(named.get(_plain_name(o)) or _ordered_by(o, lower, outputs, context), o) for o in items]
     terms = [(lower.scope.body.assign(typed, "key"), o) for typed, o in keys]
     frozen = FrozenBody.of(lower.scope.body, context)
-    by = [_order(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
+    by = [order_of(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
     name = context.name("first")
     # Equal rows in the order are numbered by their other columns, so that the result does not depend on the engine.
     #   first(columns, n) :- n = row_number by (order) : { window(columns) }, n <= limit + offset.
     #   query :- first(columns, n), n > offset.
-    context.ranking(name, frozen.name, (), by, most + skipped if most is not None else None)
+    # In a correlated query, each value of the outer variables has first rows of its own.
+    context.ranking(name, frozen.name, frozen.outer, by, most + skipped if most is not None else None)
     number = context.fresh("number")
-    frozen.join(Atom(name, (*frozen.variables, number)))
+    places = (*frozen.outer, *(i for i in range(len(frozen.variables)) if i not in frozen.outer))
+    frozen.join(Atom(name, (*(frozen.variables[i] for i in places), number)))
     if skipped:
         lower.scope.body.add(Comparison(Operator.GT, number, Constant(skipped, NUMBER)))
 
@@ -101,10 +138,6 @@ def _ordered_by(node: exp.Expr, lower: ExpressionLowering, outputs: Sequence[Typ
     return lower.lower(node.this)
 
 
-def _order(column: int, node: exp.Expr) -> Order:
-    return Order(column, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
-
-
 @dataclass(slots=True)
 class FrozenBody:
     """The body of a query as one relation over all its variables. What is joined to it has one answer for each of its rows."""
@@ -112,12 +145,11 @@ class FrozenBody:
     name: str
     variables: tuple[Variable, ...]
     body: RuleBody
+    outer: tuple[int, ...] = ()  # positions of the variables of enclosing queries: each of their values has rows of its own
 
     @classmethod
     def of(cls, body: RuleBody, context: StatementContext) -> FrozenBody:
         """Define the relation of a body, and let the body read it."""
-        if body.outer:
-            raise context.unsupported("a window function in a correlated query", None, "define the query as a view")
         # All variables of the body are columns, so that the relation has one row for each binding, and the identities of the
         # sources stay among them.
         literals = body.finish()
@@ -127,15 +159,17 @@ class FrozenBody:
         found = [t for atom in atoms for t in atom.terms if isinstance(t, Variable)]
         found += [side for side in sides if isinstance(side, Variable)]
         variables = tuple(dict.fromkeys(found))
+        outer = [v for v in map(body.representative, body.outer.values()) if isinstance(v, Variable)]
         name = context.name("window")
-        context.declare(name, [context.columns[v.name] for v in variables])
+        columns = [replace(context.columns[v.name], nullable=True) if v in outer else context.columns[v.name] for v in variables]
+        context.declare(name, columns)
         context.define(name, variables, literals)
         rows = [
             SourceRows(tuple(map(body.representative, r.terms)), tuple(map(body.representative, r.key))) for r in body.sources
         ]
         body.sources = rows
         body.literals = [Atom(name, variables)]
-        return cls(name, variables, body)
+        return cls(name, variables, body, tuple(dict.fromkeys(variables.index(v) for v in outer)))
 
     def position(self, term: object) -> int | None:
         """The position of a variable among the columns; None for a constant, which orders nothing."""
@@ -160,7 +194,6 @@ class _WindowLowering:
             key: [self.value(p, "part") for p in node.args.get("partition_by") or ()] for key, node in self.nodes.items()
         }
         self.orders = {key: self.order_terms(node) for key, node in self.nodes.items()}
-        self.arguments = {key: self.argument(node) for key, node in self.nodes.items()}
 
     def value(self, node: exp.Expr, name: str) -> TypedTerm:
         return self.column(self.lower.lower(node), name)
@@ -179,35 +212,38 @@ class _WindowLowering:
         order = node.args.get("order")
         return [(self.value(o.this, "key"), o) for o in order.expressions] if order is not None else []
 
-    def argument(self, node: exp.Window) -> TypedTerm | None:
-        """The value that lag and lead look up; None for other functions."""
-        name, arguments = function_name(node.this), node.this.expressions
-        least, most = (1, 3) if name in _SHIFTS else (0, 0) if name in _NUMBERS else (0, len(arguments))
-        if not least <= len(arguments) <= most:
-            takes = f"{least} to {most}" if most else "no"
-            raise WrongArity(f"'{name}' takes {takes} arguments, not {len(arguments)}", self.context.span(node))
-        if name in _NUMBERS:
-            if node.args.get("order") is None:
-                raise self.context.unsupported(f"{name} without ORDER BY", node, "add ORDER BY to OVER (...)")
-            return None
-        if name in _SHIFTS:
-            return self.value(arguments[0], "value")
-        if node.args.get("order") is not None:
-            raise self.context.unsupported("a running aggregate: OVER with ORDER BY", node, "omit ORDER BY, or use a self-join")
-        return None
-
     def above(self) -> ExpressionLowering:
-        aggregated = {k: self.aggregated(n) for k, n in self.nodes.items() if self.is_aggregate(n)}
+        calls = {key: self.call(key, node) for key, node in self.nodes.items()}
         self.frozen = FrozenBody.of(self.body, self.context)
         known = dict(self.lower.known)
         for key, node in self.nodes.items():
-            self.group = [self.at(part) for part in self.parts[key]]
-            known[key] = self.aggregate(*aggregated[key]) if key in aggregated else self.numbered(key, node)
+            self.group = [*self.frozen.outer, *(self.at(part) for part in self.parts[key])]
+            order = [order_of(self.at(typed), o) for typed, o in self.orders[key]]
+            call = calls[key]
+            match call:
+                case None:
+                    known[key] = self.numbered(node, order)
+                # Without a frame all rows of a partition have one answer, so one row for each partition suffices.
+                case WindowCall(frame=None, function=function) if function not in ROW_FUNCTIONS:
+                    known[key] = self.aggregate(call)
+                case _:
+                    known[key] = self.windowed(call, order)
         return replace(self.lower, known=known)
 
-    @staticmethod
-    def is_aggregate(node: exp.Window) -> bool:
-        return function_name(node.this) not in (*_NUMBERS, *_SHIFTS)
+    def call(self, key: str, node: exp.Window) -> WindowCall | None:
+        """The function of a window with its arguments as columns; None for those that number rows."""
+        name = function_name(unwrap_call(node.this))
+        if name in NUMBERS:
+            if call_arguments(unwrap_call(node.this)):
+                raise WrongArity(f"'{name}' takes no arguments", self.context.span(node))
+            if node.args.get("order") is None:
+                raise self.context.unsupported(f"{name} without ORDER BY", node, "add ORDER BY to OVER (...)")
+            return None
+        found = lower_window_call(node, self.lower, [typed for typed, _ in self.orders[key]])
+        return replace(found, arguments=tuple(self.column(a, "value") for a in found.arguments), keys=self.key_columns(found))
+
+    def key_columns(self, call: WindowCall) -> tuple[tuple[TypedTerm, exp.Expr], ...]:
+        return tuple((self.column(typed, "key"), node) for typed, node in call.keys)
 
     def at(self, typed: TypedTerm) -> int:
         position = self.frozen.position(typed.term)
@@ -222,38 +258,62 @@ class _WindowLowering:
     def variables(self, positions: Sequence[int]) -> tuple[Variable, ...]:
         return tuple(self.frozen.variables[i] for i in positions)
 
-    # Aggregates over a partition
+    # Aggregates over a partition, and functions of frames
 
-    def aggregated(self, node: exp.Window) -> tuple[Function, TypedTerm | None, TypedTerm]:
-        function, argument, gives = window_aggregate(node.this, self.lower, self.context)
-        return function, self.column(argument, "value") if argument is not None else None, gives
+    def definition(self, name: str, call: WindowCall, order: Sequence[Order]) -> Aggregate:
+        places = [self.at(argument) for argument in call.arguments]
+        if call.keys:
+            order = [order_of(self.at(typed), node) for typed, node in call.keys]
+        return Aggregate(
+            name,
+            call.function,
+            self.frozen.name,
+            tuple(self.group),
+            places[0] if places else None,
+            self.context.parsed.span,
+            tuple(order),
+            None,
+            tuple(places[1:]),
+            call.parameters,
+            call.frame,
+        )
 
-    def aggregate(self, function: Function, argument: TypedTerm | None, gives: TypedTerm) -> TypedTerm:
-        name = self.context.name(function.value)
+    def aggregate(self, call: WindowCall) -> TypedTerm:
+        """An aggregate of the whole partition: one result for each group."""
+        name = self.context.name(call.function.value)
         columns = [self.context.columns[v.name] for v in self.variables(self.group)]
         #   sum(partition, s) :- s = sum value : { window(columns) }.
-        self.context.declare(name, [*columns, Column("result", gives.type.type, True)], range(len(columns)))
-        value = self.at(argument) if argument is not None else None
-        self.context.aggregate(name, function, self.frozen.name, self.group, value)
-        result = self.fresh(function.value, gives)
+        self.context.declare(name, [*columns, Column("result", call.gives.type, True)], range(len(columns)))
+        self.context.builder.definitions.append(self.definition(name, call, ()))
+        return self.result(call, name, self.variables(self.group))
+
+    def windowed(self, call: WindowCall, order: Sequence[Order]) -> TypedTerm:
+        """A function that gives each row of a partition a result of its own."""
+        name = self.context.name(call.function.value)
+        rest = [i for i in range(len(self.frozen.variables)) if i not in self.group]
+        columns = self.variables((*self.group, *rest))
+        #   sum1(partition, rest, s) :- s = sum value by (order) rows unbounded to 0 : { window(columns) }.
+        declared = [self.context.columns[v.name] for v in columns]
+        self.context.declare(name, [*declared, Column("result", call.gives.type, True)], range(len(columns)))
+        self.context.builder.definitions.append(self.definition(name, call, order))
+        return self.result(call, name, columns)
+
+    def result(self, call: WindowCall, name: str, columns: Sequence[Variable]) -> TypedTerm:
+        result = self.fresh(call.function.value, TypedTerm(Constant(None, call.gives.type), call.gives, call.nullable))
         assert isinstance(result.term, Variable)
-        self.body.add(Atom(name, (*self.variables(self.group), result.term)))
+        self.body.add(Atom(name, (*columns, result.term)))
         return result
 
     # Numbers
 
-    def numbered(self, key: str, node: exp.Window) -> TypedTerm:
-        order = [_order(self.at(typed), o) for typed, o in self.orders[key]]
+    def numbered(self, node: exp.Window, order: Sequence[Order]) -> TypedTerm:
         match function_name(node.this):
             case "row_number":
                 return self.row_number(order)
             case "rank":
                 return self.rank(order)
-            case "dense_rank":
+            case _:
                 return self.dense_rank(order)
-        argument = self.arguments[key]
-        assert argument is not None
-        return self.shifted(node.this, order, argument)
 
     def ranked(self, order: Sequence[Order]) -> tuple[str, tuple[Variable, ...]]:
         """Define the relation that numbers the rows; return its name and the variables of its columns."""
@@ -298,51 +358,3 @@ class _WindowLowering:
         assert isinstance(result.term, Variable)
         self.body.add(Atom(name, (*self.variables(columns), result.term)))
         return result
-
-    def shifted(self, call: exp.Expr, order: Sequence[Order], argument: TypedTerm) -> TypedTerm:
-        """lag and lead: the value of the row that many places before or after, or the default if there is none."""
-        _, offset, other, *_ = (*call.expressions, None, None)
-        steps = self.constant(offset, 1, call) * _SHIFTS[function_name(call)]
-        default = self.default(other, argument, call)
-        ranked, columns = self.ranked(order)
-        number, place = self.context.fresh("number"), self.context.fresh("place")
-        group = self.variables(self.group)
-        # A row with number n gives its value to the row with number n + steps of the same partition.
-        there, value = self.context.name("shifted"), self.variables([self.at(argument)])[0]
-        keys = [*(self.context.columns[v.name] for v in group), Column("number", NUMBER)]
-        held = replace(self.context.columns[value.name], nullable=True)
-        self.context.declare(there, [*keys, held])
-        moved = Comparison(Operator.EQ, place, Call("+", (number, Constant(steps, NUMBER)), gives=NUMBER))
-        self.context.define(there, (*group, place, value), [Atom(ranked, (*columns, number)), moved])
-        #   shifted(partition, n + steps, value) :- rank(partition, rest, n).
-        #   some(partition, n) :- shifted(partition, n, _).
-        #   looked(partition, n, value) :- rank(partition, rest, n), shifted(partition, n, value).
-        #   looked(partition, n, default) :- rank(partition, rest, n), !some(partition, n).
-        # A row whose value is NULL is in `some`: its neighbour gets NULL, and not the default.
-        some, found = self.context.name("some"), self.context.name("looked")
-        self.context.declare(some, keys)
-        self.context.define(some, (*group, place), [Atom(there, (*group, place, value))])
-        self.context.declare(found, [*keys, held])
-        row = Atom(ranked, (*columns, number))
-        other = self.context.fresh("other")
-        self.context.define(found, (*group, number, other), [row, Atom(there, (*group, number, other))])
-        self.context.define(found, (*group, number, default), [row, Negation(Atom(some, (*group, number)))])
-        result = self.fresh("shifted", replace(argument, nullable=True))
-        assert isinstance(result.term, Variable)
-        again = self.context.fresh("number")
-        self.body.add(Atom(ranked, (*columns, again)), Atom(found, (*group, again, result.term)))
-        return result
-
-    def constant(self, node: exp.Expr | None, otherwise: int, call: exp.Expr) -> int:
-        if node is None:
-            return otherwise
-        typed = self.lower.lower(node)
-        if not isinstance(typed.term, Constant) or not isinstance(typed.term.value, int):
-            raise self.context.unsupported("an offset that is not an integer literal", call)
-        return typed.term.value
-
-    def default(self, node: exp.Expr | None, argument: TypedTerm, call: exp.Expr) -> Simple:
-        typed = self.lower.cast(self.lower.lower(node if node is not None else exp.Null()), argument.type, call)
-        if not isinstance(typed.term, Constant):
-            raise self.context.unsupported("a default that is not a literal", call)
-        return typed.term

@@ -25,4 +25,32 @@ def offer_from_scratch(section: Section, program: Program) -> Section:
         Phase("evaluation from scratch", Semantics.SET, fresh_rules(section.component, Variant.NEW)),
         Phase("net effect", Semantics.DIFF, difference),
     )
-    return replace(section, from_scratch=phases)
+    return replace(section, from_scratch=phases, is_adaptive=True)
+
+
+def offer_fallback(section: Section, program: Program) -> Section:
+    """The section with an evaluation from scratch for transactions that cost too much, where these can occur.
+
+    Not for a view of which one sign is maintained: both states would give both signs.
+    """
+    if section.aggregate is not None or section.skipped_paths or section.has_one_derivation:
+        return section
+    if section.strategy.is_stored:
+        # Without recursion a deletion does not spread, and the rules cost what the change joins with.
+        offered = offer_from_scratch(section, program) if section.component.recursive else section
+        return replace(offered, is_adaptive=False)
+    if section.strategy.is_derived_on_demand:
+        return replace(section, from_scratch=_both_states(section, program))
+    return section
+
+
+def _both_states(section: Section, program: Program) -> tuple[Phase, ...]:
+    """p^before :- r1, ..., rn.        p^fresh :- r1^new, ..., rn^new.        The difference of the two."""
+    component = section.component
+    names = (program.relations[name] for name in component.relations)
+    difference = tuple(m for relation in names for m in difference_rules(relation, Variant.FRESH, Variant.BEFORE))
+    return (
+        Phase("old state from scratch", Semantics.SET, fresh_rules(component, Variant.OLD, Variant.BEFORE)),
+        Phase("new state from scratch", Semantics.SET, fresh_rules(component, Variant.NEW)),
+        Phase("net effect", Semantics.DIFF, difference),
+    )

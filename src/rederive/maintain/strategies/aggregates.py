@@ -15,7 +15,7 @@ rows alone; a minimum or maximum looks at its group again only when the row that
 from __future__ import annotations
 
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Aggregate, Atom, Function, Negation, Program, Rule, Variant
+from rederive.ir.rules import EXTREMES, TOTALS, Aggregate, Atom, Negation, Program, Rule, Variant
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule, State, canonical
 from rederive.maintain.program import Phase, Section, Semantics, Strategy
 from rederive.maintain.strategies.recompute import evaluation_phase
@@ -29,13 +29,20 @@ def by_group(component: Component, program: Program, aggregate: Aggregate, strat
     # Over the new state: s^new is complete, because the source belongs to a lower component.
     fold = Fold(aggregate, Variant.NEW, Variant.FOLD)
     phase = Phase("groups", Semantics.GROUPS, group_rules(program, aggregate), fold)
-    return Section(component, strategy, _reason(aggregate), (phase,), states, initial)
+    return Section(component, strategy, _reason(aggregate, is_stored=strategy.is_stored), (phase,), states, initial)
 
 
-def _reason(aggregate: Aggregate) -> str:
-    if aggregate.function is not Function.ROW_NUMBER:
-        return "aggregate: affected groups only"
-    return WHOLE if not aggregate.group else "numbered rows: affected partitions are ordered from scratch"
+def _reason(aggregate: Aggregate, *, is_stored: bool = True) -> str:
+    """Which rows a change reads: none but its own, those of a group whose extreme leaves, or all of the affected groups."""
+    if aggregate.is_window:
+        return WHOLE if not aggregate.group else "numbered rows: affected partitions are ordered from scratch"
+    if not is_stored:
+        return "aggregate: affected groups only, folded in both states"
+    if aggregate.function in TOTALS:
+        return "aggregate: affected groups only, moved by the changed rows"
+    if aggregate.function in EXTREMES:
+        return "aggregate: affected groups only, folded from scratch if the extreme leaves"
+    return "aggregate: affected groups only, folded from scratch"
 
 
 WHOLE = "not incremental: all rows are one partition, which is ordered from scratch at every change of it"

@@ -43,24 +43,24 @@ def evaluation_rules(component: Component, state: Variant) -> tuple[MaintenanceR
     return tuple(found)
 
 
-def fresh_rules(component: Component, state: Variant) -> tuple[MaintenanceRule, ...]:
+def fresh_rules(component: Component, state: Variant, into: Variant = Variant.FRESH) -> tuple[MaintenanceRule, ...]:
     """The component's own rules over one state, into p^fresh: a stored view is compared with it and is not overwritten."""
     found = []
     for m in evaluation_rules(component, state):
-        body = tuple(_fresh(literal, component) for literal in m.rule.body)
-        found.append(MaintenanceRule(m.label, Rule(m.rule.head.as_variant(Variant.FRESH), body, m.rule.span), m.drivers))
+        body = tuple(_inside(literal, component, into) for literal in m.rule.body)
+        found.append(MaintenanceRule(m.label, Rule(m.rule.head.as_variant(into), body, m.rule.span), m.drivers))
     return tuple(found)
 
 
-def _fresh(literal: Literal, component: Component) -> Literal:
+def _inside(literal: Literal, component: Component, into: Variant) -> Literal:
     # A stored p still holds the old state, so recursive literals must read p^fresh.
     inside = isinstance(literal, Atom) and literal.relation in component.relations
-    return literal.as_variant(Variant.FRESH) if inside and isinstance(literal, Atom) else literal
+    return literal.as_variant(into) if inside and isinstance(literal, Atom) else literal
 
 
-def difference_rules(relation: Relation, after: Variant) -> tuple[MaintenanceRule, ...]:
-    """(E1), (E2): what the old state and the state `after` do not share."""
-    old, new = canonical(relation), canonical(relation, after)
+def difference_rules(relation: Relation, after: Variant, before: Variant = Variant.OLD) -> tuple[MaintenanceRule, ...]:
+    """(E1), (E2): what the states `before` and `after` do not share."""
+    old, new = canonical(relation, before), canonical(relation, after)
     plus = Rule(old.as_variant(Variant.PLUS), (new, Negation(old)))
     minus = Rule(old.as_variant(Variant.MINUS), (old, Negation(new)))
     return (MaintenanceRule("E1", plus, (0,)), MaintenanceRule("E2", minus, (0,)))

@@ -11,7 +11,8 @@ from typing import Any, Final, NoReturn
 from rederive.ir.printing import show_value
 from rederive.ir.terms import UTC, Kind, Type, Value
 from rederive.scalar.failures import ScalarError
-from rederive.scalar.sql.numbers import Implementation, fit_decimal, fit_float
+from rederive.scalar.sql.built_in import Implementation
+from rederive.scalar.sql.numbers import fit_decimal, fit_float
 from rederive.time_zones import parse_instant, start_of_day, to_wall
 from rederive.values import from_text
 

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from rederive.ir.terms import TIMESTAMP, UTC
 from rederive.scalar.failures import ScalarError
+from rederive.scalar.sql.built_in import BuiltIn, Implementation
 from rederive.scalar.sql.casts import to_timestamp, wall_time
-from rederive.scalar.sql.numbers import Implementation, divide_toward_zero
+from rederive.scalar.sql.numbers import divide_toward_zero
 from rederive.time_zones import from_wall, offset_at
 
 _SOME_DAY: Final = datetime.datetime(2000, 1, 1)
@@ -41,6 +42,12 @@ def _add_seconds(moment: datetime.datetime, amount: int, zone: str = UTC) -> Any
     # A day of the calendar has 23 or 25 hours where clocks change.
     days = divide_toward_zero(amount, _DAY) if zone != UTC else 0
     return _add("seconds", _on_wall(partial(_add, "days"))(moment, days, zone) if days else moment, amount - days * _DAY)
+
+
+def _add_micros(moment: datetime.datetime, amount: int, zone: str = UTC) -> Any:
+    """Add microseconds, as `_add_seconds` adds seconds."""
+    seconds = divide_toward_zero(amount, 1_000_000)
+    return _add("microseconds", _add_seconds(moment, seconds, zone), amount - seconds * 1_000_000)
 
 
 def _on_some_day(moment: datetime.datetime) -> datetime.datetime:
@@ -120,23 +127,26 @@ def _midnight(date: Any) -> Any:
     return datetime.datetime(date.year, date.month, date.day) if isinstance(date, datetime.datetime) else date
 
 
-DATES: Final[dict[str, Implementation]] = {
-    "add_days": _on_wall(partial(_add, "days")),
-    "add_seconds": _add_seconds,
-    "add_months": _on_wall(_add_months),
-    "year": lambda date: date.year,
-    "month": lambda date: date.month,
-    "day": lambda date: date.day,
-    "quarter": lambda date: (date.month + 2) // 3,
-    "hour": _clock(lambda clock: clock.hour),
-    "minute": _clock(lambda clock: clock.minute),
-    "second": _clock(lambda clock: clock.second),
+DATES: Final = (
+    BuiltIn("add_days", "date, int -> date", _on_wall(partial(_add, "days")), fallible=True, zoned=True),
+    BuiltIn("add_seconds", "timestamp, bigint -> timestamp", _add_seconds, fallible=True, zoned=True),
+    BuiltIn("add_micros", "timestamp, bigint -> timestamp", _add_micros, fallible=True, zoned=True),
+    BuiltIn("add_months", "date, int -> date", _on_wall(_add_months), fallible=True, zoned=True),
+    BuiltIn("year", "date -> int", lambda date: date.year),
+    BuiltIn("month", "date -> int", lambda date: date.month),
+    BuiltIn("day", "date -> int", lambda date: date.day, aliases=("dayofmonth",)),
+    BuiltIn("quarter", "date -> int", lambda date: (date.month + 2) // 3),
+    BuiltIn("hour", "timestamp -> int", _clock(lambda clock: clock.hour), zoned=True),
+    BuiltIn("minute", "timestamp -> int", _clock(lambda clock: clock.minute), zoned=True),
+    BuiltIn("second", "timestamp -> int", _clock(lambda clock: clock.second), zoned=True),
     # Sunday is 1. Weeks are those of ISO 8601.
-    "dayofweek": lambda date: date.isoweekday() % 7 + 1,
-    "dayofyear": lambda date: date.timetuple().tm_yday,
-    "weekofyear": lambda date: date.isocalendar().week,
-    "last_day": lambda date: date.replace(day=calendar.monthrange(date.year, date.month)[1]),
-    "datediff": lambda end, start: (end - start).days,
-    "trunc": _trunc,
-    "date_trunc": _date_trunc,
-}
+    BuiltIn("dayofweek", "date -> int", lambda date: date.isoweekday() % 7 + 1),
+    BuiltIn("weekday", "date -> int", lambda date: date.weekday()),
+    BuiltIn("dayofyear", "date -> int", lambda date: date.timetuple().tm_yday),
+    BuiltIn("weekofyear", "date -> int", lambda date: date.isocalendar().week),
+    BuiltIn("last_day", "date -> date", lambda date: date.replace(day=calendar.monthrange(date.year, date.month)[1])),
+    BuiltIn("datediff", "date, date -> int", lambda end, start: (end - start).days, aliases=("date_diff",)),
+    # A unit that does not exist gives NULL, and no error.
+    BuiltIn("trunc", "date, string -> date", _trunc, maybe_null=True),
+    BuiltIn("date_trunc", "string, timestamp -> timestamp", _date_trunc, maybe_null=True, zoned=True),
+)

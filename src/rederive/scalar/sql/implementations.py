@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from rederive.ir.terms import Type, Value
 from rederive.scalar.failures import ScalarError
+from rederive.scalar.sql.built_in import Implementation
+from rederive.scalar.sql.built_ins import BUILT_INS
 from rederive.scalar.sql.casts import CASTS, cast
-from rederive.scalar.sql.dates import DATES
-from rederive.scalar.sql.numbers import ARITHMETIC, ROUNDING, Implementation, arithmetic, sign
+from rederive.scalar.sql.lowering_functions import OF_LOWERING
+from rederive.scalar.sql.numbers import ARITHMETIC, ROUNDING, arithmetic
 from rederive.scalar.sql.signatures import SCALARS
-from rederive.scalar.sql.text import TEXT
 
 
 def scalar_function(name: str, arguments: Sequence[Type], gives: Type) -> Implementation:
@@ -27,7 +28,8 @@ def scalar_function(name: str, arguments: Sequence[Type], gives: Type) -> Implem
     True
     """
     if name.startswith("try_"):
-        return _make_strict(_null_on_failure(_implementation(name.removeprefix("try_"), gives)))
+        function = _null_on_failure(_implementation(name.removeprefix("try_"), gives))
+        return _make_strict(function) if SCALARS[name].strict else function
     function = _implementation(name, gives)
     return _make_strict(function) if SCALARS[name].strict else function
 
@@ -98,6 +100,9 @@ _NULL_AND_ORDER: Final[dict[str, Implementation]] = {
     "is not null": lambda value: value is not None,
     "greatest": lambda *values: max((v for v in values if v is not None), default=None),
     "least": lambda *values: min((v for v in values if v is not None), default=None),
-    "sign": sign,
 }
-_FIXED: Final[dict[str, Implementation]] = {**_NULL_AND_ORDER, **TEXT, **DATES}
+_FIXED: Final[dict[str, Implementation]] = {
+    **_NULL_AND_ORDER,
+    **{name: found.compute for name, found in BUILT_INS.items()},
+    **OF_LOWERING,
+}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any, Final
 
 from rederive.ir.terms import Kind, Type
 from rederive.scalar.failures import ScalarError
+from rederive.scalar.sql.built_in import BuiltIn, Implementation
 from rederive.values import INTEGER_RANGES
 
-Implementation = Callable[..., Any]
 _EXACT: Final = Context(prec=100, rounding=ROUND_HALF_UP)  # more than twice the 38 digits of a decimal: products are exact
 _WIDE: Final = Context(prec=1000, rounding=ROUND_HALF_UP)  # enough for all digits of any float
 _LEAST, _MOST = INTEGER_RANGES[Kind.NUMBER]
@@ -33,7 +33,7 @@ def arithmetic(name: str, gives: Type) -> Implementation:
 
 
 def _reason(name: str, arguments: Sequence[Any]) -> str:
-    return "division by zero" if name in ("/", "div", "%") and not arguments[1] else "overflow"
+    return "division by zero" if name in ("/", "div", "%", "pmod") and not arguments[1] else "overflow"
 
 
 def _shown(name: str, arguments: Sequence[Any]) -> str:
@@ -97,6 +97,12 @@ def _remainder(a: Any, b: Any) -> Any:
     return -rest if a < 0 else rest
 
 
+def _positive_remainder(a: Any, b: Any) -> Any:
+    """pmod: the remainder, moved by the divisor if it is negative."""
+    rest = _remainder(a, b)
+    return _remainder(rest + b, b) if rest < 0 else rest
+
+
 ARITHMETIC: Final[dict[str, Implementation]] = {
     "+": lambda a, b: _EXACT.add(a, b) if isinstance(a, Decimal) else a + b,
     "-": lambda a, b: _EXACT.subtract(a, b) if isinstance(a, Decimal) else a - b,
@@ -104,21 +110,18 @@ ARITHMETIC: Final[dict[str, Implementation]] = {
     "/": _divide,
     "div": divide_toward_zero,
     "%": _remainder,
+    "pmod": _positive_remainder,
     "negative": operator.neg,
     "abs": abs,
-    "power": math.pow,
-    "sqrt": math.sqrt,
-    "exp": math.exp,
-    "ln": math.log,
 }
 
 
-def _round(gives: Type, value: Any, places: int = 0) -> Any:
-    """round, half up. A float is rounded as it is printed, not by its binary value, as in Spark."""
+def _round(rounding: str, gives: Type, value: Any, places: int = 0) -> Any:
+    """A number rounded to places. A float is rounded as it is printed, not by its binary value, as in Spark."""
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
-    rounded = exact if exponent >= -places else _WIDE.quantize(exact, Decimal(1).scaleb(-places))
+    rounded = exact if exponent >= -places else exact.quantize(Decimal(1).scaleb(-places), rounding, _WIDE)
     return _fitted(gives, rounded)
 
 
@@ -136,12 +139,47 @@ def _fitted(gives: Type, value: Decimal) -> Any:
 
 
 ROUNDING: Final[dict[str, Implementation]] = {
-    "round": _round,
+    "round": partial(_round, ROUND_HALF_UP),
+    "bround": partial(_round, ROUND_HALF_EVEN),
     "floor": partial(_to_whole, ROUND_FLOOR),
     "ceil": partial(_to_whole, ROUND_CEILING),
+    "floor_to": partial(_round, ROUND_FLOOR),
+    "ceil_to": partial(_round, ROUND_CEILING),
 }
 
 
-def sign(value: Any) -> float:
-    """sign: -1.0, 0.0 or 1.0."""
-    return float((value > 0) - (value < 0))
+def _bits(operation: Callable[[int, int], int]) -> Implementation:
+    """A shift of an integer of so many bits. As in Java, the distance is taken modulo the width, and high bits are lost."""
+
+    def shift(value: int, distance: int, width: int) -> int:
+        found: int = operation(value, distance % width) & (2**width - 1)
+        return found - 2**width if found >= 2 ** (width - 1) else found
+
+    def shift_unsigned(value: int, distance: int, width: int) -> int:
+        bits: int = value & (2**width - 1)
+        return shift(bits, distance, width)
+
+    return shift_unsigned if operation is _unsigned else shift
+
+
+def _unsigned(value: int, distance: int) -> int:
+    return value >> distance
+
+
+def _bit(value: int, place: int, width: int) -> int:
+    if not 0 <= place < width:
+        raise ScalarError(f"bit {place} of an integer with {width} bits")
+    return value >> place & 1
+
+
+BITS: Final = (
+    BuiltIn("&", "bigint, bigint -> bigint", operator.and_),
+    BuiltIn("|", "bigint, bigint -> bigint", operator.or_),
+    BuiltIn("^", "bigint, bigint -> bigint", operator.xor),
+    BuiltIn("~", "bigint -> bigint", operator.invert),
+    # The last argument of these is the width of the first one.
+    BuiltIn("shiftleft", "bigint, int, int -> bigint", _bits(operator.lshift)),
+    BuiltIn("shiftright", "bigint, int, int -> bigint", _bits(operator.rshift)),
+    BuiltIn("shiftrightunsigned", "bigint, int, int -> bigint", _bits(_unsigned)),
+    BuiltIn("bit_get", "bigint, int, int -> tinyint", _bit, fallible=True),
+)

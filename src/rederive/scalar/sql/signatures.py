@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rederive.scalar.sql.built_ins import BUILT_INS
+
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
@@ -20,29 +22,25 @@ class Scalar:
 
 
 _LAZY = ("case", "coalesce", "and", "or")
-_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "concat_ws", "in", *_LAZY)
-_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "negative", "abs", "power", "sqrt", "exp", "ln", "round", "floor", "ceil")
+_LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "in", *_LAZY)
+_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "pmod", "negative", "abs")
+_ROUNDING = ("round", "bround", "floor", "ceil", "floor_to", "ceil_to")
 _CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp")
-_DATES = ("add_days", "add_months", "add_seconds")
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "not", "like", "rlike", "startswith", "endswith", "contains")
-_TEXT = (
-    "string", "concat", "length", "upper", "lower", "substring", "trim", "ltrim", "rtrim", "replace", "instr", "left", "right",
-    "lpad", "rpad", "reverse", "repeat",
-)  # fmt: skip
-_PARTS = (
-    "year", "month", "day", "quarter", "hour", "minute", "second", "dayofweek", "dayofyear", "weekofyear", "datediff",
-    "trunc", "date_trunc", "last_day", "sign",
-)  # fmt: skip
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "not")
 
-# A TRY cast gives NULL instead of failing, so it is not fallible.
-SCALARS = {
-    **{name: Scalar(name, fallible=True) for name in (*_ARITHMETIC, *_CASTS, *_DATES)},
-    **{name: Scalar(name) for name in (*_COMPARISONS, *_TEXT, *_PARTS)},
+_GIVEN = {
+    **{name: Scalar(name, fallible=True) for name in (*_ARITHMETIC, *_ROUNDING, *_CASTS)},
+    **{name: Scalar(name) for name in (*_COMPARISONS, "string")},
     **{name: Scalar(name, strict=False) for name in _LENIENT},
-    **{f"try_{name}": Scalar(f"try_{name}") for name in _CASTS},
+    **{name: Scalar(name, found.strict, found.fallible) for name, found in BUILT_INS.items()},
+    # Of lowering: the value of a scalar subquery, and the identity and the level of a row of a recursion.
+    "only value": Scalar("only value", strict=False, fallible=True),
+    "row path": Scalar("row path", strict=False),
+    "next level": Scalar("next level", fallible=True),
 }
+# What is tried gives NULL instead of failing, so it is not fallible.
+SCALARS = {**_GIVEN, **{f"try_{name}": Scalar(f"try_{name}", found.strict) for name, found in _GIVEN.items() if found.fallible}}
 LAZY = frozenset(_LAZY)
-ZONED = frozenset({
-    "hour", "minute", "second", "date_trunc", "date", "try_date", "timestamp", "try_timestamp", "string", *_DATES,
-})  # fmt: skip
+_ZONED = ("date", "timestamp", "string", *(name for name, found in BUILT_INS.items() if found.zoned))
+ZONED = frozenset({*_ZONED, *(f"try_{name}" for name in _ZONED)})
 """Functions that depend on the time zone if they take or give a timestamp. If it is not UTC, it is their last argument."""

@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketState
 from rederive.database import Database
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
 from rederive.service.access import ANYONE, NOBODY, redact
-from rederive.service.http import change_streams, rules, status, transactions, views
+from rederive.service.http import change_streams, page, rules, status, transactions, views
 from rederive.service.http.openapi import openapi_document
 from rederive.service.http.problems import answer_exception, problem
 from rederive.service.http.service import Service
@@ -49,6 +49,8 @@ async def openapi(service: Service, token: Token, request: Request) -> Response:
 
 
 ENDPOINTS: Final = (
+    Endpoint("GET", "/v1/network", page.network),
+    Endpoint("GET", "/v1/relations/{name}/page", page.page_of_rows),
     Endpoint("POST", "/v1/transactions", transactions.commit),
     Endpoint("GET", "/v1/relations", views.relations),
     Endpoint("GET", "/v1/relations/{name}/rows", views.rows),
@@ -58,6 +60,7 @@ ENDPOINTS: Final = (
     Endpoint("DELETE", "/v1/views/{name}", views.drop),
     Endpoint("GET", "/v1/views/{name}/rows", views.rows),
     Endpoint("GET", "/v1/views/{name}/explain", views.explain),
+    Endpoint("GET", "/v1/views/{name}/why", views.why),
     Endpoint("GET", "/v1/views/{name}/changes", change_streams.changes),
     Endpoint("GET", "/v1/changes", change_streams.changes),
     Endpoint("GET", "/v1/rules", rules.rules),
@@ -67,6 +70,11 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/v1/metrics", status.metrics),
     Endpoint("GET", "/v1/health", status.health, is_open=True),
     Endpoint("GET", "/v1/openapi.json", openapi, is_open=True),
+)
+# Files for a browser; they are not part of the API.
+PAGE_FILES: Final = (
+    Endpoint("GET", "/", page.index, is_open=True),
+    Endpoint("GET", "/page/{name}", page.asset, is_open=True),
 )
 STREAMED: Final = ("/v1/views/{name}/changes", "/v1/changes")
 
@@ -98,8 +106,9 @@ def make_app(project: Project, database: Database) -> Starlette:
 
 
 def _routes() -> list[BaseRoute]:
-    paths = dict.fromkeys(endpoint.path for endpoint in ENDPOINTS)
-    routes: list[BaseRoute] = [_route(path, [e for e in ENDPOINTS if e.path == path]) for path in paths]
+    endpoints = (*ENDPOINTS, *PAGE_FILES)
+    paths = dict.fromkeys(endpoint.path for endpoint in endpoints)
+    routes: list[BaseRoute] = [_route(path, [e for e in endpoints if e.path == path]) for path in paths]
     return routes + [WebSocketRoute(path, _socket) for path in STREAMED]
 
 
@@ -118,7 +127,7 @@ def _route(path: str, endpoints: list[Endpoint]) -> Route:
             return Response(status_code=400)  # the client is gone; nobody reads this
         except Exception as error:
             response = answer_exception(redact(token, error))
-        service.metrics.count_request(request.method, path, response.status_code)
+        service.metrics.requests.labels(request.method, path, response.status_code).inc()
         return response
 
     return Route(path, handle, methods=list(by_method))
@@ -135,7 +144,7 @@ async def _socket(socket: WebSocket) -> None:
         if socket.application_state is not WebSocketState.CONNECTING:
             raise
         response = answer_exception(redact(token, error))
-        service.metrics.count_request("WEBSOCKET", STREAMED["name" not in socket.path_params], response.status_code)
+        service.metrics.requests.labels("WEBSOCKET", STREAMED["name" not in socket.path_params], response.status_code).inc()
         await socket.send_denial_response(response)
 
 
@@ -153,6 +162,7 @@ def admit(service: Service, connection: HTTPConnection, is_open: bool) -> Token:
 
 
 def _secret(connection: HTTPConnection) -> str | None:
+    # RFC 7235: the name of the scheme is case-insensitive.
     scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" and secret.strip() else None
 
@@ -203,5 +213,5 @@ def _answer_bug(request: HTTPConnection, error: Exception) -> Response:
     """Answer an exception that was raised outside of an endpoint."""
     service: Service | None = getattr(request.app.state, "service", None)
     if service is not None:
-        service.metrics.count_request(request.scope.get("method", "WEBSOCKET"), "", 500)
+        service.metrics.requests.labels(request.scope.get("method", "WEBSOCKET"), "", 500).inc()
     return answer_exception(error)

@@ -52,6 +52,7 @@ class SubscriberConnection:
         self._parameters = url_parameters(connection)
         self._since = parse_position(connection.headers.get("last-event-id"), connection.query_params.get("since"))
         self._together = "name" not in connection.path_params
+        # `/v1/changes?view=a&view=b` has one event for all views of a version; a path with a name has one view.
         names = [text for name, text in self._parameters if name == "view"]
         self._views = names if self._together else [connection.path_params["name"]]
         self._awake = asyncio.Event()
@@ -144,9 +145,11 @@ class EventStream(Response):
         # An ASGI server reports the end of a connection only to whoever waits in `receive`.
         watch = asyncio.create_task(_watch_disconnect(receive, self._events, "http.disconnect"))
         try:
+            # The headers go out before the first event, so that a client knows at once that it is subscribed.
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await _send_body(send, b"retry: 1000\n\n")  # milliseconds before a browser reconnects
             await self._events.send_events(lambda events: _send_body(send, b"".join(event.sse for event in events)))
+            # The end of the body, not of the connection: a client with keep-alive sees that the stream is complete.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             watch.cancel()
@@ -167,6 +170,7 @@ async def _watch_disconnect(receive: Receive, events: StreamedEvents, last: str)
 async def changes(service: Service, token: Token, request: Request) -> Response:
     """Stream the changes of one view, or of several views with one event for each version."""
     connection = SubscriberConnection(service, request, token)
+    # Before anything is followed: a format that is not offered costs the writer nothing.
     media = choose_format(request.headers.get("accept"), (EVENTS, LINES))
     if request.method == "HEAD":
         return Response(media_type=media, headers=_HEADERS)

@@ -101,7 +101,7 @@ def _rows(summary: str, name: str) -> Json:
 
 
 def _list(summary: str, name: str, member: str, item: str) -> Json:
-    body = _content(object_schema({"version": VERSION, member: {"type": "array", "items": ref(item)}}))
+    body = _content(object_schema({"version": VERSION, member: {"type": "array", "items": ref(item)}}, {"position": POSITION}))
     return {"summary": summary, "operationId": name, "responses": _responses(body)}
 
 
@@ -135,7 +135,12 @@ PATHS: Final[Json] = {
         "post": {
             "summary": "Commit one transaction, or one on each line. The answer is sent when they are durable.",
             "operationId": "commit",
-            "parameters": [_KEY],
+            "parameters": [
+                _KEY,
+                _query(
+                    "preview", "Answer with the changes that the transaction would make, and commit nothing.", {"enum": ["true"]}
+                ),
+            ],
             "requestBody": {
                 "required": True,
                 "content": {
@@ -145,7 +150,13 @@ PATHS: Final[Json] = {
             },
             "responses": _responses(
                 _content(
-                    {"anyOf": [ref("Committed"), object_schema({"transactions": {"type": "array", "items": ref("Committed")}})]}
+                    {
+                        "anyOf": [
+                            ref("Committed"),
+                            object_schema({"transactions": {"type": "array", "items": ref("Committed")}}),
+                            object_schema({"version": VERSION, "changes": {"type": "array", "items": {"type": "object"}}}),
+                        ]
+                    }
                 ),
                 404,
                 409,
@@ -182,6 +193,40 @@ PATHS: Final[Json] = {
         },
     },
     "/v1/views/{name}/rows": {"get": _rows("Read the rows of a view.", "view_rows")},
+    "/v1/network": {
+        "get": {
+            "summary": "List relations with sizes and strategies, and which of them reads which.",
+            "operationId": "network",
+            "responses": _responses(_content({"type": "object"})),
+        },
+    },
+    "/v1/relations/{name}/page": {
+        "get": {
+            "summary": "Read one page of the rows of a relation or view, sorted and filtered.",
+            "operationId": "page_of_rows",
+            "parameters": [
+                _NAME,
+                _query("offset", "Rows to skip.", {"type": "integer", "minimum": 0, "default": 0}),
+                _query("limit", "Rows to read.", {"type": "integer", "minimum": 0, "maximum": 1000, "default": 100}),
+                _query("order", "A column; with - before it, descending.", TEXT),
+                _query("where", "Columns and values, as a JSON object.", TEXT),
+            ],
+            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 422),
+        },
+    },
+    "/v1/views/{name}/why": {
+        "get": {
+            "summary": "Explain why a row is in a view, or why it is not.",
+            "operationId": "why",
+            "parameters": [
+                _NAME,
+                {**_query("row", "The row, as a JSON array.", TEXT), "required": True},
+                _query("depth", "Levels of the tree.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 10}),
+                _query("width", "Derivations of the row.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 3}),
+            ],
+            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 422),
+        },
+    },
     "/v1/views/{name}/explain": {
         "get": {
             "summary": "Explain how a view is maintained, and why.",

@@ -95,12 +95,14 @@ def status_of(error: RederiveError) -> int:
     >>> status_of(Expired("gone"))
     410
     """
+    # The first that matches: subclasses stand before their bases in the table, and the base of all comes last.
     return next(status for kind, status in STATUS if isinstance(error, kind))
 
 
 def problem(error: RederiveError, extra: Mapping[str, Any] | None = None) -> Response:
     """Return the response for an error."""
     status = status_of(error)
+    # RFC 9110 requires the challenge with 401; Retry-After is in seconds.
     headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}.get(status, {})
     if isinstance(error, WrongMethod) and error.hint:
         headers = {"Allow": error.hint}
@@ -125,6 +127,7 @@ def answer_exception(error: Exception) -> Response:
 def encode_problem(status: int, error: RederiveError, extra: Mapping[str, Any]) -> bytes:
     """Encode the problem details of an error as JSON."""
     body: dict[str, Any] = {
+        # A URN and no address: the service need not be reachable for a client to know the type.
         "type": f"urn:rederive:error:{error.code}",
         "title": error.code.replace("_", " "),
         "status": status,

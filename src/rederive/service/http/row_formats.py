@@ -46,6 +46,7 @@ def as_csv(answer: VersionedRows) -> bytes:
     >>> as_csv(VersionedRows(1, Relation("r", (Column("x", SYMBOL), Column("y", SYMBOL))), [("a,b", None), ("", "c")]))
     b'x,y\\r\\n"a,b",\\r\\n"",c\\r\\n'
     """
+    # RFC 4180 ends lines with CRLF; without `newline=""` Python would translate them.
     out = io.StringIO(newline="")
     out.write(_line([column.name for column in answer.relation.columns]))
     out.writelines(_line([to_json(value) for value in row]) for row in answer.rows)
@@ -60,6 +61,7 @@ def _field(value: object) -> str:
     match value:
         case None:
             return ""
+        # Before numbers: in Python a bool is an int, and CSV has `true`, as JSON does.
         case bool():
             return json.dumps(value)
         case str() if not value or any(c in value for c in ',"\r\n'):
@@ -75,6 +77,7 @@ def as_arrow(answer: VersionedRows) -> bytes:
     schema = pyarrow.schema([pyarrow.field(c.name, arrow_type(c.type)) for c in relation.columns])
     sink = io.BytesIO()
     with pyarrow.ipc.new_stream(sink, schema) as writer:
+        # A relation without columns has no array; the stream then has a schema and no batch.
         if arrays:
             writer.write_table(pyarrow.table(arrays, schema=schema))
     return sink.getvalue()
@@ -94,6 +97,7 @@ def choose_format(accept: str | None, offered: Sequence[str]) -> str:
     # RFC 9110: whoever sends no Accept header takes everything.
     ranges = [_media_range(part) for part in (accept or "*/*").split(",") if part.strip()]
     scores = {media: max((score for name, score in ranges if _covers(name, media)), default=0.0) for media in offered}
+    # `max` takes the first of equals, and formats are offered in the order of our preference.
     best = max(offered, key=lambda media: scores[media])
     if scores[best] <= 0:
         raise NotAcceptable(f"no format of this resource matches '{accept}'", hint=f"accept one of {', '.join(offered)}")
@@ -106,6 +110,7 @@ def _media_range(part: str) -> tuple[str, float]:
     try:
         return name.lower(), float(quality)
     except ValueError:
+        # A quality that is not a number excludes the format (RFC 9110, 12.4.2: 0 means "not acceptable").
         return name.lower(), 0.0
 
 

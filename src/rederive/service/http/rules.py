@@ -94,6 +94,7 @@ async def firings(service: Service, token: Token, request: Request) -> Response:
     if media == EVENTS:
         return await _stream(service, rule, after)
     version, number, found = await service.writer.run(lambda db, _: _page(db, rule, after))
+    # Without firings the client goes on from where it was, in this epoch.
     shown = [firing_description(firing) for firing in found[:PAGE_SIZE]]
     last = str(Position(shown[-1]["number"] if shown else number, service.hub.epoch))
     return json_response({"version": version, "firings": shown, "more": len(found) > PAGE_SIZE, "next": last})
@@ -107,6 +108,7 @@ def _page(db: Database, rule: str | None, after: Position | None) -> tuple[int, 
 async def _stream(service: Service, rule: str | None, after: Position | None) -> Response:
     first, lost = await service.writer.run(lambda db, _: _first_number(db, rule, after))
     stream = FiringStream(service, rule, first, lost)
+    # Registered after the first number is read. A firing in between is found by the stream's first reading.
     service.firings.add(stream.wake)
     return EventStream(stream)
 

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from rederive.errors import ProjectError
 from rederive.service.http.app import make_app
-from rederive.service.http.bounded_protocol import BoundedProtocol, QuietWebSocket
+from rederive.service.http.request_limits import BoundedProtocol, QuietWebSocket
 from rederive.service.http.service import Service
 from rederive.service.project import open_project
 from rederive.service.settings import Address, Project

@@ -12,10 +12,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.requests import Request
 
 from rederive.database import Database
-from rederive.errors import Busy, TooLarge, WrongMedia
+from rederive.errors import Busy
 from rederive.service.access import Access
 from rederive.service.hub import Hub
 from rederive.service.notifier import Notifier
@@ -85,33 +84,6 @@ class Service:
         self.end_streams()
         await self.writer.close()
 
-    async def read_body(self, request: Request, accepted: tuple[str, ...]) -> tuple[str, bytes]:
-        """Return the media type and the body of a request; a body that exceeds the limit is refused before it is read whole."""
-        media = _media_type(request, accepted)
-        limit, parts, size = self.project.bounds.body, [], 0
-        declared = request.headers.get("content-length", "0")
-        # A chunked body declares no length; its pieces are counted.
-        if declared.isdecimal() and int(declared) > limit:
-            raise _too_large(limit)
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise _too_large(limit)
-            parts.append(part)
-        return media, b"".join(parts)
-
-
-def _media_type(request: Request, accepted: tuple[str, ...]) -> str:
-    """Return the type of a body. It is required: a page of another host can send forms, but not JSON, without permission."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media not in accepted:
-        raise WrongMedia(f"the type of the body is '{media}'", hint=f"send {' or '.join(accepted)}")
-    return media
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body has more than {limit} bytes", hint="send less in one request")
-
 
 # Metrics. Values that the service has anyway are read when Prometheus asks; others are counted when they happen.
 
@@ -125,17 +97,13 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(_ServiceState(hub, writer))
         labels = ("method", "route", "status")
-        self._requests = Counter("rederive_requests", "Requests, by route and status", labels, registry=self._registry)
+        self.requests = Counter("rederive_requests", "Requests, by route and status", labels, registry=self._registry)
         self.seconds = Histogram(
             "rederive_transaction_seconds",
             "Seconds from the arrival of a transaction until it is durable",
             registry=self._registry,
             buckets=_BUCKETS,
         )
-
-    def count_request(self, method: str, route: str, status: int) -> None:
-        """Count a request by its answer."""
-        self._requests.labels(method, route, status).inc()
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

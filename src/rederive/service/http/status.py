@@ -23,6 +23,7 @@ MAX_WEBHOOK_LAG: Final = 60.0  # seconds that a webhook may wait before the serv
 
 async def health(service: Service, token: Token, request: Request) -> Response:
     """Report whether the service works. It does not wait for the writer: `busy` is the age of the writer's job in seconds."""
+    # 503, so that a load balancer takes the service out.
     if not service.writer.is_alive:
         raise Closed
     engine, unsettled = service.writer.state
@@ -31,6 +32,7 @@ async def health(service: Service, token: Token, request: Request) -> Response:
     problems = [f"the lake is behind: {unsettled}"] if unsettled is not None else []
     if hooks.error or lag > MAX_WEBHOOK_LAG:
         problems.append(f"webhooks are not delivered: {hooks.error or f'the oldest has waited {lag:.0f} seconds'}")
+    # Status 200 all the same: transactions are accepted, and the journal has what the lake or a receiver lacks.
     status = f"ok, but {'; '.join(problems)}" if problems else "ok"
     found: dict[str, Any] = {
         "status": status,
@@ -77,5 +79,6 @@ def _description(subscriber: Subscriber, program: Program) -> dict[str, Any]:
 
 
 def _bindings(part: Query, program: Program) -> dict[str, Any]:
+    # The view may have been dropped or replaced since the subscriber came; its subscription ends a moment later.
     columns = program.relations[part.view].columns if part.view in program.relations else ()
     return {columns[i].name: to_json(value) for i, value in part.bindings if i < len(columns)}

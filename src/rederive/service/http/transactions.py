@@ -12,10 +12,12 @@ from starlette.responses import Response
 
 from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.database import Database
-from rederive.errors import MalformedInput, RederiveError
+from rederive.errors import MalformedInput, RederiveError, Unsupported
 from rederive.ingest.change_file import ChangeLine, decode_line, parse_change_line, type_change_line
-from rederive.service.access import ANYONE, check_write_relations, check_write_rows, redact
+from rederive.service.access import ANYONE, can_read_all_rows, check_write_relations, check_write_rows, redact
+from rederive.service.events import delta_text
 from rederive.service.http.problems import problem
+from rederive.service.http.request_limits import read_body
 from rederive.service.http.service import JSON, LINES, Service
 from rederive.service.settings import Token
 from rederive.store.position import Position
@@ -29,12 +31,14 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     started = perf_counter()
     key = _idempotency_key(request, token)
     # A client that disconnects while it sends the body raises ClientDisconnect here: nothing is changed.
-    media, body = await service.read_body(request, (JSON, LINES))
+    media, body = await read_body(request, service.project.bounds, (JSON, LINES))
     # JSON is parsed here, in the event loop. Rows are typed by the writer, under the program that is current then.
     raw = _parse(body, media)
     # Rights before names: typing the rows first would reveal which relations exist (decision 0024).
     check_write_relations(token, (name for transaction in raw for name in transaction.relations))
     lines = media == LINES
+    if request.query_params.get("preview") == "true":
+        return await _preview(service, token, raw)
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
     service.metrics.seconds.observe(perf_counter() - started)
     if outcome.error is not None:
@@ -46,10 +50,26 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     return Response(json.dumps({"transactions": results} if lines else results[0]), media_type=JSON, headers=headers)
 
 
+async def _preview(service: Service, token: Token, raw: Sequence[ChangeLine]) -> Response:
+    """Answer with the changes of the views that the token reads, as if the transaction were committed; nothing is changed."""
+    if len(raw) != 1:
+        raise Unsupported("a dry run is of one transaction", hint="send one transaction as application/json")
+
+    def run(db: Database) -> dict[str, Any]:
+        requests = _writes(db, token, raw, None, False)
+        result = db.pipeline.preview(requests[0]) if requests else None
+        changes = result.changes.values() if result is not None else ()
+        shown = [change for change in changes if can_read_all_rows(token, change.view)]
+        return {"version": db.version, "changes": [{"view": c.view, **json.loads(f"{{{delta_text(c.delta)}}}")} for c in shown]}
+
+    return Response(json.dumps(await service.writer.run(lambda db, _: run(db))), media_type=JSON)
+
+
 def _parse(body: bytes, media: str) -> list[ChangeLine]:
     """Return the transaction of a JSON body, or the transactions of its lines."""
     if media == JSON:
         return [parse_change_line(decode_line(body, "body", 1), "body", 1)]
+    # Split as bytes: only LF ends a line, and no other line end of Unicode.
     lines = ((number, decode_line(line, "body", number)) for number, line in enumerate(body.split(b"\n"), 1))
     return [parse_change_line(line, "body", number) for number, line in lines if line.strip()]
 
@@ -91,5 +111,6 @@ def _refusal(token: Token, error: Exception, outcome: BatchOutcome, raw: Sequenc
         raise shown
     if len(raw) == 1:
         return problem(shown)
+    # Transactions run in order and stop at the first refusal: as many are before it as were committed.
     refused = [transaction for transaction in raw if transaction.has_rows][len(outcome.results)]
     return problem(shown.at(shown.place or refused.place), {"committed": [result.version for result in outcome.results]})

@@ -1,4 +1,4 @@
-"""The endpoints of relations and views: list, read, explain, define, replace, drop."""
+"""The endpoints of relations and views: list, read, explain, why, define, replace, drop."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 
+from rederive.analysis.graph import needed
 from rederive.catalog import check_view
 from rederive.database import Database
-from rederive.errors import MalformedInput, UnknownOption, Unsupported
+from rederive.errors import AbsentRow, Forbidden, MalformedInput, UnknownOption, Unsupported
 from rederive.ingest.change_file import decode_line
 from rederive.ingest.strict_json import Json, parse_line
 from rederive.ir.rules import Program, Relation
@@ -20,12 +22,16 @@ from rederive.lang.sql.ddl import definition_of as sql_definition
 from rederive.lang.sql.parser import parse
 from rederive.maintain.explain import FORMATS as EXPLAINED
 from rederive.result import Result
-from rederive.service.access import can_read, check_define, check_read
+from rederive.rows import typed_json_rows
+from rederive.service.access import can_read, can_read_all_rows, check_define, check_read
+from rederive.service.http.request_limits import read_body
 from rederive.service.http.row_formats import FORMATS, VersionedRows, choose_format
 from rederive.service.http.service import JSON, Service
 from rederive.service.http.transactions import POSITION
 from rederive.service.settings import Token
 from rederive.service.subscription_request import Parameters, parse_query
+from rederive.why.explainer import MOST_DEPTH
+from rederive.why.explanation import Absence, Explanation
 
 LANGUAGES: Final = ("datalog", "sql")
 _MEDIA: Final = {"text": "text/plain", "json": "application/json", "dot": "text/vnd.graphviz"}
@@ -60,10 +66,13 @@ async def views(service: Service, token: Token, request: Request) -> Response:
 
 
 async def _list(service: Service, token: Token, names: Callable[[Program], Container[str]], member: str) -> Response:
-    version, program = await service.writer.run(lambda db, _: (db.version, db.pipeline.state.program))
+    version, position, program = await service.writer.run(lambda db, _: (db.version, db.position, db.pipeline.state.program))
+    # What a token may not read is left out, and not refused: the list is the answer to "what may I read".
     listed = names(program)
     readable = (r for r in program.relations.values() if not r.is_auxiliary and can_read(token, r.name))
-    return json_response({"version": version, member: [_description(program, r) for r in readable if r.name in listed]})
+    return json_response(
+        {"version": version, "position": position, member: [_description(program, r) for r in readable if r.name in listed]}
+    )
 
 
 def _description(program: Program, relation: Relation) -> dict[str, Any]:
@@ -97,11 +106,47 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
 async def explain(service: Service, token: Token, request: Request) -> Response:
     """Explain how a view is maintained, and why."""
     view, form = request.path_params["name"], request.query_params.get("format", "text")
+    # Before the view is looked up: a token that may not read it does not learn whether it exists.
     check_read(token, view)
     if form not in EXPLAINED:
         raise UnknownOption("format", form, EXPLAINED)
     text = await service.writer.run(lambda db, _: db.explain(view, form))
     return PlainTextResponse(text, media_type=_MEDIA[form])
+
+
+async def why(service: Service, token: Token, request: Request) -> Response:
+    """Explain why a row is in a relation or view, or why it is not."""
+    name, parameters = request.path_params["name"], request.query_params
+    check_read(token, name)
+    row = parse_line(parameters.get("row", ""), "row", 1)
+    depth, width = (_count(parameters, option, default) for option, default in (("depth", 10), ("width", 3)))
+
+    def explain_row(db: Database) -> dict[str, Any]:
+        program = db.pipeline.state.program
+        _check_sources(token, program, name)
+        (typed,) = typed_json_rows([row], db.pipeline.state.relation(name), lambda _: "row")
+        # One job of the writer: the row is looked up and explained in one state.
+        try:
+            found: Explanation | Absence = db.why(name, typed, depth=depth, width=width)
+        except AbsentRow:
+            found = db.why_not(name, typed)
+        return {"version": db.version, "present": isinstance(found, Explanation), **found.to_json()}
+
+    return json_response(await service.writer.run(lambda db, _: explain_row(db)))
+
+
+def _count(parameters: QueryParams, name: str, default: int) -> int:
+    text = parameters.get(name, str(default))
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_DEPTH:
+        raise UnknownOption(name, text, (f"1 to {MOST_DEPTH}",))
+    return int(text)
+
+
+def _check_sources(token: Token, program: Program, name: str) -> None:
+    """Refuse a token from which rows are hidden that an explanation may show."""
+    for source in sorted(needed(program, [name])):
+        if not can_read_all_rows(token, source):
+            raise Forbidden(f"the token '{token.name}' may not read all that '{name}' is computed from")
 
 
 async def define(service: Service, token: Token, request: Request) -> Response:
@@ -113,6 +158,7 @@ async def define(service: Service, token: Token, request: Request) -> Response:
         if definition.language == "sql":
             _check_statement(definition.text, None)
             return db.sql(definition.text, "body")
+        # None where no view has rows: there is no version, and so nothing to publish.
         made = db.define(definition.text, "body")
         return [made] if made is not None else []
 
@@ -138,12 +184,13 @@ async def drop(service: Service, token: Token, request: Request) -> Response:
     """Drop a view; refused while another view reads it."""
     check_define(token)
     view = request.path_params["name"]
+    # Subscribers of the view get its last change, and then a problem event (`writer`).
     return await _redefine(service, lambda db: [db.drop_view(view)])
 
 
 async def _read_definition(service: Service, request: Request) -> DefinitionBody:
     """Read `{"language": "datalog", "text": "..."}`."""
-    _, body = await service.read_body(request, (JSON,))
+    _, body = await read_body(request, service.project.bounds, (JSON,))
     value: Json = parse_line(decode_line(body, "body", 1), "body", 1)
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         raise MalformedInput("the body is not an object with a text", hint='send {"language": "datalog", "text": "..."}').at(
@@ -152,12 +199,14 @@ async def _read_definition(service: Service, request: Request) -> DefinitionBody
     language = value.get("language", "datalog")
     if language not in LANGUAGES:
         raise MalformedInput(f"unknown language {language!r}", hint=f"known: {', '.join(LANGUAGES)}").at("body.language")
+    # A misspelt key is refused, not ignored: it would define something else than the client meant.
     if unknown := [key for key in value if key not in ("language", "text")]:
         raise MalformedInput(f"unknown key '{unknown[0]}'", hint="known: language, text").at("body")
     return DefinitionBody(str(language), str(value["text"]))
 
 
 async def _redefine(service: Service, run: Callable[[Database], Sequence[Result]], status: int = 200) -> Response:
+    # The answer's version is the one at which subscribers saw the change.
     made = await service.writer.redefine(run)
     return json_response({"version": made[-1].version if made else service.hub.version, "changed": _changed_views(made)}, status)
 
@@ -168,6 +217,7 @@ def _changed_views(results: Sequence[Result]) -> list[str]:
 
 def _check_statement(text: str, view: str | None) -> None:
     """Check that a SQL text is one definition, which takes effect whole or not at all; of `view`, where one is replaced."""
+    # One statement: several would be several versions, and a refusal in the middle would leave the first ones.
     statements = parse(text, "body")
     kinds = ("create", "rule") if view is None else ("create",)
     if len(statements) != 1 or statements[0].kind not in kinds:

@@ -14,7 +14,7 @@ from rederive.delta import Delta, counted
 from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, VersionRecord
+from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, SourceVersion, VersionRecord
 from rederive.store.codec import decode_counts, decode_relation, decode_rows
 from rederive.store.journal.file import connect_read_only, format_of, name_errors
 from rederive.store.position import Position
@@ -106,13 +106,19 @@ class JournalReader:
 
     def find_key(self, key: str) -> VersionRecord | None:
         """The version that an idempotency key was used for, as long as the journal has it."""
+        # The key is unique in the table; it is forgotten when its version is trimmed.
         found = self._query("SELECT number FROM version WHERE key = ?", key)
         return self._records(found[0][0] - 1, None, 1)[0] if found else None
+
+    def sources(self) -> dict[str, SourceVersion]:
+        """The commit of each attached table that the last version follows, by base relation."""
+        return {row[0]: SourceVersion(*row) for row in self._query("SELECT relation, version, table_id FROM source")}
 
     def base_rows(self) -> dict[str, list[Row]]:
         """The base rows in the journal, by relation; none if the store has a lake."""
         rows: dict[str, list[Row]] = {}
         with name_errors(self.folder):
+            # One relation at a time, by its primary key: the rows of a base relation are next to one another in the file.
             for number, relation in self._relations().items():
                 texts = [text for (text,) in self._query("SELECT row FROM base WHERE relation = ?", number)]
                 if texts:
@@ -207,6 +213,7 @@ class JournalReader:
             version = records[-1].number
 
     def _records(self, version: int, view: str | None, most: int) -> list[VersionRecord]:
+        # Versions first, then the changes of exactly these: a version that changed nothing is still reported.
         versions = self._query(
             "SELECT number, at, engine, key, digest, staged FROM version WHERE number > ? ORDER BY number LIMIT ?", version, most
         )
@@ -247,6 +254,7 @@ class JournalReader:
             ).at(str(self.folder))
 
     def _recorded_since(self, view: str) -> int:
+        # A view that was dropped stays in the table: its recorded changes can still be read.
         followed = dict(self._query("SELECT name, since FROM followed"))
         if view not in followed:
             raise UnknownRelation(view, (name for name, since in followed.items() if since is not None))

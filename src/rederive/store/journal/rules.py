@@ -107,8 +107,10 @@ class RuleJournal(JournalReader):
         stored = list(rules)
         names = {rule.name for rule in stored}
         with self._transaction("amend"):
+            # A rule that stays is written again with equal text; there are few, and one transaction makes it atomic.
             self._connection.execute("DELETE FROM rule")
             self._connection.executemany("INSERT INTO rule VALUES (?, ?, ?)", [(r.name, r.text, r.activity) for r in stored])
+            # The sender reads the outbox by a connection of its own: it finds either the rule and its webhooks or neither.
             dropped = [(row[0],) for row in self._query("SELECT DISTINCT rule FROM outbox") if row[0] not in names]
             fail = f"UPDATE firing SET outcome = '{FAILED}', detail = 'the rule was dropped' WHERE id IN "
             self._connection.executemany(f"{fail}(SELECT firing FROM outbox WHERE rule = ?)", dropped)
@@ -168,6 +170,7 @@ class RuleJournal(JournalReader):
             "INSERT INTO firing (version, rule, action, relation, plus, minus, outcome, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, encode_rows(firing.minus), firing.outcome, firing.detail),
         ).lastrowid
+        # In the transaction of the version: a webhook is in the outbox exactly if its version is committed.
         if firing.outcome == WAITING:
             outgoing = (number, firing.rule, firing.version, firing.address, body_of(firing))
             self._connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, 0, 0)", outgoing)
@@ -187,6 +190,7 @@ def body_of(firing: Firing) -> str:
     '{"rule": "low", "version": 7, "columns": ["i"], "plus": [["bolt"]], "minus": []}'
     """
     sides = {sign: [[to_json(v) for v in row] for row in rows] for sign, rows in (("plus", firing.plus), ("minus", firing.minus))}
+    # Stored as text, so that every attempt posts the same bytes, whatever the rule has become meanwhile.
     columns = [column.name for column in firing.relation.columns]
     return json.dumps({"rule": firing.rule, "version": firing.version, "columns": columns, **sides}, ensure_ascii=False)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from rederive import failpoints
 from rederive.errors import Closed, Mismatch
 from rederive.ir.rules import Relation
-from rederive.records import CatalogRecord, RecordedDelta, VersionRecord
+from rederive.records import CatalogRecord, RecordedDelta, SourceVersion, VersionRecord
 from rederive.store.codec import encode_columns, encode_counts, encode_row, encode_rows
 from rederive.store.journal.file import StoreLock, connect, create_folder, name_errors
 from rederive.store.journal.rules import RuleJournal
@@ -49,10 +49,34 @@ class Journal(RuleJournal):
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: StoreLock, retention: int | None) -> None:
         super().__init__(folder, connection)
         self._ensure_rule_tables()
-        self._ensure_epoch()
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS source (relation TEXT PRIMARY KEY, version INTEGER NOT NULL, table_id TEXT NOT NULL)"
+        )
         self.retention = retention
         self._lock = lock
-        self._ids = self._known_ids()
+        self._read_back()
+        self._ensure_epoch()
+
+    def _read_back(self) -> None:
+        """Read what the writer knows of its file from then on: nobody else changes it, so no commit has to ask for it."""
+        self._version, self._lake = super().version, super().lake
+        self._ids = {relation: number for number, relation in self._relations().items()}
+
+    @property
+    def version(self) -> int:
+        """The last committed version."""
+        self._check_open()
+        return self._version
+
+    @property
+    def lake(self) -> str | None:
+        """The root of the lake that holds the base relations; None without a lake."""
+        self._check_open()
+        return self._lake
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed
 
     @classmethod
     def open(cls, folder: Path, retention: int | None = None) -> Journal:
@@ -110,13 +134,19 @@ class Journal(RuleJournal):
             )
         self.append([record])
 
-    def amend(self, catalog: CatalogRecord | None = None, base: Iterable[RecordedDelta] = ()) -> None:
-        """Write what makes no version: definitions that change no view, and initial rows."""
+    def amend(
+        self,
+        catalog: CatalogRecord | None = None,
+        base: Iterable[RecordedDelta] = (),
+        sources: Iterable[SourceVersion] = (),
+    ) -> None:
+        """Write what makes no version: definitions that change no view, initial rows, commits of sources without a change."""
         with self._transaction("amend"):
             if catalog is not None:
                 self._write_catalog(catalog)
             for recorded in base:
                 self._apply_to_base(recorded)
+            self._write_sources(sources)
         failpoints.hit("journal.amend:after")
 
     # Options and cursors
@@ -162,6 +192,7 @@ class Journal(RuleJournal):
             # One transaction: at every moment either the journal or the lake holds the base rows.
             self._connection.execute("INSERT INTO lake VALUES (?, ?)", (uri, self.version))
             self._connection.execute("DELETE FROM base")
+            self._lake = uri
 
     def move_lake(self, uri: str) -> None:
         """Record that the lake is at another location now."""
@@ -169,6 +200,7 @@ class Journal(RuleJournal):
             raise Mismatch("the store has no lake", hint="leave the lake out").at(str(self.folder))
         with self._transaction("amend"):
             self._connection.execute("UPDATE lake SET uri = ?", (uri,))
+            self._lake = uri
 
     def settle_to(self, version: int) -> None:
         """Record that the lake is settled to this version. Recording it again has no effect."""
@@ -185,21 +217,20 @@ class Journal(RuleJournal):
     @contextmanager
     def _transaction(self, name: str) -> Iterator[None]:
         """Commit all that a block writes, or nothing of it."""
-        if self.closed:
-            raise Closed
-        with name_errors(self.folder):
+        self._check_open()
+        try:
             # Takes SQLite's write lock now. A deferred transaction would fail at its first write instead.
             self._connection.execute("BEGIN IMMEDIATE")
             failpoints.hit(f"journal.{name}:begun")
-            try:
-                yield
-                failpoints.hit(f"journal.{name}:written")
-                self._connection.execute("COMMIT")
-            except BaseException:
+            yield
+            failpoints.hit(f"journal.{name}:written")
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with name_errors(self.folder):
                 if self._connection.in_transaction:  # after some errors, such as a full disk, SQLite has rolled back already
                     self._connection.execute("ROLLBACK")
-                # The numbers that the rolled back transaction gave to new relations do not exist.
-                self._ids = self._known_ids()
+                # Versions and numbers of relations that the transaction gave do not exist.
+                self._read_back()
                 raise
 
     def _append(self, record: VersionRecord) -> None:
@@ -210,6 +241,7 @@ class Journal(RuleJournal):
             "INSERT INTO version VALUES (?, ?, ?, ?, ?, ?)",
             (record.number, record.at.isoformat(), record.engine, record.key, record.digest, record.staged),
         )
+        self._version = record.number
         for recorded in record.base:
             self._write_delta(record.number, "base", recorded)
         for recorded in record.views:
@@ -219,6 +251,12 @@ class Journal(RuleJournal):
                 self._apply_to_base(recorded)
         for firing in record.firings:
             self._write_firing(firing)
+        # In the transaction of the version: after a kill, no commit of a source is applied twice or left out.
+        self._write_sources(record.sources)
+
+    def _write_sources(self, sources: Iterable[SourceVersion]) -> None:
+        rows = ((one.relation, one.version, one.table_id) for one in sources)
+        self._connection.executemany("INSERT OR REPLACE INTO source VALUES (?, ?, ?)", rows)
 
     def _write_delta(self, version: int, kind: str, recorded: RecordedDelta) -> None:
         delta = recorded.delta
@@ -232,9 +270,6 @@ class Journal(RuleJournal):
         leaving, entering = (((relation, encode_row(row)) for row in rows) for rows in (delta.minus, delta.plus))
         self._connection.executemany("DELETE FROM base WHERE relation = ? AND row = ?", leaving)
         self._connection.executemany("INSERT OR IGNORE INTO base VALUES (?, ?)", entering)
-
-    def _known_ids(self) -> dict[Relation, int]:
-        return {relation: number for number, relation in self._relations().items()}
 
     def _id(self, relation: Relation) -> int:
         """The number of a relation with these columns in the file; a new relation gets one."""

@@ -90,11 +90,13 @@ def _kinds(view: StoredView) -> Iterator[tuple[str, UpdateKind]]:
     for name in view.sources:
         yield f"insert {name}", UpdateKind.of(insert=[name])
         yield f"delete {name}", UpdateKind.of(delete=[name])
+    # Any update of any sources: what holds for it holds for every kind above.
     yield "mixed", UpdateKind.of(view.sources, view.sources)
 
 
 def _advice(view: StoredView, views: Sequence[StoredView], program: Program, update: str, kind: UpdateKind) -> Advice:
     remote = {declared.relation for declared in program.remotes}
+    # Advice has no data, so nothing is read and nothing is logged; local relations are always known.
     given = KnownRelations(local=frozenset(name for name in program.bases if name not in remote))
     # Relations that are known completely need no read; without missing ones the view can always be evaluated.
     missing = [name for name in view.sources if name not in known_completely(views, given)]
@@ -102,6 +104,7 @@ def _advice(view: StoredView, views: Sequence[StoredView], program: Program, upd
     if not missing or (rules is not None and rules.always):
         return Advice(view, update, AdviceVerdict.ALWAYS, rules=rules)
     if rules is None:
+        # Without a compiled test, a search decides when the data is there; for other classes nothing can.
         searched = view.kind in (ViewClass.PROJECTION, ViewClass.UNION)
         return Advice(view, update, AdviceVerdict.DEPENDS if searched else AdviceVerdict.NEEDS, tuple(missing))
     verdict = AdviceVerdict.NEEDS if rules.hopeless else AdviceVerdict.DEPENDS

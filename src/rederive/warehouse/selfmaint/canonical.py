@@ -91,7 +91,7 @@ def maintenance_rules(view: StoredView, relations: Mapping[str, Relation], kind:
             others = (after_update(other, kind) for j, other in enumerate(query.body) if j != i)
             yield Rule(names.at(row, names.PLUS), (names.at(atom, names.INSERTED), *others, Negation(row)))
     for relation in dict.fromkeys(atom.relation for atom in query.body):
-        yield from _next_state(relations[relation], kind)
+        yield from next_state(relations[relation], kind)
     yield from _next_view(view, relations[view.name], kind)
 
 
@@ -100,7 +100,7 @@ def after_update(atom: Atom, kind: UpdateKind) -> Atom:
     return names.at(atom, names.NEXT if atom.relation in kind.relations else names.KNOWN)
 
 
-def _next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
+def next_state(relation: Relation, kind: UpdateKind) -> Iterator[Rule]:
     """Return rule (F): r.next = r.known - r.deleted + r.inserted."""
     name = relation.name
     if name in kind.relations:

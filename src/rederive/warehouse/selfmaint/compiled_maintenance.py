@@ -1,8 +1,8 @@
 """The compiled test: rules that decide, from the stored views and the update, whether a view is self-maintainable.
 
-This is HU97's Algorithm 5.1 with Appendix A. A case of DIFF (`reduction`) shows that a view is not self-maintainable if its
-variables have values that no refutation excludes (Algorithm A.1). The values are arbitrary, so the rules must be made safe
-(Algorithm A.2). Two laws keep them small:
+For plain views this is HU97's Algorithm 5.1 with Appendix A; for others see `determined`. A case of DIFF (`reduction`) shows that
+a view is not self-maintainable if its variables have values that no refutation excludes (Algorithm A.1). The values are
+arbitrary, so the rules must be made safe (Algorithm A.2). Two laws keep them small:
 
 - The row that a refutation derives is in no view, because one of its facts is unknown. So the premise alone refutes.
 - A variable that occurs in unknown facts only takes a *fresh* value, which occurs nowhere else, and each such variable a
@@ -20,6 +20,7 @@ from rederive.ir.terms import Type, Variable
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
+from rederive.warehouse.selfmaint.determined import determined_rules, is_determined
 from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, refutations
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
@@ -67,8 +68,11 @@ def compile_maintenance(
     v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
     v1.maintainable() :- !v1.depends().
     """
-    if view.kind is not ViewClass.PLAIN:
+    if view.kind is ViewClass.OTHER:
         return None
+    if view.kind is not ViewClass.PLAIN:
+        determined = compile_determined(view, views, relations, kind, given)
+        return determined if determined.always else None
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
     test: list[Rule] = []
     hopeless = False
@@ -87,6 +91,16 @@ def compile_maintenance(
     types = _variable_types(view.query, relations)
     program = _assemble([*rules, *test], outputs, relations, view, types)
     return CompiledMaintenance(view.name, kind, given, program, not depends, hopeless)
+
+
+def compile_determined(
+    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> CompiledMaintenance:
+    """Return the rules of a view with projections or unions; `always` if every update of this kind determines its change."""
+    rules = [*canonical_rules(views, relations, kind, given), *determined_rules(view, views, relations, kind, given)]
+    outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS)]
+    program = _assemble(rules, outputs, relations, view, {})
+    return CompiledMaintenance(view.name, kind, given, program, is_determined(view, views, relations, kind, given), False)
 
 
 def _case_rules(

@@ -74,6 +74,7 @@ def stored_views(program: Program) -> tuple[StoredView, ...]:
     """
     remote = {declared.relation for declared in program.remotes}
     read = base_relations(program)
+    # A monitored view over local relations alone is maintained by the database itself.
     chosen = program.stored or [name for name in program.monitored if remote & set(read[name])]
     unfolding = _Unfolding(program)
     return tuple(_view(name, unfolding.queries(name), read[name]) for name in chosen)
@@ -100,6 +101,7 @@ def _read(definition: Rule | Aggregate) -> Iterator[str]:
 
 
 def _view(name: str, queries: tuple[ConjunctiveQuery, ...] | None, sources: tuple[str, ...]) -> StoredView:
+    # None: not conjunctive. Empty: every rule contradicts itself, and no test has anything to work on.
     if not queries:
         return StoredView(name, ViewClass.OTHER, (), sources)
     if len(queries) > 1:

@@ -20,7 +20,7 @@ from rederive.ir.rules import Atom, Relation
 from rederive.ir.terms import Variable
 
 KNOWN, INSERTED, DELETED, READ, BEFORE, PRESENT, ABSENT, NEXT = "known inserted deleted read before present absent next".split()
-PLUS, MINUS, DEPENDS, MAINTAINABLE = "plus minus depends maintainable".split()
+PLUS, MINUS, DEPENDS, MAINTAINABLE, ENTERING, LEAVING = "plus minus depends maintainable entering leaving".split()
 
 
 def of(name: str, part: str) -> str:

@@ -117,6 +117,7 @@ class _Search:
         steps: int,
     ) -> None:
         self._view = view
+        # A view of class OTHER tells nothing that the search can use, so leaving it out only makes the answer more careful.
         self._views = [other for other in views if other.kind is not ViewClass.OTHER]
         self._relations = relations
         self._knowledge = knowledge
@@ -205,9 +206,11 @@ class _Search:
                         self._facts.add(fact)
         if not all(self._derives_only_stored(view, query, {}, query.body) for view in self._views for query in view.queries):
             return
+        # Plain views have no hidden variable, so their rows determine their facts: there is nothing to search.
         rows = [(view, row) for view in self._views if view not in plain for row in self._knowledge.views.get(view.name, ())]
         if len(rows) > MAX_OPEN_ROWS:
             raise _Exceeded
+        # Sorted, so that the same input takes the same steps: UNKNOWN must not depend on the order of a set.
         yield from self._explain(sorted(rows, key=lambda entry: repr(entry[1])))
 
     def _explain(self, rows: Sequence[tuple[StoredView, Row]]) -> Iterator[None]:
@@ -269,6 +272,7 @@ class _Search:
 
     def _add(self, facts: Sequence[Fact]) -> list[Fact] | None:
         """Add the new facts and return them. If a view would get a row that it does not have, add none and return None."""
+        # Only new facts are returned: removing them later must not remove what was there before.
         new = [fact for fact in dict.fromkeys(facts) if fact not in self._facts]
         for fact in new:
             self._facts.add(fact)
@@ -326,6 +330,7 @@ class _Search:
         if not body:
             yield binding, unknown
             return
+        # Matching an atom and leaving it unknown are both tried: a fact that is there does not exclude another one.
         first, *rest = body
         for extended in after.matches(first, binding):
             yield from self._match_partly(after, tuple(rest), extended, unknown)
@@ -345,6 +350,7 @@ class _Search:
             states = (self._add_unknown(query, {**binding, variable: given}, unknown, rest, found) for given in values)
             return next((state for state in states if state is not None), None)
         facts = [ground(atom, binding) for atom in unknown]
+        # Evidence needs a row that the updated view would gain, from facts that may hold before and after the update.
         if ground(query.head, binding)[1] in found or not all(self._is_possible(fact) for fact in facts):
             return None
         added = self._add(facts)

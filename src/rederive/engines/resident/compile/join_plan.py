@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isinf, prod
 
 from rederive.analysis.bindings import Fanout, JoinStep, binding_pattern, calls_functor, evaluable, join_order
 from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
@@ -51,7 +51,7 @@ def plan_rule(rule: Rule, driver: int | None, fanout: Fanout | None, sets: bool,
     scalar = Plan(start, join_order(rest, known, fanout, safe=safe))
     if not sets or safe:
         return scalar
-    scalar = _meeting(rule, scalar)
+    scalar = _meeting(rule, scalar, fanout)
     bulk = _bulk_plan(rule.head, start, rest, fanout)
     # For the same leaf, the scalar plan loops over the driver's values, the bulk plan over none of them.
     if bulk is None or (scalar.meets and fanout and _loops(scalar, fanout) < _loops(bulk, fanout)):
@@ -69,14 +69,20 @@ def _loops(plan: Plan, fanout: Fanout) -> float:
     return prod(turns) * (1.0 if plan.bulk else DRIVER_LEAF)
 
 
-def _meeting(rule: Rule, plan: Plan) -> Plan:
-    """Let the last two atoms of a scalar plan meet, where one binds a variable that only the other needs."""
+def _meeting(rule: Rule, plan: Plan, fanout: Fanout | None) -> Plan:
+    """Let the last two atoms of a scalar plan meet, where one binds a variable that only the other needs.
+
+    Not where the other cannot be looked up by its other columns: its fan-out is then infinite.
+    """
     match plan.steps:
         case (*before, JoinStep(Atom() as one, bound), JoinStep(Atom() as two)) if len(bound) == len(one.terms) - 1:
             (variable,) = (term for i, term in enumerate(one.terms) if i not in bound)
             # The variable occurs in these two atoms and nowhere else, so one common value is as good as all.
             everywhere = [v for literal in (rule.head, *rule.body) for v in literal_variables(literal)]
             once_each = two.terms.count(variable) == 1 and everywhere.count(variable) == 2  # type: ignore[arg-type]
+            known = tuple(i for i, term in enumerate(two.terms) if term != variable)
+            if fanout is not None and isinf(fanout(two, known)):
+                return plan
             if once_each and all(v == variable or _bound_before(v, plan.start, before) for v in literal_variables(two)):
                 return Plan(plan.start, tuple(before), meets=(one, two))
     return plan

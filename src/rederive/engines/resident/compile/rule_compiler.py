@@ -17,70 +17,33 @@ passed on whole. It can be one when every literal that holds it is an atom whose
 A functor that fails may do so for a binding that a later literal rules out. The leaf is then joined again in a safe order, where
 everything else comes first; what fails there has failed. What was found before is found again, which is the same to a set.
 
-Three more things keep the loops short. Where loops remain below the point at which the head's key is known, their findings are
-gathered in one bitmap and handed over once. Where the driver alone gives the head, as in a rederivation, a row that is found is
-not looked for again. And a variable that only joins two atoms is not looped over: their bitmaps must not be disjoint.
+A variable that only joins two atoms is not looped over: their bitmaps must not be disjoint. How found rows are handed over:
+`findings`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from math import isinf
+from types import CodeType
 from typing import TypeAlias
 
-from pyroaring import BitMap
-
 from rederive.analysis.bindings import calls_functor
-from rederive.engines.resident.compile.function_text import FunctionText
+from rederive.engines.resident.compile.findings import Counts, FindingsText, Keys, Pending, Target
 from rederive.engines.resident.compile.join_plan import Plan, plan_rule
-from rederive.engines.resident.storage.codes import Code, Codes
-from rederive.engines.resident.storage.table import PRESENT, Key, Leaf, Readable, Table
-from rederive.engines.term_functions import Expressions
+from rederive.engines.resident.storage.codes import Codes
+from rederive.engines.resident.storage.table import Readable, Table
 from rederive.errors import EvaluationError, TooDeep, Unsupported
 from rederive.ir.printing import show_rule
-from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables, read_by
-from rederive.ir.terms import Call, Constant, Simple, Term, Type, Variable, variables
-from rederive.scalar.datalog.implementations import contains
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Rule, literal_variables, read_by
+from rederive.ir.terms import Call, Simple, Term, Type, Variable
 from rederive.scalar.failures import ScalarError
-from rederive.scalar.regex.matching import is_match
 
 Source: TypeAlias = Readable
 Resolve: TypeAlias = Callable[[Atom], Source]
 Function: TypeAlias = Callable[..., None]
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Found rows go to `rows`, gathered by the head's primary key, for a fixpoint to take in.
-
-    `failures`: as of `Counts`. Rules that derive requests need it: they hold only the literals before the requested one.
-    """
-
-    rows: dict[Key, Leaf]
-    failures: list[ScalarError] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The primary keys of the heads that a driver's key leads to, appended to `found`: where its leaf would flow."""
-
-    found: list[Key]
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Every binding of the body adds the function's third argument to its head row's count.
-
-    `failures`: bindings that a functor fails for are noted there and left out. Rules that join both states need it: such a
-    binding may hold in neither, and then it is left out of what is added as well as of what is taken away.
-    """
-
-    rows: dict[tuple[Code, ...], int]
-    failures: list[ScalarError]
-
-
-Target: TypeAlias = Pending | Keys | Counts
 
 
 def compile_rule(
@@ -103,31 +66,24 @@ def function_text(rule: Rule, driver: int | None, into: Target, resolve: Resolve
     return _Writer(rule, into, resolve, codes, types).text(driver, lambda *arguments: None)
 
 
-class _Writer(FunctionText):
-    """Writes the text of one function and collects the objects it refers to."""
+# 4,096 texts of about 1 KiB. Rules that differ in relations and constants only have one text: those are names of its scope.
+@lru_cache(maxsize=4096)
+def _byte_code(text: str) -> CodeType:
+    return compile(text, "<rule>", "exec")
+
+
+class _Writer(FindingsText):
+    """Writes the text of one function and collects the objects it refers to: the joins of its body, literal by literal."""
 
     def __init__(self, rule: Rule, into: Target, resolve: Resolve, codes: Codes, types: Mapping[str, Type]) -> None:
-        self.rule = rule
-        self.into = into
+        super().__init__(rule, into, codes, types)
         self.resolve = resolve
-        self.codes = codes
-        self.types = types
-        super().__init__({"BitMap": BitMap, "ScalarError": ScalarError})
-        self.bound: set[str] = set()
-        self.locals: dict[str, int] = {}
         # A variable that occurs once is not read: its column is not unpacked. A count has one entry for each binding of all
         # variables, so there every variable is used.
         occurrences = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
         counted = isinstance(into, Counts)
         self.used = {name for name, times in occurrences.items() if times > 1 or counted}
-        # The name of the bitmap that holds the bulk variable; `fresh` where this function owns it and may hand it over uncopied.
-        self.leaf = ""
-        self.fresh = False
-        # Line and depth at which the head's key is first known.
-        self.gather: tuple[int, int] | None = None
-        self.rest = ""
         self.waiting: list[Literal] = []
-        self.expressions = Expressions(self.name, self.variable, types)
 
     # The function as a whole
 
@@ -153,7 +109,7 @@ class _Writer(FunctionText):
         """The function itself: its text, run by Python."""
         text = self.text(driver, again)
         try:
-            exec(text, self.scope)
+            exec(_byte_code(text), self.scope)
         except SyntaxError as error:  # Python nests twenty loops and two hundred parentheses, and no more
             if "parentheses" in str(error.msg):
                 raise TooDeep(span=self.rule.span) from None
@@ -194,7 +150,8 @@ class _Writer(FunctionText):
             self.fresh = False  # the loops below may hand it over more than once
             if plan.start is not None:
                 self.mark(plan.bulk)
-            self.waiting = [step.literal for step in plan.steps]
+            # A test of a row's age costs more than a lookup that may rule the row out.
+            self.waiting = sorted((step.literal for step in plan.steps), key=self.is_costly_test)
             while self.waiting:
                 self.step(self.waiting.pop(0), plan.bulk)
                 self.mark(plan.bulk)
@@ -206,63 +163,18 @@ class _Writer(FunctionText):
                 self.meet(*plan.meets)
             self.emit(plan.bulk)
 
+    def is_costly_test(self, literal: Literal) -> bool:
+        """Whether a literal is only tested, row by row, and so can come after all others."""
+        return isinstance(literal, Atom) and self.resolve(literal).lazy and hasattr(self.resolve(literal), "test")
+
     def cheap(self, literal: Literal, bulk: str | None) -> bool:
         """Whether the driver's leaf can be narrowed before anything else is joined, at no cost but a look at what is stored."""
         atom = literal.atom if isinstance(literal, Negation) else literal
         stored = not isinstance(atom, Atom) or not self.resolve(atom).lazy
         return stored and all(v.name == bulk or v.name in self.bound for v in literal_variables(literal))
 
-    def mark(self, bulk: str | None) -> None:
-        """Remember where the head's key is known first: what the loops below find can be gathered there."""
-        if self.gather is None and isinstance(self.into, Pending) and all(map(self.known, self.rule.head.terms[:-1])):
-            self.gather = (len(self.lines), self.depth)
-            self.loops = 0
-            # The loops below can only find values of this bitmap: they stop when all of them are found.
-            if self.leaf and bulk is not None:
-                self.line(f"rest = {self.leaf}")
-                self.rest, self.leaf = self.leaf, "rest"
-
     def _fanout(self, atom: Atom, bound: tuple[int, ...]) -> float:
         return self.resolve(atom).fanout(bound)
-
-    # Terms
-
-    def local(self, variable: str) -> str:
-        """The variable's name in the function; `?x` and `_x` must not meet."""
-        number = self.locals.setdefault(variable, len(self.locals))
-        return f"v{number}_{variable.replace('?', '')}"
-
-    def slot(self, term: Simple) -> str:
-        match term:
-            case Variable():
-                return self.local(term.name)
-            case Constant():
-                # A constant is written as its code, which is fixed for the life of the engine.
-                return str(self.codes.codec(term.type).encode(term.value))
-
-    def slots(self, atom: Atom) -> list[str]:
-        return [self.slot(term) for term in atom.terms] or [str(PRESENT)]
-
-    def known(self, term: Simple) -> bool:
-        return isinstance(term, Constant) or term.name in self.bound
-
-    def key(self, slots: Sequence[str]) -> str:
-        return slots[0] if len(slots) == 1 else f"({', '.join(slots)})"
-
-    def value(self, term: Term) -> str:
-        """An expression for a term's value. A functor gives NULL where an argument is NULL; scalars of SQL see to that."""
-        text = self.expressions.value(term)
-        if not isinstance(term, Call) or term.gives is not None or not variables(term):
-            return text
-        return f"({text} if {self.present(term)} else None)"
-
-    def present(self, term: Term) -> str:
-        """Whether no variable of a term is NULL, whose code is 0."""
-        return " and ".join(dict.fromkeys(self.local(v.name) for v in variables(term)))
-
-    def variable(self, variable: Variable) -> str:
-        """An expression for a variable's value, not its code."""
-        return f"{self.name('values', self.codes.codec(self.types[variable.name]).values)}[{self.local(variable.name)}]"
 
     # Literals
 
@@ -286,6 +198,8 @@ class _Writer(FunctionText):
     def holds(self, atom: Atom) -> str:
         """Whether an atom holds, all of whose variables are bound; an expression."""
         source, slots = self.resolve(atom), self.slots(atom)
+        if (test := getattr(source, "test", None)) is not None:
+            return f"{self.name('test', test())}({self.key(slots[:-1]) if len(slots) > 1 else '()'}, {slots[-1]})"
         # A probe derives the one row; a lookup by the primary key would derive its whole leaf.
         if source.lazy:
             key = self.key(slots[:-1]) if len(slots) > 1 else "()"
@@ -324,9 +238,10 @@ class _Writer(FunctionText):
         for literal in tuple(self.waiting):
             if not isinstance(literal, Atom) or literal.terms.count(term) != 1 or self.resolve(literal).lazy:
                 continue
-            if all(other == term or self.known(other) for other in literal.terms):
+            known = self.without(literal, term.name)
+            if all(other == term or self.known(other) for other in literal.terms) and not isinf(self._fanout(literal, known)):
                 self.waiting.remove(literal)
-                other = self.find(literal, self.without(literal, term.name))
+                other = self.find(literal, known)
                 self.enter(f"if {other} is not None:")
                 narrowed = f"both{len(self.lines)}"
                 self.line(f"{narrowed} = {found} & {other}")
@@ -472,41 +387,6 @@ class _Writer(FunctionText):
             self.line(f"{self.local(variable.name)} = {self.slot(term)}")
         self.bound.add(variable.name)
 
-    def test(self, operator: Operator, left: Term, right: Term) -> str:
-        match operator:
-            # Identical values, and only they, share a code, so equality of simple terms needs no decoding.
-            case Operator.EQ | Operator.NE if not isinstance(left, Call) and not isinstance(right, Call):
-                sign = "==" if operator is Operator.EQ else "!="
-                return f"{self.slot(left)} {sign} {self.slot(right)}"
-            case Operator.EQ | Operator.NE:
-                sign = "==" if operator is Operator.EQ else "!="
-                return f"{self.value(left)} {sign} {self.value(right)}"
-        # Order and patterns need the values. Both sides are tested for NULL first: a comparison with NULL does not hold.
-        (one, first), (two, second) = self.not_null(left), self.not_null(right)
-        match operator:
-            case Operator.MATCH | Operator.NOT_MATCH:
-                holds = f"{self.name('matches', is_match)}({one}, {two})"
-            case Operator.CONTAINS | Operator.NOT_CONTAINS:
-                holds = f"{self.name('contains', contains)}({one}, {two})"
-            case _:
-                holds = f"{one} {operator.value} {two}"
-        negated = operator in (Operator.NOT_MATCH, Operator.NOT_CONTAINS)
-        return " and ".join(part for part in (first, second, f"not {holds}" if negated else holds) if part)
-
-    def not_null(self, term: Term) -> tuple[str, str]:
-        """An expression for a term's value, and the test that it is not NULL: NULL is not more or less than anything.
-
-        What else would rule NULL out, a column that has none or a test, may come later in the join.
-        """
-        match term:
-            case Constant(None):
-                return "None", "False"
-            case Call(gives=Type()):
-                local = self.expressions.local()
-                return local, f"({local} := {self.value(term)}) is not None"
-            case _:
-                return self.expressions.value(term), self.present(term)
-
     def meet(self, one: Atom, two: Atom) -> None:
         """The one variable that is left joins two atoms: some value of it must be in both."""
         (variable,) = (v for v in literal_variables(one) if v.name not in self.bound)
@@ -522,61 +402,3 @@ class _Writer(FunctionText):
         second = self.find(two, self.without(two, variable.name))
         # exists z: r(a, z), s(z, b). `isdisjoint` stops at the first common value and builds no bitmap.
         self.enter(f"if {second} is not None and not {first}.isdisjoint({second}):")
-
-    # The head
-
-    def emit(self, bulk: str | None) -> None:
-        slots = self.slots(self.rule.head)
-        key = self.key(slots[:-1]) if len(slots) > 1 else "()"
-        match self.into:
-            # One derivation for each binding of the body: count(head) += times.
-            case Counts(rows):
-                row = f"({', '.join(slots)},)" if self.rule.head.terms else "()"
-                self.line(f"{self.name('counts', rows)}[{row}] = {self.name('count', rows.get)}({row}, 0) + times")
-            case Keys(found):
-                self.line(f"{self.name('reach', found.append)}({key})")
-            case Pending(rows):
-                # No loop below the point where the key is known: there is nothing to gather.
-                if self.gather is None or not self.loops:
-                    if bulk is None:
-                        self.hand_over_one(rows, key, slots[-1])
-                    else:
-                        self.hand_over(rows, key, self.leaf, owned=self.fresh)
-                elif self.rest:
-                    self.strike_off(rows, key)
-                else:
-                    self.gather_up(rows, key, f"|= {self.leaf}" if bulk else f".add({slots[-1]})")
-
-    def hand_over(self, rows: dict[Key, Leaf], key: str, leaf: str, *, owned: bool) -> None:
-        pending, get = self.name("pending", rows), self.name("get", rows.get)
-        self.line(f"into = {get}({key})")
-        # A leaf of an index or of the driver is copied; one that this function made is handed over as it is.
-        self.line(f"if into is None: {pending}[{key}] = {leaf if owned else f'{leaf}.copy()'}")
-        self.line(f"else: into |= {leaf}")
-
-    def hand_over_one(self, rows: dict[Key, Leaf], key: str, slot: str) -> None:
-        self.line(f"into = {self.name('get', rows.get)}({key})")
-        self.line(f"if into is None: {self.name('pending', rows)}[{key}] = BitMap(({slot},))")
-        self.line(f"else: into.add({slot})")
-
-    def gather_up(self, rows: dict[Key, Leaf], key: str, operation: str) -> None:
-        """Findings for one key go into one bitmap, handed over when the loops are done."""
-        assert self.gather is not None
-        position, depth = self.gather
-        self.line(f"gathered {operation}" if operation.startswith("|") else f"gathered{operation}")
-        self.lines.insert(position, "    " * depth + "gathered = BitMap()")
-        self.depth = depth
-        self.enter("if gathered:")
-        self.hand_over(rows, key, "gathered", owned=True)
-
-    def strike_off(self, rows: dict[Key, Leaf], key: str) -> None:
-        """Values of the driver are struck off when they are found, and the loops end when none is left."""
-        assert self.gather is not None
-        _, depth = self.gather
-        self.line(f"rest = rest - {self.leaf}")
-        # `break` leaves the innermost loop only; the outer ones find nothing more, as `rest` is empty.
-        self.line("if not rest: break")
-        self.depth = depth
-        self.line(f"hit = {self.rest} - rest")
-        self.enter("if hit:")
-        self.hand_over(rows, key, "hit", owned=True)

@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, NamedTuple
 
 from pyroaring import BitMap
 
+from rederive.engines.resident.batch.group_sums import group_sums
+from rederive.engines.resident.batch.vectors import Batch, NotByColumn
 from rederive.engines.resident.compile.rule_compiler import Source
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.storage.codes import NULL, CodedRow, Codes
-from rederive.engines.resident.storage.table import Key, Leaf, Table, rows_of
+from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Readable, RowBatch, Table, rows_of
 from rederive.errors import EvaluationError
-from rederive.ir.rules import Aggregate, Function, Relation
-from rederive.ir.terms import Kind, Type, Value
-from rederive.values import INTEGER_RANGES
-
-FLOAT_UNIT = 2**1074  # every finite float is a whole number of these parts of one
-
-
-class Total(NamedTuple):
-    """The state of a group. Sums are exact, and so do not depend on the order of changes: whole numbers of a small unit.
-
-    `values`: how many of the rows have a value that is not NULL; the others neither count nor add.
-    """
-
-    rows: int = 0
-    sum: int = 0
-    values: int = 0
-
-    def plus(self, times: int, units: int) -> Total:
-        """Return the total after so many rows with a value of this many units enter, or leave where `times` is negative."""
-        return Total(self.rows + times, self.sum + units * times, self.values + times)
-
-    def plus_null(self, times: int) -> Total:
-        """Return the total after so many rows whose value is NULL enter or leave."""
-        return Total(self.rows + times, self.sum, self.values)
+from rederive.ir.rules import EXTREMES, Aggregate, Function, Relation
+from rederive.ir.terms import Type, Value
+from rederive.scalar.totals import EMPTY, Total, count_units, total_result
 
 
 class GroupResult(NamedTuple):
     """The result of a group that has rows; it may be NULL."""
 
     value: Value
-
-
-EMPTY = Total()
-# Digits of the quotient of a mean: decimals have at most 38, and the quotient is rounded to the result's scale afterwards.
-_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
 class Groups:
@@ -65,11 +40,25 @@ class Groups:
         self.source = source
         self.totals: dict[CodedRow, Total] = {}
         self.changes: dict[CodedRow, Total] = {}
+        self.lookups: dict[tuple[int, tuple[int, ...]], tuple[Readable, Lookup]] = {}
+
+    def lookup(self, source: Readable, bound: tuple[int, ...]) -> Lookup:
+        """Return the lookup of a source, made once for each: an overlay remembers every lookup that it gave away."""
+        if (id(source), bound) not in self.lookups:
+            self.lookups[id(source), bound] = (source, source.lookup(bound))
+        return self.lookups[id(source), bound][1]
+
+    def prepare(self, new: Readable) -> None:
+        """Build the index that changes of a group need, so that no transaction waits for it."""
+        # Totals outlive a program; the lookups of the program before do not.
+        self.lookups.clear()
+        if self.extreme:
+            self.lookup(new, tuple(sorted(self.columns)))
 
     @property
     def extreme(self) -> bool:
         """Whether the function is MIN or MAX, which no total can maintain under deletion."""
-        return self.function in (Function.MIN, Function.MAX)
+        return self.function in EXTREMES
 
     def change(
         self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
@@ -121,15 +110,17 @@ class Groups:
 
     def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, GroupResult | None]]:
         # The order does not matter: totals are integers, and addition of integers is exact and commutative.
-        self._add_rows(self._rows(gone, meter), -1, self.changes)
-        self._add_rows(self._rows(came, meter), 1, self.changes)
+        for table, times in ((gone, -1), (came, 1)):
+            for batch in table.batches:
+                self._add_batch(batch, times, meter)
+            self._add_rows(self._rows(table, meter), times, self.changes)
         # `changes` holds the new total of each affected group, not the difference; groups without rows have no result.
         for group, total in self.changes.items():
             yield group, GroupResult(self._result(total)) if total.rows else None
 
     def _add_rows(self, rows: Iterable[CodedRow], times: int, into: dict[CodedRow, Total]) -> None:
         totals, columns = self.totals, self.columns
-        value_column, values, units = self.aggregate.value, self.values, _units(self.value_type)
+        value_column, values, units = self.aggregate.value, self.values, count_units(self.value_type)
         counts = self.function is Function.COUNT
         for row in rows:
             group = tuple([row[i] for i in columns])
@@ -142,41 +133,22 @@ class Groups:
             else:
                 into[group] = total.plus(times, 0 if counts else units(values[row[value_column]]))
 
-    def _result(self, total: Total) -> Value:
-        match self.function:
-            # COUNT of no values is 0; every other function of no values is NULL.
-            case Function.COUNT:
-                return total.values
-            case _ if not total.values:
-                return None
-            case Function.MEAN if self.result_type.kind is Kind.DECIMAL:
-                return self._decimal_mean(total)
-            case Function.MEAN:
-                return self._float(total.sum, _unit(self.value_type) * total.values)
-            case _:
-                return self._sum(total.sum)
-
-    def _decimal_mean(self, total: Total) -> Decimal:
-        """Rounded half up to the result's scale."""
-        quotient = _EXACT.divide(Decimal(total.sum), Decimal(total.values * _unit(self.value_type)))
-        return _EXACT.quantize(quotient, Decimal(1).scaleb(-self.result_type.scale))
-
-    def _sum(self, units: int) -> Value:
-        assert self.value_type is not None
-        match self.value_type.kind:
-            case Kind.FLOAT:
-                return self._float(units, FLOAT_UNIT)
-            # A sum that does not fit the result's type fails; it never wraps around.
-            case Kind.DECIMAL if abs(units) < 10**self.result_type.precision:
-                return Decimal(units).scaleb(-self.value_type.scale)
-            case Kind.NUMBER | Kind.UNSIGNED as kind if INTEGER_RANGES[kind][0] <= units <= INTEGER_RANGES[kind][1]:
-                return units
-        raise self._too_large()
-
-    def _float(self, units: int, unit: int) -> float:
-        """A quotient of whole numbers, correctly rounded."""
+    def _add_batch(self, batch: RowBatch, times: int, meter: Meter) -> None:
+        """The same for rows by column; one by one where their sum does not fit arrays."""
+        meter.count(len(batch))
+        assert isinstance(batch, Batch)
         try:
-            return units / unit
+            sums = list(group_sums(batch, self.columns, self.aggregate.value, summed=self.function is not Function.COUNT))
+        except NotByColumn:
+            self._add_rows(batch.coded_rows(), times, self.changes)
+            return
+        for group, rows, units, values in sums:
+            total = self.changes.get(group) or self.totals.get(group, EMPTY)
+            self.changes[group] = Total(total.rows + times * rows, total.sum + times * units, total.values + times * values)
+
+    def _result(self, total: Total) -> Value:
+        try:
+            return total_result(self.function, total, self.value_type, self.result_type)
         except OverflowError:
             raise self._too_large() from None
 
@@ -193,7 +165,7 @@ class Groups:
         left = self._by_group(self._rows(gone, meter))
         entered = self._by_group(self._rows(came, meter))
         # Index columns are in ascending order, whatever the order of the group's columns is.
-        lookup = new.lookup(tuple(sorted(self.columns)))
+        lookup = self.lookup(new, tuple(sorted(self.columns)))
         for group in left.keys() | entered.keys():
             old = view.primary.get(_key(group))
             held = self.results[old[0]] if old is not None else None
@@ -235,34 +207,6 @@ class Groups:
         """NULLs do not compete; among nothing else, NULL is the outcome."""
         known = (value for value in values if value is not None)
         return GroupResult((min if self.function is Function.MIN else max)(known, default=None))
-
-
-def _unit(type_: Type | None) -> int:
-    """How many parts of one the exact sums of this type count in."""
-    match type_:
-        case Type(Kind.FLOAT):
-            return FLOAT_UNIT
-        case Type(Kind.DECIMAL, _, scale):
-            return int(10**scale)
-        case _:
-            return 1
-
-
-def _units(type_: Type | None) -> Callable[[Any], int]:
-    """A value in those parts."""
-    match type_:
-        case Type(Kind.FLOAT):
-            return _float_units
-        case Type(Kind.DECIMAL, _, scale):
-            return lambda value: int(value.scaleb(scale))
-        case _:
-            return lambda value: int(value)
-
-
-def _float_units(value: float) -> int:
-    # The denominator of a finite float is a power of two that divides FLOAT_UNIT.
-    numerator, denominator = value.as_integer_ratio()
-    return numerator * (FLOAT_UNIT // denominator)
 
 
 def _key(group: CodedRow) -> Key:

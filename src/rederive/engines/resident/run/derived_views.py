@@ -18,7 +18,8 @@ from pyroaring import BitMap
 
 from rederive.analysis.graph import Component, inventing_rule
 from rederive.analysis.types import variable_types
-from rederive.engines.resident.compile.rule_compiler import Pending, compile_rule
+from rederive.engines.resident.compile.findings import Pending
+from rederive.engines.resident.compile.rule_compiler import compile_rule
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.fixpoint import Fixpoint, Meter, Target
 from rederive.engines.resident.storage.codes import Codes

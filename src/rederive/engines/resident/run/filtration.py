@@ -100,7 +100,7 @@ class FilterPhase:
         # What the rule found for these updates alone: pending is empty between two calls.
         approximation = dict(view.target.pending)
         view.target.pending.clear()
-        meter.touched += sum(map(len, approximation.values()))
+        meter.count(sum(map(len, approximation.values())))
         disqualified, actual = view.split(approximation)
         if approximation and self.trace is not None:
             self.trace(step, updates, approximation, disqualified, actual)

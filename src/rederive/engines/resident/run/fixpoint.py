@@ -61,6 +61,7 @@ class Meter:
     check: Callable[[], float] = lambda: inf
     rows: float = inf
     watch: Watch = field(default_factory=Watch)
+    by_column: int = 0  # views that the transaction joined by column
 
     def count(self, tuples: int) -> None:
         """Count so many tuples, and stop the work where a bound on rows, memory or time is exceeded."""
@@ -94,7 +95,7 @@ class Seed:
 class Target:
     """A table that a phase fills. `known`: what must not be taken in again, by primary key.
 
-    `disqualify` tests in a state that is derived on demand which rows are known.
+    `disqualify` tests in a state that is derived on demand which rows are known. `record` is called for each leaf that is new.
     """
 
     table: Table
@@ -103,6 +104,7 @@ class Target:
     variants: list[Function] = field(default_factory=list)
     flow: Callable[[Key], list[Key]] | None = None
     disqualify: Probe | None = None
+    record: Callable[[Key, Leaf], None] | None = None
 
     def order(self) -> list[Key] | None:
         """Along the flow from what is pending, where that is much and the flow is known."""
@@ -113,7 +115,7 @@ class Target:
     def sweep(self, meter: Meter, order: list[Key] | None = None) -> None:
         """Take in the leaves pending now."""
         pending, known, add, variants = self.pending, self.known, self.table.add, self.variants
-        disqualify = self.disqualify
+        disqualify, record = self.disqualify, self.record
         # Semi-naive: each row is taken in once, because `known` is subtracted before the variants see the leaf. Variants
         # add to `pending` while this loop runs, also under keys that are still to come.
         for key in order or list(pending):
@@ -131,6 +133,8 @@ class Target:
                 leaf -= idle
                 if not leaf:
                     continue
+            if record is not None:
+                record(key, leaf)
             # In this order: a rule that reads its own head's table must see the leaf that it starts from.
             add(key, leaf)
             for variant in variants:

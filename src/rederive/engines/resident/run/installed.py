@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from time import process_time
+from typing import TypeAlias
 
 from pyroaring import BitMap
 
@@ -13,6 +15,8 @@ from rederive.analysis.relevance import base_patterns
 from rederive.delta import Delta, LazyRows, Pattern
 from rederive.engines.machine_memory import USABLE, available_memory
 from rederive.engines.protocol import DoesNotFit, Query
+from rederive.engines.resident.batch.encoding import encode_columns
+from rederive.engines.resident.batch.vectors import Space
 from rederive.engines.resident.run.filtration import TraceCall
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
 from rederive.engines.resident.run.linker import Linker
@@ -20,13 +24,16 @@ from rederive.engines.resident.run.net_effect import check_keys
 from rederive.engines.resident.run.phases import LinkedSection
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable
 from rederive.engines.resident.storage.memory import Memory, memory_of
-from rederive.engines.resident.storage.table import CodedRows, Key, Leaf, Leaves, Readable, Versions, whole_rows
+from rederive.engines.resident.storage.table import CodedRows, Key, Leaf, Leaves, Lookup, Probe, Versions, whole_rows
 from rederive.ir.rules import Program, Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram, Section, Strategy
 
+Added: TypeAlias = dict[Key, list[Code]] | CodeColumns
+"""What a load put into a table, by which it can be taken back."""
 MANY = 100_000  # tuples between two measurements of a first evaluation, at least
 LEAST = 16  # bytes of a row in a stored view, at least
 
@@ -71,6 +78,8 @@ class BoundView:
     def __init__(self, query: Query, program: Program) -> None:
         self.query = query
         self.patterns = base_patterns(program, query.view, query.bindings)
+        # An overlay remembers every lookup that it gave away, so each is made once.
+        self._sources: dict[Variant, tuple[Tables, Lookup, Probe]] = {}
 
     def change(self, tables: Tables, program: Program, codes: Codes) -> Delta:
         """Its rows in both states, and their difference."""
@@ -95,16 +104,20 @@ class BoundView:
         relation = tables.program.relations[self.query.view]
         coded = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.query.bindings]
         bound, key = tuple(i for i, _ in coded), tuple(code for _, code in coded)
-        return self._rows(tables.source(relation.name, state), bound, key[0] if len(key) == 1 else key)
+        made = self._sources.get(state)
+        if made is None or made[0] is not tables:
+            source = tables.source(relation.name, state)
+            made = self._sources[state] = (tables, source.lookup(bound), source.probe())
+        return self._rows(made[1], made[2], bound, key[0] if len(key) == 1 else key, max(relation.arity, 1))
 
     @staticmethod
-    def _rows(source: Readable, bound: tuple[int, ...], key: Key) -> set[CodedRow]:
+    def _rows(lookup: Lookup, probe: Probe, bound: tuple[int, ...], key: Key, arity: int) -> set[CodedRow]:
         # With all columns bound a probe asks for one row; a lookup in a derived view would ask for its whole leaf.
-        if len(bound) == source.arity:
+        if len(bound) == arity:
             first, last = (key[:-1], key[-1]) if isinstance(key, tuple) else ((), key)
-            holds = source.probe()(first[0] if len(first) == 1 else first, BitMap((last,)))
+            holds = probe(first[0] if len(first) == 1 else first, BitMap((last,)))
             return {key if isinstance(key, tuple) else (key,)} if holds else set()
-        return set(whole_rows(bound, key, source.lookup(bound)(key) or (), source.arity))
+        return set(whole_rows(bound, key, lookup(key) or (), arity))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +162,7 @@ class Installed:
         self.touched = 0
         # deltas that nothing reads after the section at a position: under differencing they are dropped as the wave passes
         self.passed: dict[int, list[Versions]] = {}
-        self._added: dict[str, dict[Key, list[Code]]] = {}
+        self._added: dict[str, Added] = {}
 
     def _new_tables(self, on_demand: Collection[str]) -> Tables:
         around = self.around
@@ -160,7 +173,12 @@ class Installed:
         reused = self._reuse(before, affected) if before is not None else frozenset[str]()
         # `_added` records every change of a table that the predecessor shares, so that `undo` can take it back.
         for name, rows in initial.items():
-            self._added[name] = self.tables.table(name).load(self.encoders[name](rows))
+            self._added[name] = self._load(name, rows)
+        # No transaction waits for the index that keys are checked by.
+        for relation in (self.program.relations[name] for name in self.program.bases):
+            table = self.tables.stored_table(relation.name)
+            if relation.key and not isinstance(table, ColumnTable):
+                table.entries(relation.key)
         check_keys(self.program.relations, self.tables, initial, self.around.codes)
         # Keys first: views over rows that break a key would be evaluated for nothing.
         self._evaluate(reused)
@@ -168,11 +186,17 @@ class Installed:
         self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
         self.passed = self._last_readers()
         for name in (*self.program.bases, *self.stored_views):
-            self.queries.adopt(name, self.tables.table(name))
+            self.queries.adopt(name, self.tables.stored_table(name))
+
+    def _load(self, name: str, rows: Iterable[Row]) -> Added:
+        table = self.tables.stored_table(name)
+        if isinstance(table, ColumnTable):
+            return table.load_columns(encode_columns(self.program.relations[name], rows, Space(self.around.codes)))
+        return table.load(self.encoders[name](rows))
 
     def _versions(self, name: str) -> Versions:
         table = self.tables.table
-        return Versions(table(name), table(name, Variant.DEL), table(name, Variant.INS))
+        return Versions(self.tables.stored_table(name), table(name, Variant.DEL), table(name, Variant.INS))
 
     def accept(self) -> None:
         """Make the program final: nothing can be undone any more."""
@@ -181,16 +205,24 @@ class Installed:
     def undo(self) -> None:
         """Take the initial rows out of the base relations again, which the predecessor has too."""
         for name, rows in self._added.items():
-            self.tables.table(name).unload(rows)
+            table = self.tables.stored_table(name)
+            table.unload(rows)  # type: ignore[arg-type]  # a table takes out what its own `load` returned
 
-    def entered(self) -> dict[str, CodedRows]:
+    def entered(self) -> dict[str, CodedRows | CodedColumns]:
         """The initial rows that were not there before."""
-        leaves = {name: {key: BitMap(lasts) for key, lasts in rows.items() if lasts} for name, rows in self._added.items()}
-        return {name: CodedRows(self.program.relations[name], rows, self.around.codes) for name, rows in leaves.items() if rows}
+        found: dict[str, CodedRows | CodedColumns] = {}
+        for name, rows in self._added.items():
+            relation, codes = self.program.relations[name], self.around.codes
+            if isinstance(rows, tuple):
+                found[name] = CodedColumns(relation, rows, codes)
+            else:
+                leaves = {key: BitMap(lasts) for key, lasts in rows.items() if lasts}
+                found[name] = CodedRows(relation, leaves, codes)
+        return {name: rows for name, rows in found.items() if len(rows)}
 
     def _reuse(self, before: Installed, affected: Collection[str]) -> frozenset[str]:
         for name in set(self.program.bases).intersection(before.program.bases):
-            self.tables.adopt(name, before.tables.table(name))
+            self.tables.adopt(name, before.tables.stored_table(name))
         # A stored view is reused only under the same strategy: auxiliary state such as counts belongs to it.
         strategies = {n: s.strategy for s in before.maintenance.sections for n in s.component.relations}
         same = {n for s in self.maintenance.sections for n in s.component.relations if strategies.get(n) is s.strategy}
@@ -210,6 +242,7 @@ class Installed:
                 self._fill(section)
             sections.append(self.linker.link(section))
         self.tables.forget()
+        self.linker.by_column.forget()
         self.sections, self.touched = tuple(sections), meter.touched
 
     def _fill(self, section: Section) -> None:
@@ -218,10 +251,13 @@ class Installed:
         if section.is_adaptive:
             budget = FillBudget(limits.memory, self.memory, meter)
             meter.most, meter.check = meter.touched + min(MANY, limits.memory // LEAST), budget.check
+        start = process_time()
         try:
             for phase in self.linker.initial(section):
                 phase.run(meter, limits)
                 phase.commit()
+            if section.strategy.is_stored:
+                self.linker.seconds[section.component.relations] = process_time() - start
         except OverBudget:
             raise DoesNotFit(section.component.relations) from None
         finally:

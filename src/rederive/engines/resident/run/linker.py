@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import assert_never
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, assert_never
 
+from rederive.analysis.bindings import Fanout, join_order
+from rederive.analysis.closure import closure_of
 from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
+from rederive.engines.resident.compile.findings import Counts, Keys, Pending
 from rederive.engines.resident.compile.join_plan import preserves_leaf
-from rederive.engines.resident.compile.rule_compiler import Counts, Keys, Pending, compile_rule
+from rederive.engines.resident.compile.rule_compiler import Function as Compiled
+from rederive.engines.resident.compile.rule_compiler import compile_rule
+from rederive.engines.resident.run.aged_deletions import AgedDeletions, AgedView, RenewedAges
+from rederive.engines.resident.run.ages import Ages, EarlierRows, Timeline
 from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.run.closure_deletions import ClosureDeletions
+from rederive.engines.resident.run.column_linker import ColumnLinker
 from rederive.engines.resident.run.filtration import FilteredUpdates, FilterPhase, PropagationRule, TraceCall
 from rederive.engines.resident.run.fixpoint import Fixpoint, Seed, Target
+from rederive.engines.resident.run.patience import GUESSED, Patience
 from rederive.engines.resident.run.phases import (
+    ClosurePhase,
     ComparePhase,
     CostEstimate,
     CountInitial,
@@ -28,14 +39,33 @@ from rederive.engines.resident.run.phases import (
 )
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import CodedRow, Codes
-from rederive.engines.resident.storage.table import Key, Readable, Table
-from rederive.ir.rules import Aggregate, Atom, Function, Negation, Rule, Variant
+from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table
+from rederive.ir.rules import Aggregate, Atom, Literal, Negation, Rule, Variant, literal_variables
 from rederive.ir.terms import Type
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
-from rederive.maintain.program import MaintenanceProgram, Phase, Section, Semantics
+from rederive.maintain.program import MaintenanceProgram, Phase, Proof, ProofOrder, Section, Semantics
 from rederive.scalar.failures import ScalarError
 
 Flow = Callable[[Key], list[Key]]
+
+
+def _searched(rule: Rule, fanout: Fanout) -> frozenset[Atom]:
+    """The literals p^earlier of a proof whose primary key is not known when they are reached."""
+    start, *rest = rule.body
+    steps = join_order(rest, frozenset(v.name for v in literal_variables(start)), fanout)
+    earlier = ((step.literal, step.bound) for step in steps if isinstance(step.literal, Atom))
+    return frozenset(
+        atom for atom, bound in earlier if atom.variant is Variant.EARLIER and not {*range(len(atom.terms) - 1)}.issubset(bound)
+    )
+
+
+def _in_view(literal: Literal) -> Literal:
+    assert isinstance(literal, Atom)
+    return literal.as_variant(Variant.OLD)
+
+
+def _puts_back(phase: Phase) -> bool:
+    return any(m.rule.head.variant is Variant.RED for m in phase.rules)
 
 
 class Linker:
@@ -51,19 +81,27 @@ class Linker:
         self.codes = codes
         self._counts: dict[str, dict[CodedRow, int]] = {}
         self._groups: dict[str, Groups] = {}
+        self._ages: dict[str, Ages] = {}
+        self.by_column = ColumnLinker(maintenance, tables, codes)
+        # Seconds of the first evaluation of a component.
+        self.seconds: dict[tuple[str, ...], float] = {}
 
-    def auxiliary_state(self) -> Iterator[tuple[str, Mapping[CodedRow, object]]]:
-        """What is stored besides the rows of each view: derivation counts, or the totals of groups."""
+    def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object]]]:
+        """What is stored besides the rows of each view: derivation counts, the totals of groups, the ages of rows."""
         yield from self._counts.items()
         yield from ((name, groups.totals) for name, groups in self._groups.items())
+        yield from ((name, ages.moments) for name, ages in self._ages.items())
 
     def inherit(self, before: Linker, names: Collection[str]) -> None:
         """Take over the auxiliary state of views from another linker."""
         self._counts.update({name: counts for name, counts in before._counts.items() if name in names})
         self._groups.update({name: groups for name, groups in before._groups.items() if name in names})
+        self._ages.update({name: ages for name, ages in before._ages.items() if name in names})
+        self.seconds.update({component: time for component, time in before.seconds.items() if component[0] in names})
 
     def initial(self, section: Section) -> tuple[Runnable, ...]:
         """The phases that fill the section's views for the first time; none where the views are not stored."""
+        self._timeline(section)
         return tuple(self._initial_phase(section, phase) for phase in section.initial)
 
     def link(self, section: Section) -> LinkedSection:
@@ -72,29 +110,60 @@ class Linker:
         names = {edge.source for definition in component.definitions for edge in edges(definition)}
         influents = {n: (self.tables.table(n, Variant.DEL), self.tables.table(n, Variant.INS)) for n in sorted(names)}
         phases = self._phases(section, section.phases)
-        if not section.is_adaptive:
+        differentials = self.by_column.phase(section, phases)
+        unpack = () if differentials is not None or self.by_column.is_total(section) else self.by_column.unpack(names)
+        phases = (differentials,) if differentials is not None else (*unpack, *phases)
+        if not section.from_scratch:
             return LinkedSection(section, influents, phases)
         # Within the component nothing has changed yet when the section starts, so only relations outside decide.
         outside = {name: tables for name, tables in influents.items() if name not in component.relations}
-        from_scratch = self._phases(section, section.from_scratch)
-        return LinkedSection(section, outside, phases, from_scratch, CostEstimate(component, outside, self.tables))
+        patience, forget = self._patience(section, outside), partial(self._forget, component)
+        estimate = CostEstimate(component, outside, self.tables) if section.is_adaptive else None
+        return LinkedSection(section, outside, phases, (*unpack, *self._from_scratch(section)), estimate, patience, forget)
+
+    def _from_scratch(self, section: Section) -> tuple[Runnable, ...]:
+        timeline = self._timeline(section)
+        renewed: tuple[Runnable, ...] = (RenewedAges(timeline),) if timeline is not None else ()
+        return renewed + self._phases(section, section.from_scratch)
+
+    def _patience(self, section: Section, outside: Iterable[str]) -> Patience:
+        names = section.component.relations
+        if names not in self.seconds:
+            # Never evaluated: a guess from the rows that are read.
+            self.seconds[names] = GUESSED * sum(map(self.tables.rows, outside))
+        return Patience(self.seconds[names], self.tables.meter)
+
+    def _forget(self, component: Component) -> None:
+        """Empty what the phases of a component have filled, and what they have derived."""
+        for name in component.relations:
+            for variant in (Variant.DEL, Variant.RED, Variant.INS, Variant.BEFORE, Variant.FRESH):
+                self.tables.table(name, variant).clear()
+        self.tables.forget()
 
     def _initial_phase(self, section: Section, phase: Phase) -> Runnable:
         match phase.semantics, phase.fold:
             case Semantics.FOLD, Fold(aggregate, state):
                 view, source = self.tables.table(aggregate.relation), self.tables.source(aggregate.source, state)
-                return GroupInitial(self._stored_groups(aggregate), source, view)
+                whole = self.by_column.whole(aggregate, state)
+                return GroupInitial(self._stored_groups(aggregate), source, view, whole)
             case Semantics.BAG, _:
                 return self._count_initial(section.component, phase)
             case _:
                 return self._set_phase(section.component, phase.rules)
 
     def _phases(self, section: Section, phases: tuple[Phase, ...]) -> tuple[Runnable, ...]:
-        return tuple(runnable for phase in phases for runnable in self._phase(section, phase))
+        # What was proved exactly needs no (R).
+        exact = any(phase.proof is not None and phase.proof.order.is_exact for phase in phases)
+        needed = (phase for phase in phases if not (exact and _puts_back(phase)))
+        return tuple(runnable for phase in needed for runnable in self._phase(section, phase))
 
     def _phase(self, section: Section, phase: Phase) -> tuple[Runnable, ...]:
         t = self.tables.table
         match phase.semantics:
+            case Semantics.SET if phase.proof is not None:
+                if phase.proof.order is ProofOrder.COMPONENTS:
+                    return (self._closure_phase(section.component),)
+                return (self._aged_deletions(section, phase.rules, phase.proof),)
             case Semantics.SET:
                 return (self._set_phase(section.component, phase.rules),)
             case Semantics.BAG:
@@ -155,6 +224,84 @@ class Linker:
             (target,), (target.flow,) = targets.values(), flows
         return SetPhase(Fixpoint(tuple(seeds), tuple(targets.values()), self.codes, inventing_rule(component)))
 
+    # Deletions that are proved
+
+    def _timeline(self, section: Section) -> Timeline | None:
+        """The moments of the component's rows, where its deletions are proved by age."""
+        orders = {phase.proof.order for phase in section.phases if phase.proof is not None}
+        if ProofOrder.AGES not in orders:
+            return None
+        names = section.component.relations
+        if names[0] not in self._ages:
+            timeline = Timeline()
+            self._ages.update({name: Ages(self.tables.table(name), timeline) for name in names})
+        return self._ages[names[0]].timeline
+
+    def _recorder(self, head: Atom) -> Callable[[Key, Leaf], None] | None:
+        """How the leaves that a phase takes in are recorded, for views whose rows have ages."""
+        ages = self._ages.get(head.relation)
+        if ages is None:
+            return None
+        timeline = ages.timeline
+        match head.variant:
+            case Variant.OLD:
+                return ages.record
+            case Variant.RED | Variant.INS:
+                return lambda key, leaf: timeline.arrived.append((ages, key, leaf.copy()))
+            case Variant.FRESH:
+                return lambda key, leaf: timeline.evaluated.append((ages, key, leaf.copy()))  # type: ignore[union-attr]
+            case _:
+                return None
+
+    def _aged_deletions(self, section: Section, rules: tuple[MaintenanceRule, ...], proof: Proof) -> AgedDeletions:
+        timeline = self._timeline(section)
+        assert timeline is not None
+        gone = {name: self.tables.table(name, Variant.DEL) for name in section.component.relations}
+        views = {name: AgedView(self._ages[name], table) for name, table in gone.items()}
+        seeds: list[Seed] = []
+        for m in rules:
+            (driver,) = m.drivers
+            assert driver is not None
+            atom = m.rule.body[driver]
+            assert isinstance(atom, Atom)
+            types = variable_types(m.rule, self.program.relations)
+            into = Pending(views[m.rule.head.relation].pending)
+            function = compile_rule(m.rule, driver, into, self.tables.resolve, self.codes, types)
+            if atom.relation in views:
+                views[atom.relation].variants.append(function)
+            else:
+                seeds.append(Seed(function, self.tables.resolve(atom)))
+        # Rules that do not read the component first: they need no other row.
+        for m in sorted(proof.rules, key=lambda m: any(isinstance(a, Atom) and a.relation in views for a in m.rule.body[1:])):
+            views[m.rule.head.relation].proofs.append(self._proof(m.rule, views))
+        return AgedDeletions(tuple(seeds), tuple(views.values()), timeline)
+
+    def _proof(self, rule: Rule, views: Mapping[str, AgedView]) -> Compiled:
+        """A function from a leaf of rows that may be deleted to those of them that earlier rows derive."""
+        direct = {name: EarlierRows(view.ages, view.gone) for name, view in views.items()}
+        tested = {name: EarlierRows(view.ages, view.gone, lazy=True) for name, view in views.items()}
+        searched: frozenset[Atom] = frozenset()
+
+        def resolve(atom: Atom) -> Readable:
+            if atom.variant is Variant.EARLIER:
+                return (tested if atom in searched else direct)[atom.relation]
+            return self.tables.resolve(atom)
+
+        searched = _searched(rule, lambda atom, bound: resolve(atom).fanout(bound))
+        # p^earlier is part of p: rows are found by an index of p, then tested.
+        body = [a for literal in rule.body for a in ((_in_view(literal), literal) if literal in searched else (literal,))]
+        types = variable_types(rule, self.program.relations)
+        into = Pending(views[rule.head.relation].kept)
+        return compile_rule(Rule(rule.head, tuple(body), rule.span), 0, into, resolve, self.codes, types)
+
+    def _closure_phase(self, component: Component) -> ClosurePhase:
+        closure = closure_of(component)
+        assert closure is not None
+        assert closure.step is not None
+        step, view = self.tables.source(closure.step, Variant.OLD), self.tables.table(closure.relation)
+        lost_steps, gone = self.tables.table(closure.step, Variant.DEL), self.tables.table(closure.relation, Variant.DEL)
+        return ClosurePhase(ClosureDeletions(step.lookup((0,)), step.lookup((1,)), lost_steps, view.lookup((0,)), gone))
+
     def _flow(self, rule: Rule, driver: int, types: Mapping[str, Type]) -> Flow | None:
         """Which keys a leaf of the driver flows to, where its key alone decides that."""
         if not preserves_leaf(rule, driver):
@@ -180,7 +327,7 @@ class Linker:
         # A state that is derived on demand is probed for the rows found, not looked up whole.
         if seen.lazy:
             return Target(table, table.lookup(table.primary_columns), disqualify=seen.probe())
-        return Target(table, seen.lookup(table.primary_columns))
+        return Target(table, seen.lookup(table.primary_columns), record=self._recorder(head))
 
     def _growing(self, atom: Atom, targets: Mapping[tuple[str, Variant], Target]) -> Target | None:
         """The target whose growth is the driver's: the atom's own table, or the part of the new state that this phase adds to."""
@@ -277,8 +424,9 @@ class Linker:
             states = (s(view, Variant.OLD), s(view, Variant.NEW))
             arity = self.program.relations[source].arity
             changed = (t(source, Variant.DEL), t(source, Variant.INS))
-            ranks = aggregate.function is Function.ROW_NUMBER
+            ranks = aggregate.is_window
             return ComparePhase(aggregate.group, arity, changed, states, (t(view, Variant.DEL), t(view, Variant.INS)), ranks)
         # A stored aggregate changes by the rows of the delta; s^new is read where an extreme left, and to number rows.
         change = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
+        self._stored_groups(aggregate).prepare(change[-1])
         return GroupPhase(self._stored_groups(aggregate), change, (t(view), t(view, Variant.DEL), t(view, Variant.INS)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from rederive.delta import Delta
+from rederive.delta import Delta, nonempty
 from rederive.engines.protocol import Action, Operation
+from rederive.engines.resident.run.column_draft import net_effect_by_column
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import CodedRow, Codes, Encode
-from rederive.engines.resident.storage.table import Table, Versions, rows_of, whole_rows
+from rederive.engines.resident.storage.column_table import ColumnTable
+from rederive.engines.resident.storage.table import StoredTable, Versions, whole_rows
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
@@ -23,32 +25,37 @@ def net_effect(
 ) -> dict[str, Delta]:
     """Apply the operations in order on top of the tables, without touching them; the difference is the net effect."""
     drafts: dict[str, Draft] = {}
+    # Small relations are stored by leaf: only a wide one can be worked out by column.
+    by_column = any(isinstance(versions[operation.relation].old, ColumnTable) for operation in operations)
+    deltas = net_effect_by_column(operations, relations, versions, codes) if by_column else {}
     # In order: of several requests about one row, the last decides.
-    for operation in operations:
+    for operation in (operation for operation in operations if operation.relation not in deltas):
         name = operation.relation
         if name not in drafts:
             drafts[name] = Draft(relations[name], versions[name].old, encoders[name], codes)
         drafts[name].apply(operation.action, operation.rows)
-    deltas = {name: draft.delta() for name, draft in drafts.items()}
-    return {name: delta for name, delta in deltas.items() if delta}
+    deltas.update({name: draft.delta() for name, draft in drafts.items()})
+    return nonempty(deltas)
 
 
 def check_keys(relations: Mapping[str, Relation], tables: Tables, changed: Iterable[str], codes: Codes) -> None:
     """Refuse base relations in which two rows share a key, after a bulk load."""
     for relation in (relations[name] for name in changed if relations[name].key):
-        table = tables.table(relation.name)
-        seen: dict[CodedRow, CodedRow] = {}
-        # The whole relation, as a bulk load may collide with any stored row; a transaction checks its own rows alone.
-        for row in rows_of(table.primary, relation.arity):
-            other = seen.setdefault(tuple(row[i] for i in relation.key), row)
-            if other != row:
-                raise _duplicate(relation, codes, row, other)
+        table = tables.stored_table(relation.name)
+        if isinstance(table, ColumnTable):
+            if (rivals := table.duplicate(relation.key)) is not None:
+                raise _duplicate(relation, codes, *rivals)
+            continue
+        for key, entry in table.entries(relation.key).items():
+            if len(entry) > 1:
+                one, two, *_ = sorted(whole_rows(relation.key, key, entry, relation.arity))
+                raise _duplicate(relation, codes, one, two)
 
 
 class Draft:
     """A base relation with a transaction's changes on top; keys are checked when it is done, so that order is free within it."""
 
-    def __init__(self, relation: Relation, table: Table, encode: Encode, codes: Codes) -> None:
+    def __init__(self, relation: Relation, table: StoredTable, encode: Encode, codes: Codes) -> None:
         self.relation = relation
         self.table = table
         self.encode = encode

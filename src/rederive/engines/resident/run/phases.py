@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from rederive.analysis.cost import Estimate, Statistics, estimate
 from rederive.analysis.graph import Component
 from rederive.engines.resident.compile.rule_compiler import Function, Source
 from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.run.closure_deletions import ClosureDeletions
 from rederive.engines.resident.run.fixpoint import Fixpoint, Meter
+from rederive.engines.resident.run.patience import STEP, Overrun, Patience
 from rederive.engines.resident.run.row_numbers import change_rows
 from rederive.engines.resident.storage.codes import CodedRow
-from rederive.engines.resident.storage.table import Readable, Table, rows_of, whole_rows
+from rederive.engines.resident.storage.table import Readable, RowBatch, Table, rows_of, whole_rows
 from rederive.limits import Limits
 from rederive.maintain.program import Section, Strategy
 from rederive.scalar.failures import ScalarError
@@ -57,6 +60,24 @@ class SetPhase:
     def rollback(self) -> None:
         """Drop the leaves that a failed run left pending."""
         self.fixpoint.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class ClosurePhase:
+    """The deletions of a stored transitive closure."""
+
+    deletions: ClosureDeletions
+
+    def run(self, meter: Meter, limits: Limits) -> None:
+        """Find what the closure loses, if it loses steps."""
+        if self.deletions.lost_steps:
+            self.deletions.find(meter)
+
+    def commit(self) -> None:
+        """Do nothing: the tables are those of the transaction."""
+
+    def rollback(self) -> None:
+        """Do nothing: the tables are those of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +320,7 @@ class GroupInitial:
     groups: Groups
     source: Readable
     view: Table
+    by_column: Callable[[], RowBatch | None] | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
         """Fold the whole source into the groups, as an insertion of all its rows."""
@@ -311,6 +333,9 @@ class GroupInitial:
         if isinstance(self.source, Table):
             return self.source
         whole = Table("whole", self.source.arity)
+        if self.by_column is not None and (batch := self.by_column()) is not None:
+            whole.add_batch(batch)
+            return whole
         for key, leaf in self.source.items():
             whole.add(key, leaf.copy())
         return whole
@@ -350,12 +375,17 @@ class CostEstimate:
         self._changed = 0
 
 
+def _run_all(phases: Sequence[Runnable], meter: Meter, limits: Limits) -> None:
+    for phase in phases:
+        phase.run(meter, limits)
+
+
 @dataclass(frozen=True, slots=True)
 class LinkedSection:
     """A section that runs. `influents`: it has nothing to do where none of them changed.
 
     `from_scratch` are the phases that evaluate the view from scratch, and `estimate` what they and the incremental phases cost;
-    empty and None where there is no choice.
+    empty and None where there is no choice. `patience`: when incremental work is given up. `forget` empties what both fill.
     """
 
     section: Section
@@ -363,6 +393,40 @@ class LinkedSection:
     phases: tuple[Runnable, ...]
     from_scratch: tuple[Runnable, ...] = ()
     estimate: CostEstimate | None = None
+    patience: Patience | None = None
+    forget: Callable[[], None] = lambda: None
+
+    def run(self, meter: Meter, limits: Limits) -> tuple[float, bool]:
+        """Fill the deltas of the section's views; the tuples this was estimated to touch, and whether it was from scratch."""
+        phases, expected = self.cheapest_phases()
+        if self.patience is None:
+            _run_all(phases, meter, limits)
+            return expected, False
+        if phases is self.from_scratch:
+            _run_all(phases, meter, limits)
+            return expected, True
+        while True:
+            # The clock is looked at only after some tuples: most transactions touch fewer.
+            self.patience.end = None
+            meter.most, meter.check = meter.touched + STEP, self.patience.check
+            try:
+                _run_all(phases, meter, limits)
+                return expected, False
+            except Overrun:
+                self._give_up()
+            finally:
+                meter.most = inf
+            try:
+                with self.patience.measure():
+                    _run_all(self.from_scratch, meter, limits)
+                return expected, True
+            except Overrun:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        for phase in (*self.phases, *self.from_scratch):
+            phase.rollback()
+        self.forget()
 
     def is_affected(self) -> bool:
         """Whether the section has anything to do. Recomputation always has: views above may need its states."""
@@ -373,8 +437,9 @@ class LinkedSection:
         """The phases to run for the present deltas, and an estimate of the tuples that they touch."""
         if self.estimate is None:
             return self.phases, 0.0
-        changed = {name: (len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came}
-        present = self.estimate.present(sum(gone + came for gone, came in changed.values()))
         # Exact sizes of the deltas below: sections run bottom up, so what this one reads is complete.
-        incremental = present.incremental(changed)
+        changed = [(name, len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came]
+        present = self.estimate.present(sum(gone + came for _, gone, came in changed))
+        costs = ((present.per_row.get(name, (0.0, 0.0)), gone, came) for name, gone, came in changed)
+        incremental = sum(leaves * gone + enters * came for (leaves, enters), gone, came in costs)
         return (self.phases, incremental) if incremental <= present.whole else (self.from_scratch, present.whole)

@@ -11,10 +11,11 @@ from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_search import ClosureAnswers
 from rederive.engines.resident.run.derived_views import Answers, DerivedView, GroupAnswers, RuleAnswers
 from rederive.engines.resident.run.fixpoint import Meter
-from rederive.engines.resident.run.row_numbers import Ranks
+from rederive.engines.resident.run.refolded_groups import groups_class
 from rederive.engines.resident.storage.codes import Codes
-from rederive.engines.resident.storage.table import Overlay, Readable, Table
-from rederive.ir.rules import Aggregate, Atom, Function, Variant
+from rederive.engines.resident.storage.column_table import ColumnTable, is_wide
+from rederive.engines.resident.storage.table import Overlay, Readable, StoredTable, Table
+from rederive.ir.rules import Aggregate, Atom, Variant
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
 
@@ -42,6 +43,7 @@ class Tables:
         self.limits = limits
         self.transient: list[Table] = []  # what a transaction fills and its end empties
         self._tables: dict[tuple[str, Variant], Table] = {}
+        self._wide: dict[str, ColumnTable] = {}
         self.answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
@@ -49,19 +51,36 @@ class Tables:
         key = (relation, variant)
         if key not in self._tables:
             name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
-            self._tables[key] = Table(name, self.program.relations[relation].arity)
+            declared = self.program.relations[relation]
+            self._tables[key] = Table(name, declared.arity, declared.key)
             # Only old states outlive a transaction.
             if variant is not Variant.OLD:
                 self.transient.append(self._tables[key])
         return self._tables[key]
 
-    def stored(self) -> Iterable[Table]:
-        """All tables, those of a transaction included."""
-        return self._tables.values()
+    def stored_table(self, relation: str) -> StoredTable:
+        """Return the table of a relation's old state, which is by column for wide base relations."""
+        declared = self.program.relations[relation]
+        if relation in self._wide:
+            return self._wide[relation]
+        if (relation, Variant.OLD) in self._tables or self.program.is_view(relation) or not is_wide(declared):
+            return self.table(relation)
+        return self._wide.setdefault(relation, ColumnTable(relation, declared.arity, declared.key))
 
-    def adopt(self, relation: str, table: Table) -> None:
+    def stored(self) -> Iterable[StoredTable]:
+        """All tables, those of a transaction included."""
+        return (*self._tables.values(), *self._wide.values())
+
+    def adopt(self, relation: str, table: StoredTable) -> None:
         """Use a table that already holds rows."""
-        self._tables[relation, Variant.OLD] = table
+        # The declared key may differ from that of the program before.
+        key = self.program.relations[relation].key
+        if isinstance(table, ColumnTable):
+            table.use_key(key)
+            self._wide[relation] = table
+        else:
+            table.key = key
+            self._tables[relation, Variant.OLD] = table
 
     def resolve(self, atom: Atom) -> Readable:
         """Return what an atom of a rule reads."""
@@ -77,7 +96,7 @@ class Tables:
         # Without a law, a new state is derived from the new states below.
         if variant in (Variant.OLD, Variant.NEW) and relation in self.on_demand:
             return self.demand(relation, variant)
-        return self.table(relation, variant)
+        return self.table(relation, variant) if variant is not Variant.OLD else self.stored_table(relation)
 
     def demand(self, relation: str, state: Variant) -> Readable:
         """A view derived on demand in one state of the database."""
@@ -105,13 +124,12 @@ class Tables:
     def groups(self, aggregate: Aggregate) -> Groups:
         """Return the folding state of an aggregate, without any group."""
         source, view = self.program.relations[aggregate.source], self.program.relations[aggregate.relation]
-        kind = Ranks if aggregate.function is Function.ROW_NUMBER else Groups
-        return kind(aggregate, source, view.columns[-1].type, self.codes)
+        return groups_class(aggregate)(aggregate, source, view.columns[-1].type, self.codes)
 
     def rows(self, relation: str) -> float:
         """For `analysis.cost`: the rows of a relation, a guess where it is not stored."""
         # 1,000: only compared with other estimates, and a view derived on demand is seldom tiny.
-        return float(len(self.table(relation))) if relation not in self.on_demand else 1000.0
+        return float(len(self.stored_table(relation))) if relation not in self.on_demand else 1000.0
 
     def fanout(self, relation: str, bound: tuple[int, ...]) -> float:
         """For `analysis.cost`: about how many rows match a key of these columns."""

@@ -11,7 +11,7 @@ from rederive.engines.resident.compile.rule_compiler import Source
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.storage.codes import CodedRow, Codes
-from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Readable, Table, whole_rows
+from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table, whole_rows
 from rederive.ir.rules import Aggregate, Order, Relation
 from rederive.ir.terms import Type, Value
 
@@ -26,7 +26,6 @@ class Ranks(Groups):
         # Ties are broken by all columns, so that the numbers are a function of the rows: recomputation finds the same.
         ties = (Order(i) for i in range(source.arity))
         self.by = (*aggregate.order, *ties)
-        self.lookups: dict[tuple[int, tuple[int, ...]], tuple[Readable, Lookup]] = {}
 
     def change(
         self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
@@ -36,7 +35,7 @@ class Ranks(Groups):
         groups = {tuple([row[i] for i in self.columns]) for row in changed}
         # Columns of the source in ascending order; in the view the group comes first.
         bound, prefix = tuple(sorted(self.columns)), tuple(range(len(self.columns)))
-        lookup, stored = self._lookup(new, bound), view.lookup(prefix)
+        lookup, stored = self.lookup(new, bound), view.lookup(prefix)
         for group in groups:
             key = _key(tuple(group[self.columns.index(i)] for i in bound))
             rows = list(whole_rows(bound, key, lookup(key) or (), self.source.arity))
@@ -44,11 +43,10 @@ class Ranks(Groups):
             before = set(whole_rows(prefix, _key(group), stored(_key(group)) or (), len(self.columns) + len(self.rest) + 1))
             change_rows(before, self._numbered(rows), view_gone, view_came)
 
-    def _lookup(self, source: Readable, bound: tuple[int, ...]) -> Lookup:
-        """Made once for each source: an overlay remembers every lookup that it gave away."""
-        if (id(source), bound) not in self.lookups:
-            self.lookups[id(source), bound] = (source, source.lookup(bound))
-        return self.lookups[id(source), bound][1]
+    def prepare(self, new: Readable) -> None:
+        """Build the index by which the rows of a group are read."""
+        self.lookups.clear()
+        self.lookup(new, tuple(sorted(self.columns)))
 
     def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
         """Yield the numbered rows of whole groups as entries of the view."""

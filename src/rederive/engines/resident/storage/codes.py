@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.limits import Watch
@@ -76,6 +77,7 @@ class Codes:
     def __init__(self) -> None:
         self.watch = Watch()
         self._codecs: dict[Type, Codec] = {}
+        self.units: dict[Type, Any] = {}  # `batch.vectors.UnitValues`: the values of a type as numbers, by code
 
     def codec(self, type_: Type) -> Codec:
         """Return the codec of a type, made at its first use."""
@@ -114,6 +116,12 @@ class Codes:
             return list(zip(*coded, strict=True)) if encoders else [() for _ in rows]
 
         return encode
+
+    def decode_columns(self, types: Sequence[Type], columns: Sequence[Any]) -> list[Row]:
+        """Return the rows of values behind arrays of codes."""
+        values = [self.codec(type_).values for type_ in types]
+        decoded = [map(found.__getitem__, column.tolist()) for found, column in zip(values, columns, strict=True)]
+        return list(zip(*decoded, strict=True))
 
     def decode_rows(self, types: Sequence[Type], rows: Iterable[CodedRow]) -> list[Row]:
         """Return the rows of values behind coded rows."""

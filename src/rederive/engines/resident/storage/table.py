@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import lru_cache
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pyroaring import BitMap
 
@@ -18,6 +20,9 @@ from rederive.delta import LazyRows
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
+
+if TYPE_CHECKING:
+    from rederive.engines.resident.storage.column_table import ColumnTable
 
 Key: TypeAlias = Code | tuple[Code, ...]
 Leaf: TypeAlias = BitMap
@@ -38,12 +43,13 @@ class Index:
     def __init__(self, arity: int, bound: tuple[int, ...]) -> None:
         self.entries: dict[Key, Any] = {}
         scope: dict[str, Any] = {"entries": self.entries, "get": self.entries.get, "BitMap": BitMap}
-        exec(_index_source(arity, bound), scope)
+        exec(_index_code(arity, bound), scope)
         self.add: Callable[[Key, Leaf], None] = scope["add"]
         self.remove: Callable[[Key, Leaf], None] = scope["remove"]
 
 
-def _index_source(arity: int, bound: tuple[int, ...]) -> str:
+@lru_cache(maxsize=1024)
+def _index_code(arity: int, bound: tuple[int, ...]) -> CodeType:
     # Text for this arity and these columns: no loop over positions runs for each row.
     columns = [f"c{i}" for i in range(arity)]
     free = [columns[i] for i in range(arity) if i not in bound]
@@ -51,7 +57,7 @@ def _index_source(arity: int, bound: tuple[int, ...]) -> str:
     made = f"BitMap(({entry},))" if len(free) == 1 else f"{{{entry}}}"
     key = _tuple([columns[i] for i in bound])
     unpack = f"    {_tuple(columns[:-1])} = key\n" if arity > 1 else ""
-    return (
+    text = (
         f"def add(key, leaf):\n{unpack}"
         f"    for {columns[-1]} in leaf:\n"
         f"        entry = get({key})\n"
@@ -63,6 +69,7 @@ def _index_source(arity: int, bound: tuple[int, ...]) -> str:
         f"        entry.remove({entry})\n"
         f"        if not entry: del entries[{key}]\n"
     )
+    return compile(text, "<index>", "exec")
 
 
 def _tuple(names: list[str]) -> str:
@@ -101,26 +108,52 @@ class Readable(Protocol):
         """Return about how many rows match a key of the bound columns, for the choice of a join order."""
 
 
+class RowBatch(Protocol):
+    """Distinct rows by column."""
+
+    def __len__(self) -> int: ...
+
+    def coded_rows(self) -> Iterable[CodedRow]:
+        """The rows, coded."""
+
+    def code_columns(self) -> tuple[Any, ...]:
+        """The columns of codes, as arrays."""
+
+
 class Table:
     """The rows of one relation, or of one of its variants."""
 
-    __slots__ = ("_indexes", "arity", "caches", "name", "primary", "primary_columns")
+    __slots__ = ("_indexes", "arity", "batches", "caches", "key", "name", "primary", "primary_columns")
     lazy = False
 
-    def __init__(self, name: str, arity: int) -> None:
+    def __init__(self, name: str, arity: int, key: tuple[int, ...] = ()) -> None:
         self.name = name
         self.arity = max(arity, 1)
+        self.key = key  # columns that no two rows share; none where only whole rows are distinct
         self.primary: dict[Key, Leaf] = {}
         self.primary_columns = tuple(range(self.arity - 1))
         self._indexes: dict[tuple[int, ...], Index] = {}
         # What overlays remember of this table, cleared whenever it changes.
         self.caches: list[dict[Key, Any]] = []
+        # Rows of a transaction that came by column; who reads rows calls `unpack` first.
+        self.batches: list[RowBatch] = []
 
     def __bool__(self) -> bool:
-        return bool(self.primary)
+        return bool(self.primary or self.batches)
 
     def __len__(self) -> int:
-        return sum(map(len, self.primary.values()))
+        return sum(map(len, self.primary.values())) + sum(map(len, self.batches))
+
+    def add_batch(self, batch: RowBatch) -> None:
+        """Take in rows by column, none of which is there yet."""
+        self.batches.append(batch)
+        for cache in self.caches:
+            cache.clear()
+
+    def unpack(self) -> None:
+        """Take the rows that came by column into the indexes."""
+        while self.batches:
+            self.load(self.batches.pop().coded_rows())
 
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         """A function from a key of the bound columns to the rest of the matching rows, or None without a match."""
@@ -183,6 +216,9 @@ class Table:
 
     def fanout(self, bound: tuple[int, ...]) -> float:
         """About how many rows match a key of these columns."""
+        # A key is found once at most, whatever the sizes are now.
+        if self.key and set(self.key).issubset(bound):
+            return 1.0
         rows = max(len(self), 1)
         if bound == self.primary_columns or bound in self._indexes:
             return rows / max(len(self.entries(bound)), 1)
@@ -222,7 +258,8 @@ class Table:
 
     def clear(self) -> None:
         """Remove all rows; the indexes stay defined, as compiled rules hold their dictionaries."""
-        if self.primary:
+        if self.primary or self.batches:
+            self.batches.clear()
             self.primary.clear()
             for entries in (*(index.entries for index in self._indexes.values()), *self.caches):
                 entries.clear()
@@ -389,11 +426,15 @@ class CodedRows(LazyRows):
         return iter(self.codes.decode_rows(self.relation.types, rows_of(dict(self.leaves), self.relation.arity)))
 
 
+StoredTable: TypeAlias = "Table | ColumnTable"
+"""Where the rows of a relation are stored: by leaf, or wide ones by column."""
+
+
 @dataclass(frozen=True, slots=True)
 class Versions:
     """A relation's rows, and what a transaction takes out of and puts into them."""
 
-    old: Table
+    old: StoredTable
     gone: Table
     came: Table
 

@@ -15,13 +15,19 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 from pyarrow.acero import Declaration, HashJoinNodeOptions, ScanNodeOptions, TableSourceNodeOptions  # type: ignore[attr-defined]
 
-from rederive.engines.spark.net.candidates import WAS, SignedFrame, candidate_frames, candidates_plan
-from rederive.engines.spark.net.requested import Requests, identity_columns, request_columns
+from rederive.engines.spark.net.requested import (
+    WAS,
+    Requests,
+    SignedFrame,
+    candidate_frames,
+    candidates_plan,
+    identity_columns,
+    request_columns,
+)
 from rederive.engines.spark.plan.sources import Frame, Local
 from rederive.engines.spark.run.arrow_sets import Signed, add_columns, cast_columns, int64
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.keys import duplicate_key, identity
-from rederive.engines.spark.run.storage import StoredRelation
+from rederive.engines.spark.run.storage import StoredRelation, duplicate_key, identity
 from rederive.engines.spark.session.types import arrow_type, column, columns, from_arrow
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER
@@ -50,7 +56,7 @@ def net_effect_of_table(requests: Requests, table: pa.Table, stored: StoredRelat
     # net = new - old: idle requests give 0.
     sign = pc.subtract(stays, was)
     minus, plus = (each.filter(test).select(names) for test in (pc.less(sign, _ZERO), pc.greater(sign, _ZERO)))
-    jobs.queries.touched += minus.num_rows + plus.num_rows
+    jobs.queries.touch(minus.num_rows + plus.num_rows)
     ends = requests.ends_of_delta
     return jobs.frames.of_table(minus, relation.types, ends[0]), jobs.frames.of_table(plus, relation.types, ends[1])
 

@@ -1,16 +1,18 @@
-"""The net effect of a transaction of any size, by two queries for each relation (decision 41).
+"""The net effect of a transaction of any size, by two queries (decision 41).
 
 The first gathers the requests. The second reads the candidate rows of the relation, and computes which enter and which leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from rederive.engines.protocol import Operation
-from rederive.engines.spark.net.by_arrow import net_effect_of_table
-from rederive.engines.spark.net.candidates import WAS, candidate_frames, candidates_plan
-from rederive.engines.spark.net.requested import Requests, gather_requests, identity_columns, request_columns
+from rederive.engines.spark.net.requested import (
+    WAS,
+    Requests,
+    candidate_frames,
+    candidates_plan,
+    identity_columns,
+    request_columns,
+)
 from rederive.engines.spark.plan.expressions import (
     AllColumns,
     CaseWhen,
@@ -28,10 +30,9 @@ from rederive.engines.spark.plan.expressions import (
     refs,
 )
 from rederive.engines.spark.plan.nodes import Filter, GroupBy, Limit, Plan, Projection, Repartition, Sort, union_all
-from rederive.engines.spark.plan.sources import Distributed, Frame, Local, shown
+from rederive.engines.spark.plan.sources import Distributed, Frame, shown
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.keys import duplicate_key
-from rederive.engines.spark.run.storage import Storage, StoredRelation
+from rederive.engines.spark.run.storage import StoredRelation, duplicate_key
 from rederive.engines.spark.session.types import from_spark
 from rederive.ir.rules import Relation
 from rederive.ir.terms import NUMBER, Row
@@ -39,26 +40,9 @@ from rederive.ir.terms import NUMBER, Row
 _STAYS, _UPSERTED = "stays", "upserted"
 
 
-def net_effect_of_bulk(
-    operations: Sequence[Operation], relations: Mapping[str, Relation], storage: Storage, jobs: Jobs
-) -> dict[str, tuple[Frame, Frame]]:
-    """The net effect of operations in order: (minus, plus) of each relation that changes."""
-    found = {}
-    for name in dict.fromkeys(operation.relation for operation in operations):
-        requests = gather_requests([one for one in operations if one.relation == name], relations[name], jobs)
-        minus, plus = _net_effect(requests, storage.relations[name], jobs)
-        if not minus.empty or not plus.empty:
-            found[name] = (minus, plus)
-    return found
-
-
-def _net_effect(requests: Requests, stored: StoredRelation, jobs: Jobs) -> tuple[Frame, Frame]:
+def net_effect_of_query(requests: Requests, stored: StoredRelation, jobs: Jobs) -> tuple[Frame, Frame]:
     """The rows that leave and those that enter; refused where two rows of the new state share a key."""
     relation = requests.relation
-    if not len(requests.rows):
-        return Local(relation.types, frozenset()), Local(relation.types, frozenset())
-    if requests.table is not None:
-        return net_effect_of_table(requests, requests.table, stored, jobs)
     candidates = candidates_plan(requests, candidate_frames(requests, stored), jobs)
     plan = net_effect_plan(relation, requests.has_upserts, jobs.queries.scan(requests.rows), candidates, jobs.parts)
     # Once: the counts below and the two sides are read from these rows, not from the files again.

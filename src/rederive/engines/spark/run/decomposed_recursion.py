@@ -16,40 +16,34 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql.functions import col
 
-from rederive.analysis.decompose import carried_column
-from rederive.analysis.graph import Component
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.plan.sources import Frame, Source
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.session.types import column, columns, from_arrow, schema, to_arrow
-from rederive.ir.rules import Program, Relation
+from rederive.ir.rules import Relation
 from rederive.ir.terms import Type
 from rederive.limits import Limits
-from rederive.maintain.fragments import program_over_seeds, seeds_name
-from rederive.maintain.plan import plan
-from rederive.maintain.program import Strategy
+from rederive.maintain.program import PartitionProgram
 
 Batches = Iterator[pa.RecordBatch]
 
 
 def run_decomposed(
-    component: Component, seeds: Frame, others: Mapping[str, Source], program: Program, jobs: Jobs, limits: Limits
+    name: str, partition: PartitionProgram, seeds: Frame, others: Mapping[str, Source], jobs: Jobs, limits: Limits
 ) -> Frame:
     """The seeds, and everything that the recursive rules derive from them."""
-    (name,) = component.relations
-    position, relation = carried_column(component), program.relations[name]
-    assert position is not None
     # Sent to each executor once, not with each task.
     sent = jobs.session.sparkContext.broadcast({other: jobs.queries.table(source) for other, source in others.items()})
     data = jobs.queries.data(jobs.queries.select(seeds))
     # By the carried column: the fixpoints of two partitions have no row in common, so the union of them is the fixpoint.
-    partitioned = data.repartition(jobs.session.sparkContext.defaultParallelism, col(column(position)))
-    run = _run_partition(program_over_seeds(component, program), relation, sent, limits, jobs.tuning.batch_rows)
+    partitioned = data.repartition(jobs.session.sparkContext.defaultParallelism, col(column(partition.column)))
+    relation = partition.inside.program.relations[name]
+    run = _run_partition(partition, relation, sent, limits, jobs.tuning.batch_rows)
     return jobs.queries.materialize_data(partitioned.mapInArrow(run, schema(relation.types)), relation.types)
 
 
 def _run_partition(
-    program: Program, relation: Relation, sent: Broadcast[dict[str, pa.Table]], limits: Limits, batch_rows: int
+    partition: PartitionProgram, relation: Relation, sent: Broadcast[dict[str, pa.Table]], limits: Limits, batch_rows: int
 ) -> Callable[[Batches], Batches]:
     """What an executor does with its partition of the seeds."""
 
@@ -59,9 +53,10 @@ def _run_partition(
         if any(batch.num_rows for batch in seeds):
             # Within a task: nothing of the engine is pickled, only the program and the limits.
             engine = ResidentEngine(limits)
-            tables = {seeds_name(relation.name): pa.Table.from_batches(seeds), **sent.value}
-            initial = {name: from_arrow(table, program.relations[name].types) for name, table in tables.items()}
-            engine.install(plan(program, [relation.name], Strategy.MATERIALIZED.value), [relation.name], initial)
+            tables = {partition.seed: pa.Table.from_batches(seeds), **sent.value}
+            relations = partition.inside.program.relations
+            initial = {name: from_arrow(table, relations[name].types) for name, table in tables.items()}
+            engine.install(partition.inside, [relation.name], initial)
             engine.commit()
             yield from _extent(engine, relation).to_batches(max_chunksize=batch_rows)
 

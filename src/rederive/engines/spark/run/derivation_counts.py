@@ -20,10 +20,9 @@ from rederive.engines.spark.plan.expressions import (
 from rederive.engines.spark.plan.nodes import Aliased, GroupBy, Join, JoinKind, Plan, Projection, filtered, union_all
 from rederive.engines.spark.plan.rule_query import ERROR
 from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, broadcast_hint, shown
-from rederive.engines.spark.run.derivation import derivation
+from rederive.engines.spark.run.evaluation import Derivation, derivation, evaluate
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import Relations
-from rederive.engines.spark.run.round import Derivation, evaluate
 from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.session.types import column
 from rederive.ir.rules import Variant

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rederive.analysis.bindings import join_order
-from rederive.engines.spark.plan.sources import Distributed, Source, frames
+from rederive.engines.spark.plan.rule_plan import RulePlan
+from rederive.engines.spark.plan.sources import Distributed, Local, Source, frames
 from rederive.engines.spark.run.arrow_sets import ArrowColumn, cast_columns
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.relations import FindRows
 from rederive.engines.spark.session.types import arrow_type, column
-from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Relation, Rule, literal_variables
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator
 from rederive.ir.terms import Constant, Simple, Term, Variable
 
 # The operators for which Arrow and the engines agree; patterns and containment are left to Spark.
@@ -35,52 +34,32 @@ class _LeftToSpark(Exception):
     """Arrow would give another answer, or too many rows."""
 
 
-def derive_table(
-    rule: Rule, driver: int | None, delta: Source | None, find: FindRows, jobs: Jobs, relations: Mapping[str, Relation]
-) -> pa.Table | None:
-    """What a rule derives, each row as often as it is derived; None where the rule is left to Spark.
+def derive_table(compiled: RulePlan, read: Mapping[int, Source], jobs: Jobs) -> pa.Table | None:
+    """What a rule derives from the sources of its literals, each row as often as it is derived; None where it is left to Spark.
 
-    All that the rule reads is in the driver, or small and fetched into it. Rows are fetched only if some are there already.
+    All that the rule reads is in the driver, or small and fetched into it, where it stays for the transactions to come.
     """
-    read = _sources(rule, driver, delta, find)
-    if read is None or not _is_worth_fetching(list(read.values()), jobs.tuning.arrow_rows):
+    if compiled.computes or not compiled.rule.head.terms or not _is_worth_fetching(compiled, read, jobs):
         return None
     fetched = {place: jobs.queries.fetch(source) for place, source in read.items()}
     tables = {place: table for place, table in fetched.items() if table is not None}
     if len(tables) < len(fetched):
         return None
     try:
-        return _ArrowJoin(rule, relations, tables, jobs.tuning.arrow_join_factor * jobs.tuning.arrow_rows).run(driver)
+        return _ArrowJoin(compiled, tables, jobs.tuning.arrow_join_factor * jobs.tuning.arrow_rows).run()
     except _LeftToSpark:
         return None
 
 
-def _sources(rule: Rule, driver: int | None, delta: Source | None, find: FindRows) -> dict[int, Source] | None:
-    """What each literal reads, by its identity; None where that is derived on demand, or a term is computed."""
-    # Sources are found by the identity of their literal, so no object may be in the body twice.
-    if len(set(map(id, rule.body))) < len(rule.body) or not rule.head.terms:
-        return None
-    found: dict[int, Source] = {}
-    for i, literal in enumerate(rule.body):
-        if isinstance(literal, Comparison):
-            if not all(isinstance(term, Variable | Constant) for term in (literal.left, literal.right)):
-                return None
-            continue
-        atom = literal.atom if isinstance(literal, Negation) else literal
-        source = delta if delta is not None and i == driver else find(atom)
-        if not isinstance(source, Source):
-            return None
-        found[id(literal)] = source
-    return found
-
-
-def _is_worth_fetching(sources: Sequence[Source], arrow_rows: int) -> bool:
-    """Whether every frame may be in the driver, and one of the large ones is there already."""
-    parts = [frame for source in sources for frame in frames(source)]
-    many = [frame for frame in parts if isinstance(frame, Distributed)]
-    fits = all(len(frame) <= arrow_rows for frame in parts)
+def _is_worth_fetching(compiled: RulePlan, read: Mapping[int, Source], jobs: Jobs) -> bool:
+    """Whether every frame may be in the driver, and the rows that the rule starts from, or any large frame, are there already."""
+    if not all(map(jobs.queries.can_fetch, read.values())):
+        return False
+    many = [frame for source in read.values() for frame in frames(source) if isinstance(frame, Distributed)]
+    start = read.get(compiled.driver) if compiled.driver is not None else None
+    starts_here = start is not None and all(isinstance(f, Local) or f.table is not None for f in frames(start))
     # If all large frames are in Spark, a job there moves nothing; a fetch would.
-    return fits and (not many or any(frame.table is not None for frame in many))
+    return starts_here or not many or any(frame.table is not None for frame in many)
 
 
 @dataclass(frozen=True)
@@ -90,31 +69,26 @@ class _ArrowJoin:
     A join that would find more than `most_rows` is left to Spark.
     """
 
-    rule: Rule
-    relations: Mapping[str, Relation]
+    compiled: RulePlan
     read: Mapping[int, pa.Table]
     most_rows: int
 
-    def run(self, driver: int | None) -> pa.Table:
-        rest = list(self.rule.body)
-        first = [rest.pop(driver)] if driver is not None else []
-        # The driver first, as in the maintenance program; sizes are not known, so the order of the rest is the default one.
-        known = frozenset(variable.name for literal in first for variable in literal_variables(literal))
+    def run(self) -> pa.Table:
         table: pa.Table | None = None
-        for literal in (*first, *(step.literal for step in join_order(rest, known))):
-            table = self._with(table, literal)
+        for place, literal in self.compiled.order:
+            table = self._with(table, place, literal)
         return self._head(table)
 
-    def _with(self, table: pa.Table | None, literal: Literal) -> pa.Table:
+    def _with(self, table: pa.Table | None, place: int, literal: Literal) -> pa.Table:
         match literal:
             case Atom():
-                right = self._matching(literal, literal)
+                right = self._matching(place, literal)
                 return right if table is None else self._inner(table, right, literal)
             # A negation or a test needs bindings; a body without atoms is left to Spark.
             case _ if table is None:
                 raise _LeftToSpark
             case Negation(atom):
-                right = self._matching(literal, atom)
+                right = self._matching(place, atom)
                 names = right.column_names
                 # !r(_): whether r has any row, which is not a join.
                 if not names:
@@ -123,9 +97,9 @@ class _ArrowJoin:
             case Comparison():
                 return _filter(table, literal)
 
-    def _matching(self, literal: Literal, atom: Atom) -> pa.Table:
+    def _matching(self, place: int, atom: Atom) -> pa.Table:
         """The rows of an atom that match its constants and repeated variables, with the columns that others need."""
-        rows, first = self.read[id(literal)], dict[str, int]()
+        rows, first = self.read[place], dict[str, int]()
         tests = []
         for i, term in enumerate(atom.terms):
             if isinstance(term, Constant):
@@ -136,19 +110,8 @@ class _ArrowJoin:
             else:
                 first[term.name] = i
         rows = rows.filter(reduce(and_, tests)) if tests else rows
-        needed = {name: i for name, i in first.items() if name in self._needed}
+        needed = {name: i for name, i in first.items() if name in self.compiled.needed}
         return rows.select([column(i) for i in needed.values()]).rename_columns(list(needed))
-
-    @cached_property
-    def _needed(self) -> set[str]:
-        """The variables that the head has, or more than one literal."""
-        needed = {term.name for term in self.rule.head.terms if isinstance(term, Variable)}
-        seen: set[str] = set()
-        for literal in self.rule.body:
-            names = {variable.name for variable in literal_variables(literal)}
-            needed |= seen & names
-            seen |= names
-        return needed
 
     def _inner(self, left: pa.Table, right: pa.Table, atom: Atom) -> pa.Table:
         names = [name for name in right.column_names if name in left.column_names]
@@ -157,7 +120,7 @@ class _ArrowJoin:
             raise _LeftToSpark
         keys = _keys(left, right, names)
         bound = {i for i, t in enumerate(atom.terms) if isinstance(t, Constant) or t.name in left.column_names}
-        key = self.relations[atom.relation].key
+        key = self.compiled.relations[atom.relation].key
         # By the whole key a row finds one row at most, and the size needs no estimate.
         if not (key and bound.issuperset(key)) and self._rows_found(left, right, keys) > self.most_rows:
             raise _LeftToSpark
@@ -178,10 +141,10 @@ class _ArrowJoin:
     def _head(self, table: pa.Table | None) -> pa.Table:
         if table is None:
             raise _LeftToSpark
-        head = self.rule.head
+        head = self.compiled.rule.head
         values = [self._value(table, term) for term in head.terms]
         named = pa.table(values, names=[column(i) for i in range(len(values))])
-        return cast_columns(named, self.relations[head.relation].types)
+        return cast_columns(named, self.compiled.relations[head.relation].types)
 
     @staticmethod
     def _value(table: pa.Table, term: Simple) -> Any:

@@ -9,10 +9,9 @@ from math import inf
 from rederive.engines.spark.plan.expressions import ref
 from rederive.engines.spark.plan.nodes import Repartition
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source
-from rederive.engines.spark.run.derivation import derivation
+from rederive.engines.spark.run.evaluation import Derivation, RelationRound, derivation, evaluate_all
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import FindRows, FoundRows
-from rederive.engines.spark.run.round import Derivation, RelationRound, evaluate_all
 from rederive.ir.rules import Atom, Relation, Rule
 from rederive.ir.terms import Variable
 from rederive.limits import Limits, endless_recursion

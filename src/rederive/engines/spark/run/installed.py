@@ -12,20 +12,20 @@ from rederive.delta import Pattern
 from rederive.engines.protocol import Query
 from rederive.engines.spark.plan.expressions import TypedValue, equal, ref, refs
 from rederive.engines.spark.plan.nodes import Filter, Projection
-from rederive.engines.spark.plan.sources import Frame, Local, Source
+from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source
 from rederive.engines.spark.run.aggregates.by_group import totals_name
 from rederive.engines.spark.run.demand import derive_on_demand
 from rederive.engines.spark.run.derivation_counts import counts_name
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.run.keys import check_keys, identity
 from rederive.engines.spark.run.relations import OnDemand, Relations
-from rederive.engines.spark.run.sections import Sections
-from rederive.engines.spark.run.storage import Storage
+from rederive.engines.spark.run.sections import SectionFacts, Sections
+from rederive.engines.spark.run.storage import Storage, check_keys, identity
+from rederive.engines.spark.session.sessions import run_in_parallel
 from rederive.ir.rules import Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
 from rederive.maintain.maintenance_rule import State
-from rederive.maintain.program import MaintenanceProgram
+from rederive.maintain.program import MaintenanceProgram, Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Installed:
         # Readers see the committed state: no overlay, and nothing that a transaction derived.
         self.queries = self._relations(set(self.program.views).difference(self.stored), {})
         self.sections = Sections(self.relations, storage, jobs, limits)
+        self.chains = independent_chains(maintenance.sections)
 
     def _relations(self, on_demand: Collection[str], states: Mapping[str, State]) -> Relations:
         def derive(component: Component, state: Variant) -> Mapping[str, OnDemand]:
@@ -103,6 +104,10 @@ class Installed:
         return entered
 
     def _load(self, relation: Relation, rows: Frame) -> Frame:
+        if isinstance(rows, Distributed) and rows.is_in_place:
+            # A table in place is all of the relation, and was checked when it was attached.
+            self.storage.write(relation.name, rows)
+            return rows
         stored = self.storage.source(relation.name)
         # Sets: rows that are there already do not enter again.
         plus = self.jobs.sets.minus(rows, [stored])
@@ -116,9 +121,15 @@ class Installed:
     # A transaction
 
     def run(self) -> None:
-        """Propagate what the base relations' changes do to the views, lowest first."""
+        """Propagate what the base relations' changes do to the views: those that have nothing in common at the same time."""
+        # By base relations alone: a chain that reads none that changed has nothing to do, unless it is recomputed.
+        affected = [chain for chain in self.chains if any(map(self.sections.is_affected, chain))]
+        steps = [partial(self._run_chain, chain) for chain in affected]
+        run_in_parallel(self.jobs.session, steps, self.jobs.tuning.parallel_views)
+
+    def _run_chain(self, sections: Sequence[Section]) -> None:
         # In the order of components: the deltas of all that a section reads are exact when it runs.
-        for section in self.maintenance.sections:
+        for section in sections:
             if self.sections.is_affected(section):
                 self.sections.run(section)
 
@@ -190,3 +201,17 @@ class Installed:
 def _order_column(relation: Relation) -> int | None:
     """The column that the files of a base relation are ordered by: the first of those that identify a row."""
     return identity(relation)[0] if relation.arity else None
+
+
+def independent_chains(sections: Sequence[Section]) -> list[tuple[Section, ...]]:
+    """The sections in groups that share no view, each in order. Base relations are read alone, and may be shared."""
+    chains: list[tuple[set[str], list[Section]]] = []
+    for section in sections:
+        names = {*section.component.relations, *SectionFacts.of(section.component).reads}
+        joined = [chain for chain in chains if not chain[0].isdisjoint(names)]
+        views = set(section.component.relations).union(*(chain[0] for chain in joined))
+        # A view that several chains read makes them one: its delta, and what is derived of it on demand, have one owner.
+        merged = (views, [one for chain in joined for one in chain[1]] + [section])
+        chains = [chain for chain in chains if chain not in joined] + [merged]
+    place = {id(section): i for i, section in enumerate(sections)}
+    return [tuple(sorted(found, key=lambda section: place[id(section)])) for _, found in chains]

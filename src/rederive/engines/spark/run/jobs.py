@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from rederive.engines.spark.plan.functors import Functors
-from rederive.engines.spark.run.frames import Frames
-from rederive.engines.spark.run.python_functions import PythonFunctions
+from rederive.engines.spark.plan.rule_plan import RulePlan
+from rederive.engines.spark.run.frames import Frames, Scratch
 from rederive.engines.spark.run.queries import Queries
-from rederive.engines.spark.run.scratch import Scratch
 from rederive.engines.spark.run.sets import Sets
 from rederive.engines.spark.session.sessions import fresh_session
+from rederive.engines.spark.session.types import sql_type
 from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Program
+from rederive.ir.terms import Type
 
 _SETTINGS: Final = {
     "spark.sql.ansi.enabled": "true",
@@ -28,6 +32,23 @@ _SETTINGS: Final = {
     # It also loses how a checkpoint is partitioned if the plan that made it removed an alias that changes nothing.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases",
 }
+
+
+class PythonFunctions:
+    """Python functions that SQL queries call: those that a session knows already."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._registered: set[str] = set()
+
+    def register(self, name: str, function: Callable[..., Any], result: Type) -> None:
+        """Register a function that returns a value of this type and an error text."""
+        if name in self._registered:
+            return
+        value = StructField("value", _parse_datatype_string(sql_type(result)))
+        structure = StructType([value, StructField("error", StringType())])
+        self.session.udf.register(name, udf(function, structure, useArrow=False))
+        self._registered.add(name)
 
 
 class Jobs:
@@ -49,6 +70,8 @@ class Jobs:
         self.frames = Frames(self.session, self.scratch, tuning)
         self.queries = Queries(self.session, self.frames, self.scratch, tuning)
         self.sets = Sets(self.queries, self.parts)
+        # By the identity of a rule, which the value keeps alive, and the place that it starts from. `install` clears it.
+        self.compiled: dict[tuple[int, int | None], RulePlan] = {}
 
     def admit(self, program: Program) -> None:
         """Prepare for the rows of a program: comparisons are null-safe as soon as one of its columns may hold NULL."""

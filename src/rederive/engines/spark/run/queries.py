@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
+from threading import Lock
 from typing import Any, Final, assert_never
+from uuid import uuid4
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from rederive.engines.spark.plan.expressions import count_rows, refs
@@ -14,14 +18,15 @@ from rederive.engines.spark.plan.nodes import GroupBy, Plan, Projection
 from rederive.engines.spark.plan.printer import print_query
 from rederive.engines.spark.plan.sources import Combined, Difference, Distributed, Frame, Local, Source, Types, frames, scan
 from rederive.engines.spark.run.arrow_sets import Signed, can_compare, cast_columns, subtract
-from rederive.engines.spark.run.frames import Frames
-from rederive.engines.spark.run.scratch import Scratch
-from rederive.engines.spark.session.sessions import executed
+from rederive.engines.spark.run.frames import Frames, Scratch
+from rederive.engines.spark.session.sessions import at_most, executed
 from rederive.engines.spark.session.types import from_arrow, from_spark, to_arrow
 from rederive.engines.spark.tuning import Tuning
 from rederive.ir.terms import Row
 
 _DESCRIPTION: Final = "spark.job.description"
+_GROUP: Final = "spark.jobGroup.id"
+_LISTENER_MILLISECONDS: Final = 2_000  # Spark counts jobs by events, which arrive later
 
 
 class Queries:
@@ -33,17 +38,42 @@ class Queries:
         self.scratch = scratch
         self.tuning = tuning
         self.touched = 0
+        self._lock = Lock()
+        self._name, self._numbers = f"rederive-{uuid4().hex[:8]}", count(1)
+        self.group = f"{self._name}-0"
+
+    # What Spark's user interface shows
+
+    def begin(self) -> None:
+        """Begin to count jobs, and the rows that they touch."""
+        self.touched = 0
+        self.group = f"{self._name}-{next(self._numbers)}"
+
+    def jobs_since_begin(self) -> int:
+        """The number of jobs that ran within `describe` since the last `begin`."""
+        context: Any = self.session.sparkContext
+        with suppress(Py4JJavaError):  # the events of others are many: the count is then that of the events so far
+            context._jsc.sc().listenerBus().waitUntilEmpty(_LISTENER_MILLISECONDS)
+        return len(context.statusTracker().getJobIdsForGroup(self.group))
 
     @contextmanager
     def describe(self, what: str) -> Iterator[None]:
-        """Jobs that run inside have this description in Spark's user interface."""
+        """Jobs that run inside have this description in Spark's user interface, and are counted."""
         context = self.session.sparkContext
-        before = context.getLocalProperty(_DESCRIPTION)
-        context.setJobDescription(what)
+        before = {name: context.getLocalProperty(name) for name in (_DESCRIPTION, _GROUP)}
+        context.setLocalProperty(_DESCRIPTION, what)
+        context.setLocalProperty(_GROUP, self.group)
         try:
             yield
         finally:
-            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]
+
+    def touch(self, rows: int) -> None:
+        """Count rows that a step found."""
+        # Views of one version run in several threads.
+        with self._lock:
+            self.touched += rows
 
     # Plans
 
@@ -55,17 +85,24 @@ class Queries:
         """All rows of an answer that is known to be small."""
         return self.data(plan).collect()
 
-    def materialize(self, plan: Plan, types: Types) -> Frame:
-        """The rows of a plan that gives each row once."""
-        return self.materialize_data(self.data(plan), types)
+    def materialize(self, plan: Plan, types: Types, *, is_large: bool = False) -> Frame:
+        """The rows of a plan that gives each row once; `is_large`: many are expected."""
+        return self.materialize_data(self.data(plan), types, is_large=is_large)
 
-    def materialize_data(self, data: DataFrame, types: Types) -> Frame:
+    def materialize_data(self, data: DataFrame, types: Types, *, is_large: bool = False) -> Frame:
         """Run a query once: its rows come to the driver where they are few, and stay in Spark without their lineage otherwise."""
-        evaluated = self.cut_lineage(data, types)
-        # The count runs the query; what follows reads the checkpoint.
+        evaluated, tuning = self.cut_lineage(data, types), self.tuning
+        if not is_large:
+            # One job for few rows: no partition has more than the limit, so if all together have no more, none was cut. The
+            # partitions of a checkpoint are computed whole, also for their first rows alone.
+            most = max(tuning.driver_rows, min(tuning.arrow_rows, tuning.collected_rows))
+            table = at_most(most + 1, evaluated).toArrow()
+            if table.num_rows <= most:
+                self.touch(table.num_rows)
+                return self.frames.of_table(cast_columns(table, types), types)
         rows = self.count(evaluated)
-        self.touched += rows
-        if rows <= self.tuning.driver_rows:
+        self.touch(rows)
+        if rows <= tuning.driver_rows:
             return Local(types, frozenset(from_spark(evaluated.collect() if rows else (), types)))
         return self.frames.of_data(evaluated, types, rows)
 
@@ -103,6 +140,12 @@ class Queries:
     def rows(self, source: Source) -> list[Row]:
         """All rows of a source, however many there are."""
         return list(source.rows) if isinstance(source, Local) else from_arrow(self.table(source), source.types)
+
+    def first_rows(self, source: Source, limit: int) -> list[Row]:
+        """At most so many rows of a source; Spark stops when it has them."""
+        if isinstance(source, Local):
+            return list(source.rows)[:limit]
+        return from_arrow(self.data(self.select(source)).limit(limit).toArrow(), source.types)
 
     def table(self, source: Source) -> pa.Table:
         """All rows of a source as an Arrow table, however many there are."""
@@ -156,8 +199,15 @@ class Queries:
 
     def fetch(self, source: Source) -> pa.Table | None:
         """The same, where the frames in Spark are not too large. They are fetched once, and stay in the driver with the frame."""
+        if not self.can_fetch(source):
+            return None
         for frame in frames(source):
-            if isinstance(frame, Distributed) and frame.table is None and len(frame) <= self.tuning.arrow_rows:
-                # Remembered in the frame: every later reader finds the rows in the driver.
+            if isinstance(frame, Distributed) and frame.table is None:
+                # Remembered in the frame: every later reader finds the rows in the driver, also those of later transactions.
                 frame.table = cast_columns(frame.data.toArrow(), frame.types)
         return self.driver_table(source)
+
+    def can_fetch(self, source: Source) -> bool:
+        """Whether no frame of a source is too large for the driver, or a table that others write, which is never copied."""
+        few = self.tuning.arrow_rows
+        return all(isinstance(f, Local) or (len(f) <= few and not f.is_in_place) for f in frames(source)) and few >= 0

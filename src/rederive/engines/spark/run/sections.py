@@ -14,25 +14,43 @@ from rederive.engines.spark.run import derivation_counts
 from rederive.engines.spark.run.aggregates import by_group
 from rederive.engines.spark.run.aggregates.from_scratch import aggregate_rows
 from rederive.engines.spark.run.decomposed_recursion import run_decomposed
-from rederive.engines.spark.run.derivation import derivation
+from rederive.engines.spark.run.evaluation import Derivation, RelationRound, as_view, derivation, evaluate_all
 from rederive.engines.spark.run.fixpoint import AcceptRows, DeltaRule, Fixpoint, Target
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import FoundRows, Relations
-from rederive.engines.spark.run.round import Derivation, RelationRound, as_view, evaluate_all
 from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.run.symbol_codes import code_recursion
 from rederive.ir.rules import Aggregate, Atom, Rule, Variant
 from rederive.limits import Limits
-from rederive.maintain.fragments import other_relations
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
-from rederive.maintain.program import Phase, Section, Semantics, Strategy
+from rederive.maintain.program import PartitionProgram, Phase, Section, Semantics, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class SectionFacts:
+    """What analyses know of a section, for all transactions alike.
+
+    `reads`: the relations that its definitions read. `by`: the column that its rows are partitioned by in rounds.
+    `inventing`: the rule that may make new values without end, where there is one.
+    """
+
+    reads: tuple[str, ...]
+    by: int
+    inventing: Rule | None
+
+    @classmethod
+    def of(cls, component: Component) -> SectionFacts:
+        """The facts of a component."""
+        reads = {edge.source: None for definition in component.definitions for edge in edges(definition)}
+        return cls(tuple(reads), carried_column(component) or 0, inventing_rule(component))
 
 
 @dataclass(slots=True)
 class Sections:
     """Runs sections over relations.
 
-    `auxiliary` collects the deltas of auxiliary state; `shared` holds totals that several aggregates read.
+    `auxiliary` collects the deltas of auxiliary state; `shared` holds totals that several aggregates read; `recomputed` has the
+    views that were evaluated from scratch. Sections of different chains run at the same time, and share no view.
     """
 
     relations: Relations
@@ -41,12 +59,22 @@ class Sections:
     limits: Limits
     auxiliary: dict[str, tuple[Source, Source]] = field(default_factory=dict)
     shared: by_group.SharedTotals = field(default_factory=dict)
+    recomputed: list[str] = field(default_factory=list)
+    _facts: dict[tuple[str, ...], SectionFacts] = field(default_factory=dict)
+
+    def facts(self, component: Component) -> SectionFacts:
+        """What analyses know of a component, found at its first use."""
+        found = self._facts.get(component.relations)
+        if found is None:
+            found = self._facts[component.relations] = SectionFacts.of(component)
+        return found
 
     def clear(self) -> None:
         """Drop all that a transaction found."""
         self.relations.clear()
         self.auxiliary.clear()
         self.shared.clear()
+        self.recomputed.clear()
 
     # The first evaluation
 
@@ -54,25 +82,25 @@ class Sections:
         """Evaluate a section's views for the first time, where they are stored."""
         for phase in section.initial:
             with self.jobs.queries.describe(f"{', '.join(section.component.relations)}: {phase.name}"):
-                self._fill(section.component, phase)
+                self._fill(section, phase)
 
-    def _fill(self, component: Component, phase: Phase) -> None:
+    def _fill(self, section: Section, phase: Phase) -> None:
         match phase.semantics, phase.fold:
-            case Semantics.FOLD, Fold(aggregate):
-                by_group.fill(aggregate, self.relations, self.storage, self.jobs, self.shared)
+            case Semantics.FOLD, Fold() as fold:
+                by_group.fill(fold, self.relations, self.storage, self.jobs, self.shared)
             case Semantics.BAG, _:
-                derivation_counts.fill(component, phase.rules, self.relations, self.storage, self.jobs)
+                derivation_counts.fill(section.component, phase.rules, self.relations, self.storage, self.jobs)
             case _:
-                self._evaluate(component, phase)
+                self._evaluate(section, phase)
 
-    def _evaluate(self, component: Component, phase: Phase) -> None:
-        # Three ways to the same fixpoint, the fastest first: one job over decomposed parts, rounds over codes, rounds.
-        others = self._broadcast_relations(component)
-        if others is not None:
+    def _evaluate(self, section: Section, phase: Phase) -> None:
+        # Three ways to the same fixpoint, the fastest first: one job over partitions, rounds over codes, rounds.
+        component, partition = section.component, section.by_partition if self.jobs.decompose else None
+        others = self._broadcast_relations(partition) if partition is not None else None
+        if partition is not None and others is not None:
             (name,) = component.relations
-            seeds = self._seeds(phase, name)
-            program = self.relations.program
-            found = seeds if seeds.empty else run_decomposed(component, seeds, others, program, self.jobs, self.limits)
+            seeds = self._seeds(partition)
+            found = seeds if seeds.empty else run_decomposed(name, partition, seeds, others, self.jobs, self.limits)
             self.storage.write(name, found)
             return
         coded = code_recursion(component, self.relations, self.jobs)
@@ -90,27 +118,25 @@ class Sections:
         self._to_fixpoint(component, phase.name, phase.rules)
         return tables
 
-    def _broadcast_relations(self, component: Component) -> dict[str, Source] | None:
-        """What executors need to run a recursion by themselves; None where it does not decompose, or needs too many rows."""
-        if not self.jobs.decompose or carried_column(component) is None:
-            return None
-        found = {name: self.relations.state(name, Variant.OLD) for name in other_relations(component)}
+    def _broadcast_relations(self, partition: PartitionProgram) -> dict[str, Source] | None:
+        """What executors need to run the program of a partition by themselves; None where it has too many rows."""
+        found = {name: self.relations.state(name, Variant.OLD) for name in partition.others}
         sources = {name: source for name, source in found.items() if isinstance(source, Source)}
         most = self.jobs.tuning.broadcast_recursion_rows
         fits = len(sources) == len(found) and sum(map(self.jobs.queries.size, sources.values())) <= most
         return sources if fits else None
 
-    def _seeds(self, phase: Phase, name: str) -> Frame:
-        """What the rules derive that are not recursive: those without a driver."""
-        rules = [m.rule for m in phase.rules if m.drivers == (None,)]
-        relations = self.relations.program.relations
+    def _seeds(self, partition: PartitionProgram) -> Frame:
+        """What the rules derive that are not recursive."""
+        rules = [m.rule for m in partition.seeds]
+        relations = {**self.relations.program.relations, **partition.inside.program.relations}
         found = [derivation(rule, None, None, self.relations.of, self.jobs, relations) for rule in rules]
         large = any(self._starts_large(rule, None) for rule in rules)
-        derived, types = [one for one in found if one is not None], self.relations.types(name)
+        derived, types = [one for one in found if one is not None], relations[partition.seed].types
         # One rule with one derivation for each row: nothing to make distinct, so the seeds need no job of their own.
         if large and len(derived) == 1 and derives_once(derived[0].rule, self.relations.program):
             return as_view(derived, types, self.jobs)
-        return evaluate_all({name: RelationRound(types, derived, large)}, self.jobs)[name]
+        return evaluate_all({partition.seed: RelationRound(types, derived, large)}, self.jobs)[partition.seed]
 
     def _one_frame(self, table: FoundRows) -> Frame:
         """Everything found as one frame."""
@@ -126,21 +152,39 @@ class Sections:
     def is_affected(self, section: Section) -> bool:
         """Whether a section has to run. Recomputation always does: views above it may read its states."""
         # Deltas below are exact by now, so an empty one means that nothing changed.
-        names = {edge.source for definition in section.component.definitions for edge in edges(definition)}
-        changed = (self.relations.found(name, variant) for name in names for variant in (Variant.DEL, Variant.INS))
-        return section.strategy is Strategy.RECOMPUTE or any(changed)
+        return section.strategy is Strategy.RECOMPUTE or any(map(self._changed_rows, self.facts(section.component).reads))
+
+    def _changed_rows(self, name: str) -> int:
+        return sum(len(self.relations.found(name, variant)) for variant in (Variant.DEL, Variant.INS))
 
     def run(self, section: Section) -> None:
         """Run a section: afterwards p^del and p^ins are the exact delta of each view p of it."""
         # An aggregate is folded by Spark, which does the work of all its rules (G), (D), (F), (I), (E) at once.
-        aggregate = aggregate_of(section.component)
+        aggregate = section.aggregate
         if aggregate is not None:
             with self.jobs.queries.describe(f"{aggregate.relation}: groups"):
                 self._aggregate(section, aggregate)
             return
-        for phase in section.phases:
+        from_scratch = self._is_better_from_scratch(section)
+        self.recomputed += section.component.relations if from_scratch else ()
+        for phase in section.from_scratch if from_scratch else section.phases:
             with self.jobs.queries.describe(f"{', '.join(section.component.relations)}: {phase.name}"):
                 self._phase(section, phase)
+
+    def _is_better_from_scratch(self, section: Section) -> bool:
+        """Whether so much of what a section reads has changed that evaluating all of it touches fewer rows.
+
+        Where a stored relation has n rows and m of them change, propagation joins m rows in the old state and in the new one and
+        compares them; from scratch, n rows are joined once, and the view is compared with the stored one.
+        """
+        if not section.from_scratch:
+            return False
+        names = [name for name in self.facts(section.component).reads if name not in section.component.relations]
+        # Where a relation is derived on demand, its size is not known.
+        if any(name not in self.storage for name in names):
+            return False
+        changed, rows = sum(map(self._changed_rows, names)), sum(map(self.storage.size, names))
+        return changed > max(self.jobs.tuning.driver_rows, self.jobs.tuning.recomputed_fraction * rows)
 
     def _phase(self, section: Section, phase: Phase) -> None:
         match phase.semantics:
@@ -160,6 +204,9 @@ class Sections:
             case Semantics.NET:
                 for name in section.component.relations:
                     self._net(name)
+            case Semantics.DIFF if phase in section.from_scratch:
+                for name in section.component.relations:
+                    self._compare_with_stored(name)
             case Semantics.DIFF:
                 for name in section.component.relations:
                     self._difference(name)
@@ -178,7 +225,7 @@ class Sections:
             self.relations.found(head.relation, head.variant).add(as_view(found, self.relations.types(head.relation), self.jobs))
 
     def _to_fixpoint(self, component: Component, what: str, rules: tuple[MaintenanceRule, ...], *, once: bool = False) -> None:
-        targets = {m.rule.head.name: self._target(m.rule.head, carried_column(component) or 0, once=once) for m in rules}
+        targets = {m.rule.head.name: self._target(m.rule.head, self.facts(component).by, once=once) for m in rules}
         seeds = self._connect(targets, rules)
         self._run(component, what, targets, seeds)
 
@@ -278,7 +325,7 @@ class Sections:
     def _run(self, component: Component, what: str, targets: dict[str, Target], seeds: Mapping[str, Frame]) -> None:
         names = f"{', '.join(component.relations)}: {what}"
         relations = self.relations.program.relations
-        inventing = inventing_rule(component)
+        inventing = self.facts(component).inventing
         Fixpoint(names, targets, self.relations.of, self.jobs, relations, self.limits, inventing).run(seeds)
 
     def _check_insertions(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> None:
@@ -304,6 +351,12 @@ class Sections:
         gone.replace([self.jobs.sets.minus(frame, new.known) for frame in old.known])
         came.replace([self.jobs.sets.minus(frame, old.known) for frame in new.known])
 
+    def _compare_with_stored(self, name: str) -> None:
+        """plus = fresh - p, minus = p - fresh, where p is stored and was evaluated from scratch."""
+        fresh, stored = self.relations.found(name, Variant.FRESH).source, self.storage.source(name)
+        self.relations.found(name, Variant.DEL).replace([self.jobs.sets.difference(stored, fresh)])
+        self.relations.found(name, Variant.INS).replace([self.jobs.sets.difference(fresh, stored)])
+
     def _aggregate(self, section: Section, aggregate: Aggregate) -> None:
         if section.strategy is Strategy.RECOMPUTE:
             # p^new has no law under recompute: both states are evaluated, as tables.
@@ -316,11 +369,8 @@ class Sections:
                     table.add(aggregate_rows(aggregate, self.relations.program, rows, self.jobs))
             self._difference(aggregate.relation)
         elif section.strategy.is_stored:
-            self.auxiliary.update(by_group.change(aggregate, self.relations, self.storage, self.jobs, self.shared))
+            (phase,) = section.phases
+            assert phase.fold is not None
+            self.auxiliary.update(by_group.change(phase.fold, self.relations, self.storage, self.jobs, self.shared))
         else:
             by_group.compare(aggregate, self.relations, self.jobs)
-
-
-def aggregate_of(component: Component) -> Aggregate | None:
-    """The aggregate that defines the view of a component, where one does."""
-    return next((d for d in component.definitions if isinstance(d, Aggregate)), None)

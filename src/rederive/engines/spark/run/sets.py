@@ -8,9 +8,9 @@ from math import inf
 from rederive.engines.spark.plan.expressions import AllColumns, Expression, equal, number, ref, refs, renumbered, same_row
 from rederive.engines.spark.plan.nodes import Aliased, Filter, Hint, Join, JoinKind, Plan, Projection, union_all
 from rederive.engines.spark.plan.sources import Combined, Distributed, Ends, Frame, Local, Source, Types, combine, is_small, shown
-from rederive.engines.spark.run.arrow_sets import can_compare, cast_columns, subtract
+from rederive.engines.spark.run.arrow_sets import can_compare, cast_columns, select_matching, subtract
 from rederive.engines.spark.run.queries import Queries
-from rederive.engines.spark.session.types import column, from_spark
+from rederive.engines.spark.session.types import column, columns, from_arrow, from_spark, to_arrow
 from rederive.ir.terms import Row
 
 
@@ -77,7 +77,7 @@ class Sets:
     def _minus_in_driver(self, frame: Distributed, known: Sequence[Source]) -> Frame | None:
         if frame.table is None or not can_compare(frame.types):
             return None
-        others = self.queries.driver_table(combine(frame.types, known))
+        others = self.queries.fetch(combine(frame.types, known))
         return self.frames.of_table(subtract(frame.table, others), frame.types, frame.ends) if others is not None else None
 
     def _minus_found(self, rows: Plan, types: Types, known: Sequence[Source]) -> Plan:
@@ -129,6 +129,10 @@ class Sets:
     def _common(self, few: Local, source: Source) -> Local:
         if isinstance(source, Local):
             return Local(few.types, few.rows & source.rows)
+        if few.types and can_compare(few.types) and (table := self.queries.fetch(source)) is not None:
+            common = select_matching(table, columns(few.types), to_arrow(few.rows, few.types))
+            if common is not None:
+                return Local(few.types, frozenset(from_arrow(common, few.types)))
         # The few rows go to the many.
         right = Aliased(self.queries.scan(few), "f", Hint.BROADCAST if few.rows else None)
         join = Join(Aliased(self.queries.scan(source), "k"), right, JoinKind.SEMI, self.same_row(few.types, "k", "f"))
@@ -157,7 +161,7 @@ class Sets:
         types = shown(found.types)
         has_sign = equal(ref(len(types)), number(sign), null_safe=False)
         plan = Projection(Filter(self.queries.scan(found), (has_sign,)), refs(types))
-        self.queries.touched += rows
+        self.queries.touch(rows)
         if rows <= self.tuning.driver_rows:
             return Local(found.types, frozenset(from_spark(self.queries.collect(plan) if rows else (), found.types)))
         return self.frames.of_data(self.queries.data(plan), found.types, rows, ends)

@@ -1,17 +1,20 @@
-"""What the engine stores between transactions: base relations, views, and the auxiliary state of strategies."""
+"""What the engine stores between transactions: base relations, views, and the auxiliary state of strategies; keys are checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 
-from rederive.engines.spark.plan.expressions import Named, call, count_rows, infix, number, ref, refs
-from rederive.engines.spark.plan.nodes import GroupBy, Projection, union_all
+from rederive.engines.spark.plan.expressions import AllColumns, Named, call, count_rows, equal, infix, number, ref, refs
+from rederive.engines.spark.plan.nodes import Aliased, GroupBy, Join, JoinKind, Limit, Plan, Projection, union_all
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source, Types, combine, overlay, shown
 from rederive.engines.spark.run.arrow_sets import can_compare, net_tables
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.session.types import column
-from rederive.ir.terms import NUMBER
+from rederive.engines.spark.session.types import column, from_spark
+from rederive.errors import DuplicateKey
+from rederive.ir.rules import Relation
+from rederive.ir.terms import NUMBER, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,13 @@ class Storage:
     def __init__(self, jobs: Jobs, relations: Mapping[str, StoredRelation] | None = None) -> None:
         self.jobs = jobs
         self.relations = dict(relations or {})
+        self._lock = Lock()
 
     def source(self, name: str) -> Source:
         """The rows of a relation; pending deltas are summed for it."""
-        stored = self.relations[name] = self._sum_pending(self.relations[name])
+        # Once, also where several views of a version read the relation at the same time.
+        with self._lock:
+            stored = self.relations[name] = self._sum_pending(self.relations[name])
         return self._overlay(stored)
 
     def size(self, name: str) -> int:
@@ -81,6 +87,9 @@ class Storage:
 
     def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
+        if isinstance(rows, Distributed) and rows.is_in_place:
+            self.relations[name] = StoredRelation(rows)
+            return
         # In files, so that a scan with a range of the column skips what it does not need.
         if by is not None and isinstance(rows, Distributed) and self.jobs.scratch.can_store(rows.types, len(rows)):
             data, folder = self.jobs.scratch.write_ordered(rows.data, rows.types, by)
@@ -171,6 +180,9 @@ class Storage:
         tuning = self.jobs.tuning
         if len(stored.pending) > tuning.pending_deltas or stored.arrow_rows > tuning.pending_rows:
             stored = self._sum_pending(stored)
+        # The deltas of a table in place are dropped as soon as its next commit is read (`SparkEngine.rebase`).
+        if isinstance(stored.rows, Distributed) and stored.rows.is_in_place:
+            return stored
         # Amortized: a rewrite costs the whole relation, and is paid by a fixed fraction of changed rows.
         if stored.changed_rows <= max(tuning.driver_rows, tuning.compacted_fraction * len(stored.rows)):
             return stored
@@ -185,3 +197,35 @@ class Storage:
         frame = self.jobs.frames.of_data(data, types, rows)
         frame.files = folder
         return StoredRelation(frame, by=stored.by)
+
+
+def identity(relation: Relation) -> tuple[int, ...]:
+    """The columns that identify a row: the key, or all columns."""
+    return relation.key or tuple(range(relation.arity))
+
+
+def check_keys(relation: Relation, state: Source, plus: Source, jobs: Jobs) -> None:
+    """Refuse a state in which two rows share the key of a row that entered."""
+    if not relation.key or plus.empty:
+        return
+    rows = duplicate_rows(relation, jobs.queries.scan(state), jobs.queries.scan(plus))
+    found = from_spark(jobs.queries.collect(rows), relation.types)
+    if found:
+        raise duplicate_key(relation, found)
+
+
+def duplicate_rows(relation: Relation, state: Plan, plus: Plan) -> Plan:
+    """Two rows of a state that share the key of a row that entered; none if every key has one row."""
+    key = tuple(ref(i) for i in relation.key)
+    same_key = tuple(equal(ref(i, "s"), ref(i, "k")) for i in relation.key)
+    entered = Projection(Join(Aliased(state, "s"), Aliased(plus, "k"), JoinKind.SEMI, same_key), (AllColumns("s"),))
+    # One key suffices for the message.
+    shared = Limit(GroupBy(entered, key, key, infix(">", count_rows(), number(1))), 1)
+    # The key's columns of a group are named as in the relation, whatever their positions.
+    pairs = Join(Aliased(state, "s"), Aliased(shared, "k"), JoinKind.SEMI, same_key)
+    return Limit(Projection(pairs, (AllColumns("s"),)), 2)
+
+
+def duplicate_key(relation: Relation, rows: Sequence[Row]) -> DuplicateKey:
+    """The error of two rows that share a key."""
+    return DuplicateKey(relation.name, [relation.columns[i].name for i in relation.key], rows[0], rows[1])

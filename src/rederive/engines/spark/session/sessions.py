@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet
-from pyspark import SparkContext
+from pyspark import SparkContext, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.conversion import SparkConversionMixin
 from pyspark.sql.types import StructType
 
+T = TypeVar("T")
 ZONE: Final = "spark.sql.session.timeZone"
 
 
@@ -93,15 +96,37 @@ def from_table(session: SparkSession, table: pa.Table, schema: StructType | str,
     return SparkConversionMixin.createDataFrame(session, table.combine_chunks(), typed)  # type: ignore[call-overload,no-any-return]
 
 
+def run_in_parallel(session: SparkSession, steps: Sequence[Callable[[], T]], most: int) -> list[T]:
+    """The results of some steps, at most so many at the same time: Spark runs the jobs of several threads at once.
+
+    Each thread has the description and the group that jobs of this thread have. When all ended, the first error is raised.
+    """
+    if len(steps) < 2 or most < 2:
+        return [step() for step in steps]
+    with ThreadPoolExecutor(min(len(steps), most)) as pool:
+        started = [pool.submit(inheritable_thread_target(session)(step)) for step in steps]
+    return [one.result() for one in started]
+
+
 def at_most(rows: int, data: DataFrame) -> DataFrame:
     """The same data, no more than so many rows of each of its partitions."""
     session = data.sparkSession
-    jvm: Any = session._jvm
-    sql = jvm.org.apache.spark.sql
-    number = sql.catalyst.expressions.Literal.create(rows, sql.types.DataTypes.IntegerType)
+    literal, integer, local_limit, dataset = _plan_classes(session._jvm)
     # A LocalLimit has no counterpart in the public API: `DataFrame.limit` gathers all rows in one partition.
-    limited = sql.catalyst.plans.logical.LocalLimit(number, data._jdf.logicalPlan())
-    return DataFrame(sql.classic.Dataset.ofRows(session._jsparkSession, limited), session)
+    limited = local_limit(literal.create(rows, integer), data._jdf.logicalPlan())
+    return DataFrame(dataset.ofRows(session._jsparkSession, limited), session)
+
+
+@lru_cache(maxsize=1)
+def _plan_classes(jvm: Any) -> tuple[Any, Any, Any, Any]:
+    """Classes of the JVM, looked up once: for each part of a name, py4j searches all jars for a class of that name."""
+    sql = jvm.org.apache.spark.sql
+    return (
+        sql.catalyst.expressions.Literal,
+        sql.types.DataTypes.IntegerType,
+        sql.catalyst.plans.logical.LocalLimit,
+        sql.classic.Dataset,
+    )
 
 
 def partitions(data: DataFrame) -> int | None:
@@ -113,6 +138,5 @@ def partitions(data: DataFrame) -> int | None:
 
 def in_session(session: SparkSession, data: DataFrame) -> DataFrame:
     """The same data in another session of its context."""
-    jvm: Any = session._jvm
-    dataset = jvm.org.apache.spark.sql.classic.Dataset
+    dataset = _plan_classes(session._jvm)[-1]
     return DataFrame(dataset.ofRows(session._jsparkSession, data._jdf.logicalPlan()), session)

@@ -7,8 +7,10 @@ minimum or maximum, and what Spark does not sum exactly, is evaluated from scrat
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
-from rederive.analysis.derivations import derived_once
+import pyarrow as pa
+
 from rederive.engines.spark.plan.expressions import (
     TRUE,
     AllColumns,
@@ -49,16 +51,15 @@ from rederive.engines.spark.run.aggregates.from_scratch import (
     overflow_error,
     value_type,
 )
-from rederive.engines.spark.run.arrow_sets import can_compare
-from rederive.engines.spark.run.derivation import derivation
+from rederive.engines.spark.run.arrow_sets import can_compare, cast_columns, distinct, select_matching
+from rederive.engines.spark.run.evaluation import as_view, derivation
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import Relations
-from rederive.engines.spark.run.round import as_view
 from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.session.types import column
-from rederive.ir.rules import Aggregate, Function, Rule, Variant
+from rederive.ir.rules import Aggregate, Function, Variant
 from rederive.ir.terms import NUMBER, Row
-from rederive.maintain.fragments import rule_over_state
+from rederive.maintain.maintenance_rule import Fold
 from rederive.values import INTEGER_RANGES
 
 SharedTotals = dict[tuple[str, tuple[int, ...]], Frame]  # by the rows and the groups that they are of
@@ -69,9 +70,9 @@ def totals_name(view: str) -> str:
     return f"{view}.totals"
 
 
-def fill(aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals) -> None:
+def fill(fold: Fold, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals) -> None:
     """The first evaluation."""
-    source = _source(aggregate, relations, Variant.OLD, jobs)
+    aggregate, source = fold.aggregate, _source(fold, relations, jobs)
     types = relations.types(aggregate.relation)
     # An empty source has no groups; Spark need not be asked.
     if source.empty:
@@ -87,16 +88,16 @@ def fill(aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Job
 
 
 def change(
-    aggregate: Aggregate, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals
+    fold: Fold, relations: Relations, storage: Storage, jobs: Jobs, shared: SharedTotals
 ) -> dict[str, tuple[Source, Source]]:
     """The exact delta of the view goes to its relations; the delta of its totals is returned."""
+    aggregate = fold.aggregate
     if _has_totals(aggregate, relations):
         return _change_totals(aggregate, relations, storage, jobs, shared)
     # Only groups of changed rows can have another result (G).
     groups = _affected_groups(aggregate, relations, jobs)
-    old = _rows_of_groups(storage.source(aggregate.relation), groups, range(len(aggregate.group)), jobs)
-    before = jobs.queries.materialize(old, relations.types(aggregate.relation))
-    _set_delta(aggregate, relations, before, _recompute(aggregate, relations, groups, jobs), jobs)
+    before = _find_groups(storage.source(aggregate.relation), groups, len(aggregate.group), jobs)
+    _set_delta(aggregate, relations, before, _recompute(fold, relations, groups, jobs), jobs)
     return {}
 
 
@@ -121,24 +122,19 @@ def _set_delta(aggregate: Aggregate, relations: Relations, before: Frame, after:
     relations.found(aggregate.relation, Variant.INS).replace([jobs.sets.minus(after, [before])])
 
 
-def _source(aggregate: Aggregate, relations: Relations, state: Variant, jobs: Jobs) -> Source:
+def _source(fold: Fold, relations: Relations, jobs: Jobs) -> Source:
     """The rows to aggregate. Where they are not stored, all are derived: by one query, if each has one derivation."""
-    found = relations.state(aggregate.source, state)
+    name = fold.aggregate.source
+    found = relations.state(name, fold.state)
     if isinstance(found, Source):
         return found
-    if derived_once(relations.component(aggregate.source), relations.program):
-        return _as_view(aggregate.source, relations, state, jobs)
+    if fold.source is not None:
+        types = relations.types(name)
+        one = derivation(fold.source.rule, None, None, relations.of, jobs, relations.program.relations)
+        return as_view([one], types, jobs) if one is not None else Local(types, frozenset())
     # A request without bound columns has one key, the empty row: everything is derived.
     found.request((), Local((), frozenset({()})))
     return found.source()
-
-
-def _as_view(name: str, relations: Relations, state: Variant, jobs: Jobs) -> Source:
-    (rule,) = relations.component(name).definitions
-    assert isinstance(rule, Rule)
-    one = derivation(rule_over_state(rule, state), None, None, relations.of, jobs, relations.program.relations)
-    types = relations.types(name)
-    return as_view([one], types, jobs) if one is not None else Local(types, frozenset())
 
 
 def _signed_source(aggregate: Aggregate, relations: Relations) -> list[tuple[Source, int]]:
@@ -148,11 +144,30 @@ def _signed_source(aggregate: Aggregate, relations: Relations) -> list[tuple[Sou
 
 
 def _affected_groups(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
-    groups = renumbered(aggregate.group)
-    changed = _signed_source(aggregate, relations)
-    plan = union_all(Projection(jobs.queries.scan(source), groups) for source, _ in changed)
+    changed = [source for source, _ in _signed_source(aggregate, relations)]
     types = relations.types(aggregate.relation)[: len(aggregate.group)]
+    tables = jobs.queries.driver_tables(changed) if types and can_compare(types) else None
+    if tables is not None:
+        names = [column(c) for c in aggregate.group]
+        return jobs.frames.of_table(cast_columns(distinct(pa.concat_tables(t.select(names) for t in tables)), types), types)
+    groups = renumbered(aggregate.group)
+    plan = union_all(Projection(jobs.queries.scan(source), groups) for source in changed)
     return jobs.queries.materialize(Distinct(plan), types)
+
+
+def _find_groups(stored: Source, groups: Frame, width: int, jobs: Jobs) -> Frame:
+    """The stored rows of some groups, which are the first columns: in the driver where the rows are there, or fit."""
+    if isinstance(stored, Local) and isinstance(groups, Local):
+        keys = frozenset(row[:width] for row in groups.rows)
+        return Local(stored.types, frozenset(row for row in stored.rows if row[:width] in keys))
+    few = jobs.queries.driver_table(groups) if width and can_compare(groups.types[:width]) else None
+    table = jobs.queries.fetch(stored) if few is not None else None
+    if few is not None and table is not None:
+        names = [column(i) for i in range(width)]
+        found = select_matching(table, names, distinct(few.select(names)))
+        if found is not None:
+            return jobs.frames.of_table(found, stored.types)
+    return jobs.queries.materialize(_rows_of_groups(stored, groups, range(width), jobs), stored.types)
 
 
 def _rows_of_groups(source: Source, groups: Frame, positions: Iterable[int], jobs: Jobs) -> Plan:
@@ -168,9 +183,9 @@ def rows_of_groups(rows: Plan, groups: Plan, positions: tuple[int, ...], hint: H
     return Projection(Join(Aliased(rows, "s"), Aliased(groups, "g", hint), JoinKind.SEMI, on), (AllColumns("s"),))
 
 
-def _recompute(aggregate: Aggregate, relations: Relations, groups: Frame, jobs: Jobs) -> Frame:
+def _recompute(fold: Fold, relations: Relations, groups: Frame, jobs: Jobs) -> Frame:
     """The affected groups in the new state, from scratch."""
-    source = _source(aggregate, relations, Variant.NEW, jobs)
+    aggregate, source = fold.aggregate, _source(fold, relations, jobs)
     if source.empty:
         return Local(relations.types(aggregate.relation), frozenset())
     rows = _rows_of_groups(source, groups, aggregate.group, jobs)
@@ -271,12 +286,12 @@ def _change_totals(
     name = aggregate.relation
     all_types = _totals_types(relations.types(name))
     delta = _totals(aggregate, _signed_source(aggregate, relations), relations, jobs, shared)
-    stored = storage.source(totals_name(name))
-    if isinstance(delta, Local) and isinstance(stored, Local):
-        return _change_local_totals(aggregate, relations, stored, delta)
     width = len(aggregate.group)
     # Only totals of affected groups are read and written.
-    before = jobs.queries.materialize(_rows_of_groups(stored, delta, range(width), jobs), all_types)
+    before = _find_groups(storage.source(totals_name(name)), delta, width, jobs)
+    in_driver = all(isinstance(frame, Local) or frame.table is not None for frame in (before, delta))
+    if in_driver and max(len(before), len(delta)) <= jobs.tuning.python_totals:
+        return _change_local_totals(aggregate, relations, before, delta, jobs)
     plan = summed_totals(union_all(jobs.queries.select(frame) for frame in (before, delta)), width)
     after = jobs.queries.materialize(plan, all_types)
     rows = [_results(aggregate, relations, totals, jobs) for totals in (before, after)]
@@ -297,26 +312,28 @@ def summed_totals(totals: Plan, width: int) -> Plan:
 
 
 def _change_local_totals(
-    aggregate: Aggregate, relations: Relations, stored: Local, delta: Local
+    aggregate: Aggregate, relations: Relations, stored: Frame, delta: Frame, jobs: Jobs
 ) -> dict[str, tuple[Source, Source]]:
-    """The same where all totals are in the driver."""
+    """The same where the totals of the affected groups are in the driver."""
     name, width = aggregate.relation, len(aggregate.group)
-    known = {row[:width]: row for row in stored.rows}
-    pairs = [(known.get(row[:width]), row) for row in delta.rows]
+    known = {row[:width]: row for row in jobs.queries.rows(stored)}
+    pairs = [(known.get(row[:width]), row) for row in jobs.queries.rows(delta)]
     before = frozenset(old for old, _ in pairs if old is not None)
     # A group whose number of rows reaches zero is dropped.
     after = frozenset(row for old, change in pairs if (row := _add_totals(old, change, width))[width])
     rows = [frozenset(_result(aggregate, relations, row) for row in side) for side in (before, after)]
     types = relations.types(name)
-    relations.found(name, Variant.DEL).replace([Local(types, rows[0] - rows[1])])
-    relations.found(name, Variant.INS).replace([Local(types, rows[1] - rows[0])])
-    return {totals_name(name): (Local(stored.types, before), Local(stored.types, after))}
+    relations.found(name, Variant.DEL).replace([jobs.frames.of_rows(rows[0] - rows[1], types)])
+    relations.found(name, Variant.INS).replace([jobs.frames.of_rows(rows[1] - rows[0], types)])
+    return {totals_name(name): (jobs.frames.of_rows(before, stored.types), jobs.frames.of_rows(after, stored.types))}
 
 
 def _add_totals(old: Row | None, change: Row, width: int) -> Row:
     if old is None:
         return change
-    return (*change[:width], *(a + b for a, b in zip(old[width:], change[width:], strict=True)))  # type: ignore[operator]
+    # As whole numbers: decimals of Python would be rounded to 28 digits.
+    sums = [int(a) + int(b) for a, b in zip(old[width:], change[width:], strict=True)]  # type: ignore[arg-type]
+    return (*change[:width], *sums[:-1], Decimal(sums[-1]))
 
 
 def _result(aggregate: Aggregate, relations: Relations, total: Row) -> Row:

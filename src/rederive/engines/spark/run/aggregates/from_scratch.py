@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
-from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 
+from rederive.arrow_types import to_arrow_column
 from rederive.engines.spark.plan.expressions import (
     Cast,
     ColumnRef,
@@ -31,10 +29,13 @@ from rederive.engines.spark.plan.nodes import Filter, GroupBy, Plan, Projection,
 from rederive.engines.spark.plan.rule_query import ERROR
 from rederive.engines.spark.plan.sources import Frame, Types
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.session.types import arrow_type, column, columns, schema
+from rederive.engines.spark.session.types import arrow_type, column, columns, from_arrow, schema
 from rederive.errors import EvaluationError
 from rederive.ir.rules import Aggregate, Function, Order, Program
-from rederive.ir.terms import NUMBER, Kind, Type
+from rederive.ir.terms import NUMBER, Kind, Row, Type
+from rederive.scalar.failures import ScalarError
+from rederive.scalar.folds import fold_of
+from rederive.scalar.windows import window_of
 from rederive.values import INTEGER_RANGES
 
 TOTAL = Type(Kind.DECIMAL, 38, 0)  # of whole numbers: a sum of 10^18 numbers of 64 bits still fits
@@ -46,7 +47,7 @@ def aggregate_rows(aggregate: Aggregate, program: Program, rows: Plan, jobs: Job
     if aggregate.function is Function.ROW_NUMBER:
         return jobs.queries.materialize(numbered_plan(aggregate, program.relations[aggregate.source].arity, rows), view.types)
     if not is_exact_in_spark(aggregate, value):
-        return _fold_in_python(aggregate, rows, view.types, value, jobs)
+        return _fold_in_python(aggregate, program.relations[aggregate.source].types, rows, view.types, jobs)
     plan = native_plan(aggregate, rows)
     if aggregate.function is Function.SUM:
         assert value is not None
@@ -62,6 +63,8 @@ def value_type(aggregate: Aggregate, program: Program) -> Type | None:
 
 def is_exact_in_spark(aggregate: Aggregate, value: Type | None) -> bool:
     """Whether Spark's result is exact: its sums of floats depend on their order, and decimals of many digits overflow them."""
+    if aggregate.is_window:
+        return False
     match aggregate.function:
         case Function.COUNT:
             return True
@@ -69,7 +72,7 @@ def is_exact_in_spark(aggregate: Aggregate, value: Type | None) -> bool:
             return value is not None and value.kind is not Kind.FLOAT
         case Function.SUM:
             return value is not None and value.kind in INTEGER_RANGES
-        case Function.MEAN | Function.ROW_NUMBER:
+        case _:
             return False
 
 
@@ -124,91 +127,47 @@ def overflow_error(aggregate: Aggregate, value: Type | None) -> EvaluationError:
     return EvaluationError(f"the {aggregate.function.value} over '{aggregate.source}' does not fit {value}")
 
 
-def _fold_in_python(aggregate: Aggregate, rows: Plan, types: Types, value: Type | None, jobs: Jobs) -> Frame:
-    """Whole groups at a time, in Spark's Python workers, with exact arithmetic."""
-    assert value is not None
-    assert aggregate.value is not None
+def _fold_in_python(aggregate: Aggregate, source: Types, rows: Plan, types: Types, jobs: Jobs) -> Frame:
+    """Whole groups at a time, in Spark's Python workers, by the functions of the resident engine."""
     grouped = jobs.queries.data(rows).groupBy(*(column(c) for c in aggregate.group))
-    data = grouped.applyInArrow(_folding(aggregate, types, value), f"{schema(types)}, {ERROR} STRING")
+    data = grouped.applyInArrow(_folding(aggregate, source, types), f"{schema(types)}, {ERROR} STRING")
     # The number of rows is not known yet; 0 is never read, because the frame is only scanned.
     found = jobs.queries.scan(jobs.frames.of_data(data, types, 0))
-    if jobs.queries.collect(exists(Filter(found, (NullTest(ColumnRef(ERROR), is_null=False),)))):
-        raise overflow_error(aggregate, value)
+    # Read once more where it succeeds: an error ends the transaction, so its text need not be cheap.
+    failed = Projection(Filter(found, (NullTest(ColumnRef(ERROR), is_null=False),)), (Named(ColumnRef(ERROR), column(0)),))
+    for (error,) in jobs.queries.collect(failed):
+        raise overflow_error(aggregate, types[-1]) if error == _OVERFLOW else EvaluationError(str(error))
     return jobs.queries.materialize(Projection(found, refs(types)), types)
 
 
-def _folding(aggregate: Aggregate, types: Types, value: Type) -> Callable[[pa.Table], pa.Table]:
-    """The function that makes one row of the rows of a group."""
-    keys, position = list(aggregate.group), aggregate.value or 0
-    result, arrow = exact_result(aggregate.function, value, types[-1]), [arrow_type(t) for t in types]
+_OVERFLOW = "overflow"
+
+
+def _folding(aggregate: Aggregate, source: Types, types: Types) -> Callable[[pa.Table], pa.Table]:
+    """The function that makes rows of the view of the rows of a group."""
+    results = _window_rows(aggregate, source, types) if aggregate.is_window else _group_row(aggregate, source, types)
+    arrow = [arrow_type(t) for t in types]
 
     def fold(rows: pa.Table) -> pa.Table:
-        # A group without rows has no result, also without group columns.
-        if not rows.num_rows:
-            return pa.table([pa.array([], t) for t in (*arrow, pa.string())], names=[*columns(types), ERROR])
-        given = rows.column(position).to_pylist()
-        group = [rows.column(i)[0].as_py() for i in keys]
+        error = None
         try:
-            row, error = [*group, result(given)], None
-        except OverflowError:
-            row, error = [*group, None], "overflow"
-        arrays = [pa.array([v], t) for v, t in zip(row, arrow, strict=True)]
-        return pa.table([*arrays, pa.array([error], pa.string())], names=[*columns(types), ERROR])
+            # A group without rows has no result, also without group columns.
+            found = results(from_arrow(rows, source)) if rows.num_rows else []
+        except (OverflowError, ScalarError) as failure:
+            error = str(failure) if isinstance(failure, ScalarError) else _OVERFLOW
+            found = [(None,) * len(types)]
+        arrays = [to_arrow_column((row[i] for row in found), type, arrow[i]) for i, type in enumerate(types)]
+        return pa.table([*arrays, pa.array([error] * len(found), pa.string())], names=[*columns(types), ERROR])
 
     return fold
 
 
-def exact_result(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
-    """The exact result over the values of a group, NULL where it has none; OverflowError where it does not fit its type."""
-    # NULL is not folded.
-    known = _of_values(function, value, gives)
-
-    def result(values: Sequence[Any]) -> Any:
-        there = [one for one in values if one is not None]
-        return known(there) if there else None
-
-    return result
+def _group_row(aggregate: Aggregate, source: Types, types: Types) -> Callable[[Sequence[Row]], list[Row]]:
+    compute, group = fold_of(aggregate, source, types[-1]), aggregate.group
+    return lambda rows: [(*(rows[0][i] for i in group), compute(rows))]
 
 
-def _of_values(function: Function, value: Type, gives: Type) -> Callable[[Sequence[Any]], Any]:
-
-    # As fractions the sum is exact; it is rounded once at the end, as in the resident engine.
-    def total(values: Sequence[Any]) -> Fraction:
-        return sum(map(Fraction, values), Fraction())
-
-    def summed(values: Sequence[Any]) -> Any:
-        found = total(values)
-        if value.kind is Kind.FLOAT:
-            return found.numerator / found.denominator
-        units = found * 10**value.scale
-        if abs(units) >= 10**gives.precision:
-            raise OverflowError
-        return Decimal(int(units)).scaleb(-value.scale)
-
-    def mean(values: Sequence[Any]) -> float | Decimal:
-        found = total(values) / len(values)
-        if gives.kind is Kind.DECIMAL:
-            return _half_up(found, gives.scale)
-        return found.numerator / found.denominator
-
-    match function:
-        case Function.MEAN:
-            return mean
-        case Function.SUM:
-            return summed
-        case Function.MIN:
-            return min
-        case _:
-            return max
-
-
-def _half_up(value: Fraction, scale: int) -> Decimal:
-    """Rounded away from zero where two are equally near.
-
-    >>> _half_up(Fraction(-1, 8), 2)
-    Decimal('-0.13')
-    """
-    units = abs(value) * 10**scale
-    # floor(units + 1/2) in whole numbers, on the absolute value.
-    rounded = (2 * units.numerator + units.denominator) // (2 * units.denominator)
-    return Decimal(rounded if value >= 0 else -rounded).scaleb(-scale)
+def _window_rows(aggregate: Aggregate, source: Types, types: Types) -> Callable[[Sequence[Row]], list[Row]]:
+    compute = window_of(aggregate, source, types[-1])
+    chosen = (*aggregate.group, *(i for i in range(len(source)) if i not in aggregate.group))
+    return lambda rows: [(*(row[i] for i in chosen), result) for row, result in compute(rows)]

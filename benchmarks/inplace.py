@@ -1,0 +1,127 @@
+"""Views over tables in place against INSERT OVERWRITE of the same query: from a source commit to the view's table.
+
+    python -m benchmarks.inplace --facts 1000000 --changes 0.0001 0.001 0.01 0.1 --views star join
+
+For each view and each size of change: a plain UPDATE of the facts, then a refresh that ends when the table of the view is
+written; as the peer in the same run, INSERT OVERWRITE of the query over the same commit. Both are checked against each other.
+Prints seconds, their ratio, and for both the number of Spark jobs and the bytes read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import rederive
+from rederive.lake.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VIEWS: Final = {
+    "star": "SELECT kind, region, sum(amount) AS total FROM fact JOIN item ON fact.item = item.id "
+    "JOIN shop ON fact.shop = shop.id GROUP BY kind, region",
+    "join": "SELECT fact.id, amount, kind FROM fact JOIN item ON fact.item = item.id WHERE amount > 900",
+    "distinct": "SELECT shop, count(DISTINCT item) AS items FROM fact GROUP BY shop",
+    "top": "SELECT shop, id, amount FROM (SELECT shop, id, amount, row_number() OVER (PARTITION BY shop "
+    "ORDER BY amount DESC, id) AS place FROM fact) WHERE place <= 3",
+    "outer": "SELECT shop.id, region, fact.id AS sale FROM shop LEFT JOIN fact ON fact.shop = shop.id AND fact.amount > 990",
+    "anti": "SELECT item.id, kind FROM item WHERE NOT EXISTS (SELECT 1 FROM fact WHERE fact.item = item.id AND amount > 995)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one way took."""
+
+    seconds: float
+    jobs: int
+    megabytes: float
+
+
+def measure(spark: SparkSession, work: Callable[[], object]) -> Cost:
+    """Run `work`, and count its Spark jobs and the bytes that they read."""
+    before, started = counters(spark), time.perf_counter()
+    work()
+    seconds, after = time.perf_counter() - started, counters(spark)
+    return Cost(seconds, after[0] - before[0], (after[1] - before[1]) / 1e6)
+
+
+def counters(spark: SparkSession) -> tuple[int, int]:
+    """The jobs that the context has started, and the bytes that its tasks have read."""
+    context: Any = spark.sparkContext._jsc.sc()
+    executors = context.statusStore().executorList(False)
+    read = sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
+    return int(context.dagScheduler().nextJobId()), read
+
+
+def make_sources(spark: SparkSession, folder: str, facts: int) -> None:
+    """A star: facts with a key, and two small dimensions."""
+    items, shops = max(facts // 1000, 10), max(facts // 10_000, 5)
+    tables = {
+        "fact": f"SELECT id, id * 7919 % {items} AS item, id * 104729 % {shops} AS shop, CAST(id * 31 % 1000 AS INT) AS amount "
+        f"FROM range({facts})",
+        "item": f"SELECT id, concat('kind', id % 20) AS kind FROM range({items})",
+        "shop": f"SELECT id, concat('region', id % 10) AS region FROM range({shops})",
+    }
+    for name, query in tables.items():
+        spark.sql(
+            f"CREATE TABLE delta.`{folder}/{name}` USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true) AS {query}"
+        )
+
+
+def compare(spark: SparkSession, folder: str, view: str, facts: int, changes: list[float]) -> None:
+    """Print one line for each size of change."""
+    query = VIEWS[view]
+    with rederive.open(lake=f"{folder}/lake_{view}", spark=spark, engine="spark") as db:
+        with db.setup():
+            for name in ("fact", "item", "shop"):
+                db.attach(name, f"{folder}/{name}", key=["id"])
+            db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        db.settle()
+        for name in ("fact", "item", "shop"):
+            spark.read.format("delta").load(f"{folder}/{name}").createOrReplaceTempView(name)
+        peer = f"delta.`{folder}/peer_{view}`"
+        spark.sql(f"CREATE TABLE {peer} USING DELTA AS {query}")
+        for number, share in enumerate(changes, 1):
+            # Scattered rows: every so manieth one.
+            step = max(round(1 / share), 1)
+            spark.sql(
+                f"UPDATE delta.`{folder}/fact` SET amount = (amount + {37 * number}) % 1000 WHERE id % {step} = {number % step}"
+            )
+            ours = measure(spark, db.refresh)
+            theirs = measure(spark, lambda: spark.sql(f"INSERT OVERWRITE {peer} {query}"))
+            mine, other = db.tables.frame("v"), spark.read.format("delta").load(f"{folder}/peer_{view}")
+            wrong = mine.exceptAll(other).count() + other.exceptAll(mine).count()
+            print(
+                f"{view:9} {facts:>11,} {share:>8.2%} {ours.seconds:8.1f} s {theirs.seconds:8.1f} s "
+                f"{theirs.seconds / ours.seconds:7.2f} x {ours.jobs:5} {theirs.jobs:5} {ours.megabytes:9.1f} "
+                f"{theirs.megabytes:9.1f} {'' if not wrong else f'WRONG: {wrong} rows'}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Run the comparison for the chosen sizes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--facts", type=int, nargs="+", default=[1_000_000, 10_000_000, 30_000_000])
+    parser.add_argument("--changes", type=float, nargs="+", default=[0.0001, 0.001, 0.01, 0.1])
+    parser.add_argument("--views", nargs="+", choices=list(VIEWS), default=list(VIEWS))
+    parser.add_argument("--memory", default="4g", help="of the driver")
+    chosen = parser.parse_args()
+    spark = spark_session(options={"spark.driver.memory": chosen.memory})
+    print("view      facts          change   refresh  overwrite   ratio  jobs (theirs)  MB read (theirs)")
+    for facts in chosen.facts:
+        with tempfile.TemporaryDirectory() as folder:
+            make_sources(spark, folder, facts)
+            for view in chosen.views:
+                compare(spark, folder, view, facts, chosen.changes)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

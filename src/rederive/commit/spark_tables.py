@@ -1,0 +1,203 @@
+"""`db.tables`: tables in place, which others write, and the tables of views, which Spark reads.
+
+A refresh takes one commit of each source, reads what changed since the commits that the last version follows, and commits that as
+one version. The journal records the commits with the version, so that after a kill none of them is lost or applied twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING
+
+from rederive import failpoints
+from rederive.boundary import guard_class
+from rederive.catalog import CatalogChange
+from rederive.commit.pipeline import Pipeline
+from rederive.commit.source_rows import rows_at, session, source_of
+from rederive.delta import Delta
+from rederive.errors import Redefined, SourceChanged, UnknownRelation, WrongUse
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+from rederive.records import SourceVersion
+from rederive.result import Result
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rederive.lake.delta_log import TableState
+
+
+@guard_class
+class SparkTables:
+    """The Delta tables that a database reads in place, and those that it makes."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._state = pipeline.state
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The commit of each table in place that the current version follows, by the name of its relation."""
+        tables = self._state.program.in_place
+        return {tables[base].name: source.version for base, source in self._state.sources.items() if base in tables}
+
+    def attach(self, name: str, table: str, key: Sequence[str] = ()) -> Result | None:
+        """See `Database.attach`."""
+        from rederive.lake.delta_log import table_location
+        from rederive.lake.source_table import key_columns
+        from rederive.lang.sql.ddl import TableInPlace, create_in_place, parse_definitions
+
+        state = self._state
+        location = table_location(session(state), table)
+        known = state.catalog.program.relations.get(name.lower())
+        if known is not None and known.location == location:
+            return None
+        columns = source_of(state, Relation(name, (), location=location)).columns()
+        text = create_in_place(TableInPlace(name, location, key_columns(columns, key)), columns)
+        (definition,) = parse_definitions(text, name)
+        change = state.catalog.create(definition)
+        if change is None:
+            raise Redefined(f"'{name}' is defined already")
+        return self._pipeline.define(change)
+
+    def refresh(self, versions: Mapping[str, int] | None = None) -> Result | None:
+        """See `Database.refresh`."""
+        result = None
+        self._pipeline.check_no_setup("a refresh")
+        targets = self._targets(versions or {})
+        moved = [SourceVersion(base, now.version, now.id) for base, now in targets.items() if now is not None]
+        if not moved:
+            return None
+        with ExitStack() as stack:
+            net = {}
+            for source in moved:
+                delta = stack.enter_context(self._change(source))
+                if delta:
+                    net[source.relation] = delta
+            # A kill up to here leaves nothing behind: the next refresh reads the same commits.
+            failpoints.hit("refresh:read")
+            # A table that was only rearranged has the same rows at its new commit, whose files are there.
+            self._rebase([source for source in moved if source.relation not in net])
+            if net:
+                result = self._commit(net, moved)
+            else:
+                self._note(moved)
+        failpoints.hit("refresh:committed")
+        # From here on the old state is read at these commits; until then it was read as the old commits and the change.
+        self._rebase(moved)
+        self._settle()
+        return result
+
+    def _commit(self, net: Mapping[str, Delta], moved: Sequence[SourceVersion]) -> Result:
+        from rederive.lake.source_table import is_missing_file
+
+        try:
+            return self._pipeline.commit_sources(net, moved)
+        except Exception as error:
+            if not self._state.engine.reads_in_place or not is_missing_file(error):
+                raise
+        # The files of the old commits were vacuumed: the old state is read as the new one minus the change.
+        self._state.engine.rebase({source.relation: self._rows_before(source) for source in moved})
+        return self._pipeline.commit_sources(net, moved)
+
+    def _rows_before(self, source: SourceVersion) -> Collection[Row]:
+        state, program = self._state, self._state.program
+        table, base = program.in_place[source.relation], program.relations[source.relation]
+        known, number = state.sources[source.relation], state.engine.size(source.relation)
+        return source_of(state, table).rows_before(table, base, known.version, source.version, number)
+
+    def _rebase(self, sources: Sequence[SourceVersion]) -> None:
+        """Read tables in place at these commits from now on, which have the rows that the engine has."""
+        state = self._state
+        if state.engine.reads_in_place:
+            state.engine.rebase(rows_at(state, state.program, {source.relation: source for source in sources}))
+
+    def resync(self) -> Result | None:
+        """Follow the tables in place to their last commits where those in between cannot be read any more.
+
+        Everything is read and compared: one version with the difference of every view, also where a table was replaced.
+        """
+        state, program = self._state, self._state.program
+        facts: dict[str, Collection[Row]] = {}
+        sources = []
+        for base, table in program.in_place.items():
+            source = source_of(state, table)
+            now = source.state()
+            source.check_columns(table, now)
+            source.check_all(table, now.version)
+            facts[base] = source.pinned_rows(table, program.relations[base], now.version)
+            sources.append(SourceVersion(base, now.version, now.id))
+        if state.engine.reads_in_place:
+            # The engine evaluates the views over the tables as they are, and compares them with the rows that it has stored.
+            result = self._pipeline.define(CatalogChange(state.catalog, facts, always=False, sources=tuple(sources)))
+        else:
+            old = {base: frozenset(state.engine.rows(base, {})) for base in facts}
+            new = {base: frozenset(rows) for base, rows in facts.items()}
+            net = {base: Delta(new[base] - old[base], old[base] - new[base]) for base in facts if new[base] != old[base]}
+            result = self._pipeline.commit_sources(net, sources)
+        self._settle()
+        return result
+
+    def frame(self, view: str) -> DataFrame:
+        """The rows of a view at the current version, as a data frame over its Delta table."""
+        return self._table(view, is_change_table=False)
+
+    def changes_frame(self, view: str, since: int = 0) -> DataFrame:
+        """What each version after `since` did to a view: `_version`, `_change`, `_count`, and the view's columns."""
+        return self._table(view, is_change_table=True).where(f"_version > {int(since)}")
+
+    def _table(self, view: str, *, is_change_table: bool) -> DataFrame:
+        from rederive.lake.tables import Area
+
+        state, relation = self._state, self._state.relation(view)
+        self._pipeline.settle()
+        store = state.durable("the table of a view")
+        assert store.lake is not None  # settling has refused a store without one
+        return store.lake.lake.table(Area.CHANGES if is_change_table else Area.VIEWS, relation, session(state))
+
+    def follow(self, interval: float) -> Iterator[Result]:
+        """Refresh every `interval` seconds, without end; yields each version that a refresh makes."""
+        while True:
+            started = time.monotonic()
+            if (result := self.refresh()) is not None:
+                yield result
+            time.sleep(max(0.0, interval - (time.monotonic() - started)))
+
+    def _targets(self, versions: Mapping[str, int]) -> dict[str, TableState | None]:
+        """The commit that each table in place is to be followed to; None where it is followed to it already."""
+        state = self._state
+        tables = state.program.in_place
+        names = {table.name for table in tables.values()}
+        if unknown := next((name for name in versions if name not in names), None):
+            raise UnknownRelation(unknown, names)
+        found: dict[str, TableState | None] = {}
+        for base, table in tables.items():
+            known, source = state.sources[base], source_of(state, table)
+            now = source.state(versions.get(table.name))
+            if now.id != known.table_id:
+                hint = "db.tables.resync(): it compares the views with the table as it is, and reports the difference"
+                raise SourceChanged(f"the table behind '{table.name}' was replaced by another one", hint=hint).at(source.location)
+            if now.version < known.version:
+                raise WrongUse(f"'{table.name}' is followed to commit {known.version} already, which is after {now.version}")
+            source.check_columns(table, now)
+            found[base] = now if now.version > known.version else None
+        return found
+
+    def _change(self, source: SourceVersion) -> AbstractContextManager[Delta]:
+        program = self._state.program
+        table, base = program.in_place[source.relation], program.relations[source.relation]
+        after = self._state.sources[source.relation].version
+        return source_of(self._state, table).net_change(table, base, after, source.version)
+
+    def _settle(self) -> None:
+        """The tables of views follow at once: whoever reads them knows that a refresh was made."""
+        if self._state.lake is not None:
+            self._pipeline.settle()
+
+    def _note(self, sources: Sequence[SourceVersion]) -> None:
+        """Follow commits that changed no row: no version, but durable."""
+        if self._state.store is not None:
+            self._state.store.journal.amend(sources=sources)
+        self._state.sources.update({source.relation: source for source in sources})

@@ -1,0 +1,40 @@
+"""Statements that show definitions: SHOW TABLES, SHOW VIEWS, SHOW COLUMNS, DESCRIBE and EXPLAIN."""
+
+from __future__ import annotations
+
+from rederive.commit.state import DatabaseState
+from rederive.errors import UnknownName
+from rederive.ir.rules import Program, Relation
+from rederive.lang.sql.parser import ParsedStatement
+from rederive.lang.sql.types import column_type
+from rederive.result import Answer
+
+
+def shown_answer(state: DatabaseState, parsed: ParsedStatement) -> Answer:
+    """The answer to a statement that shows definitions."""
+    program, command = state.catalog.program, parsed.tree
+    match command.this:
+        case "SHOW TABLES":
+            return Answer(("table",), [(name,) for name in sorted(program.tables)])
+        case "SHOW VIEWS":
+            return Answer(("view", "monitored"), [(name, name in program.monitored) for name in sorted(_views(program))])
+        case "SHOW COLUMNS":
+            return Answer(("column",), [(column.name,) for column in _relation(program, str(command.expression), parsed).columns])
+        case "EXPLAIN":
+            name = _relation(program, str(command.expression), parsed).name
+            return Answer(("plan",), [(line,) for line in state.explain(name, "text", passes=False).splitlines()])
+    relation = _relation(program, command.this.name.lower(), parsed)
+    rows = [(c.name, str(column_type(c)).lower(), c.nullable, i in relation.key) for i, c in enumerate(relation.columns)]
+    return Answer(("column", "type", "nullable", "key"), list(rows))
+
+
+def _views(program: Program) -> list[str]:
+    return [name for name in program.views if not program.relations[name].is_auxiliary and name not in program.tables]
+
+
+def _relation(program: Program, name: str, parsed: ParsedStatement) -> Relation:
+    known = [*program.tables, *_views(program)]
+    found = next((one for one in known if one.lower() == name), None)
+    if found is None:
+        raise UnknownName("table or view", name, known, parsed.span)
+    return program.relations[found]

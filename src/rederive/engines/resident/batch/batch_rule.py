@@ -1,0 +1,165 @@
+"""One rule over whole columns: a join by sorted keys for each atom, tests and arithmetic on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from rederive.analysis.bindings import JoinStep, binding_pattern, join_order
+from rederive.engines.resident.batch.sources import ColumnSource
+from rederive.engines.resident.batch.terms import Bindings, holds, vector_of
+from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Space, Vector
+from rederive.engines.resident.storage.row_index import MOST_MATCHES, Array, TooManyMatches
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
+from rederive.ir.terms import Constant, Term, Type, Variable
+
+
+class WorkMeter(Protocol):
+    """Counts what is looked at, and stops the work where a budget is exceeded."""
+
+    def count(self, tuples: int) -> None:
+        """Count so many tuples."""
+
+
+class BatchRule:
+    """A rule that starts from all rows of its driver, or without one from whatever atom is joined first.
+
+    Every binding gives one row of the head. The caller knows whether these are distinct.
+    """
+
+    def __init__(
+        self, rule: Rule, driver: int | None, sources: Mapping[Atom, ColumnSource], space: Space, types: Mapping[str, Type]
+    ) -> None:
+        self.rule = rule
+        self._driver = driver
+        self._sources = sources
+        self._space = space
+        self._types = types
+        self._steps: tuple[JoinStep, ...] = ()
+        self._growth = 1.0
+        self._sizes: tuple[int, ...] = ()
+
+    @property
+    def start(self) -> ColumnSource | None:
+        """What the driver reads."""
+        return self._sources[self._atom(self._driver)] if self._driver is not None else None
+
+    def _atom(self, position: int) -> Atom:
+        atom = self.rule.body[position]
+        assert isinstance(atom, Atom)
+        return atom
+
+    def expected(self) -> float:
+        """About how many bindings there will be."""
+        self._plan()
+        return self._growth * (self.start.rows() if self.start is not None else 1)
+
+    def preparation(self) -> int:
+        """The rows that have to be copied before it can run."""
+        return sum(source.preparation() for source in self._sources.values())
+
+    def _plan(self) -> None:
+        """Choose the join order again when some relation has become twice or half as large."""
+        sizes = tuple(source.rows().bit_length() for source in self._sources.values())
+        if sizes == self._sizes:
+            return
+        self._sizes = sizes
+        rest = [literal for i, literal in enumerate(self.rule.body) if i != self._driver]
+        known = (
+            frozenset(v.name for v in literal_variables(self.rule.body[self._driver]))
+            if self._driver is not None
+            else frozenset[str]()
+        )
+        self._steps = join_order(rest, known, lambda atom, bound: self._sources[atom].fanout(bound))
+        atoms = [(step.literal, step.bound) for step in self._steps if isinstance(step.literal, Atom)]
+        self._growth = prod(
+            self._sources[a].fanout(b) if b else self._sources[a].rows() for a, b in atoms if len(b) < len(a.terms)
+        )
+
+    def run(self, meter: WorkMeter) -> Batch:
+        """The rows of the head. Raises `NotByColumn` where they have to be found one by one."""
+        self._plan()
+        try:
+            return self._run(meter)
+        except TooManyMatches:
+            raise NotByColumn("more bindings than arrays should hold") from None
+
+    def _run(self, meter: WorkMeter) -> Batch:
+        frame = Bindings(self._space, 1, {})
+        if self._driver is not None:
+            frame = self._join(frame, JoinStep(self._atom(self._driver), binding_pattern(self._atom(self._driver), frozenset())))
+        for step in self._steps:
+            frame = self._step(frame, step)
+            meter.count(0)  # the budget of time is checked after each join
+        vectors = [self._head(frame, term) for term in self.rule.head.terms]
+        return Batch(vectors, frame.count)
+
+    def _head(self, frame: Bindings, term: Term) -> Vector:
+        return vector_of(term, frame, self._types)
+
+    def _step(self, frame: Bindings, step: JoinStep) -> Bindings:
+        match step.literal:
+            case Atom():
+                return self._join(frame, step)
+            case Negation(atom):
+                positions, _ = self._matches(frame, atom, tuple(range(len(atom.terms))), ())
+                absent = np.ones(frame.count, np.bool_)
+                absent[positions] = False
+                return frame.where(absent)
+            case Comparison() as comparison:
+                return self._compare(frame, comparison)
+
+    def _compare(self, frame: Bindings, comparison: Comparison) -> Bindings:
+        if comparison.operator is Operator.EQ:
+            for variable, term in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+                if isinstance(variable, Variable) and variable.name not in frame.vectors:
+                    vector = vector_of(term, frame, self._types)
+                    if vector.type != self._types[variable.name]:
+                        raise NotByColumn("a term of another type than its variable")
+                    return Bindings(frame.space, frame.count, {**frame.vectors, variable.name: vector})
+        return frame.where(holds(comparison, frame, self._types))
+
+    def _join(self, frame: Bindings, step: JoinStep) -> Bindings:
+        atom = step.literal
+        assert isinstance(atom, Atom)
+        free = [i for i in range(len(atom.terms)) if i not in step.bound]
+        # A variable that is named once is not read.
+        wanted = [i for i in free if self._is_read(atom.terms[i])]
+        positions, columns = self._matches(frame, atom, step.bound, wanted)
+        joined = frame.take(positions) if frame.vectors else Bindings(frame.space, len(positions), {})
+        vectors = dict(joined.vectors)
+        same = np.ones(len(positions), np.bool_)
+        for i, codes in zip(wanted, columns, strict=True):
+            name = atom.terms[i].name  # type: ignore[union-attr]
+            if name in vectors:
+                same &= vectors[name].codes() == codes
+            else:
+                vectors[name] = Vector(frame.space, self._types[name], codes)
+        return Bindings(frame.space, len(positions), vectors).where(same)
+
+    def _is_read(self, term: Term) -> bool:
+        if not isinstance(term, Variable):
+            return True
+        literals: tuple[Literal, ...] = (self.rule.head, *self.rule.body)
+        return sum(v == term for literal in literals for v in literal_variables(literal)) > 1
+
+    def _matches(self, frame: Bindings, atom: Atom, bound: tuple[int, ...], wanted: Sequence[int]) -> tuple[Array, list[Array]]:
+        source, terms = self._sources[atom], atom.terms
+        # Constants alone do not select enough to keep an index for them: the rows are read, and the others left out.
+        if all(isinstance(terms[i], Constant) for i in bound):
+            columns = source.scan()
+            chosen = np.ones(len(columns[0]), np.bool_)
+            for i, term in ((i, terms[i]) for i in bound):
+                assert isinstance(term, Constant)
+                chosen &= columns[i] == self._space.codes.codec(term.type).encode(term.value)
+            found = [columns[i] if chosen.all() else columns[i][chosen] for i in wanted]
+            rows = int(np.count_nonzero(chosen))
+            if rows * frame.count > MOST_MATCHES:
+                raise TooManyMatches
+            if frame.count == 1:
+                return np.zeros(rows, np.int64), found
+            return np.repeat(np.arange(frame.count), rows), [np.tile(column, frame.count) for column in found]
+        return source.find(bound, [frame.codes(terms[i]) for i in bound], wanted)

@@ -1,0 +1,59 @@
+"""Rows as columns of codes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+from rederive.delta import LazyRows
+from rederive.engines.resident.batch.vectors import Batch, Space, Vector
+from rederive.engines.resident.storage.codes import TooManyValues
+from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns
+from rederive.engines.resident.storage.row_index import Array
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row, Type, Value
+
+_SAMPLE: Final = 100  # values that tell whether most are new
+
+
+def encode_columns(relation: Relation, rows: Iterable[Row], space: Space) -> CodeColumns:
+    """The rows as columns of codes, with their repetitions."""
+    if isinstance(rows, CodedColumns) and rows.codes is space.codes:
+        return rows.columns
+    if isinstance(rows, LazyRows):
+        from rederive.engines.resident.batch.arrow_encoding import encode_arrow_rows
+
+        if (encoded := encode_arrow_rows(relation, rows, space)) is not None:
+            return encoded
+    given: list[Collection[Any]] = list(zip(*rows, strict=True))
+    if not given:
+        return tuple(np.empty(0, np.uint32) for _ in relation.columns)
+    codecs = [space.codes.codec(type_) for type_ in relation.types]
+    return tuple(
+        np.fromiter(map(codec.encode, column), np.uint32, len(column)) for codec, column in zip(codecs, given, strict=True)
+    )
+
+
+def as_batch(rows: CodedColumns) -> Batch:
+    """The same rows as vectors."""
+    space = Space(rows.codes)
+    vectors = [Vector(space, type_, codes) for type_, codes in zip(rows.relation.types, rows.columns, strict=True)]
+    return Batch(vectors, len(rows))
+
+
+def encode_distinct(values: list[Value], type_: Type, space: Space) -> Array:
+    """The codes of distinct values."""
+    codec = space.codes.codec(type_)
+    known, start = codec.codes, len(codec.values)
+    if start + len(values) >= known.ceiling:
+        raise TooManyValues
+    # Evenly spaced: what is known already is often at one end.
+    sample = values[:: max(len(values) // _SAMPLE, 1)]
+    if 4 * sum(value in known for value in sample) < len(sample):
+        # Most are new: each gets an entry in the list of values, and only the first entry of a value is ever used.
+        codec.values.extend(values)
+        return np.fromiter(map(known.setdefault, values, count(start)), np.uint32, len(values))
+    return np.fromiter(map(codec.encode, values), np.uint32, len(values))

@@ -1,0 +1,232 @@
+"""When each row of a stored recursion was derived: a row has a derivation from rows that are all older than it.
+
+A leaf that a fixpoint takes in is one moment. The rows under a key are stored with the moment they came at: one number where they
+came together, else a list of leaves in the order of their moments. Rows that a transaction deletes and puts back are as young as
+rows that it inserts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, TypeAlias
+
+from pyroaring import BitMap
+
+from rederive.engines.resident.storage.codes import Code
+from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Table, whole_rows
+
+Moments: TypeAlias = int | list[tuple[int, Leaf]]
+Arrival: TypeAlias = tuple["Ages", Key, Leaf]
+NOTHING = BitMap()
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The moments of one component. `now`: the youngest. `limit`: proofs read rows that came before it.
+
+    `deleted` and `arrived` are what the transaction deleted, before anything was put back, and what it put back or inserted, in
+    order. `evaluated` are the leaves of an evaluation from scratch, where one ran instead.
+    """
+
+    now: int = 0
+    limit: int = 0
+    deleted: list[Arrival] = field(default_factory=list)
+    arrived: list[Arrival] = field(default_factory=list)
+    evaluated: list[Arrival] | None = None
+    ages: list[Ages] = field(default_factory=list)
+
+    def commit(self) -> None:
+        """Give the rows of the committed tables their moments."""
+        if self.evaluated is not None:
+            for ages in self.ages:
+                ages.moments.clear()
+            self._append(self.evaluated)
+        elif self.deleted or self.arrived:
+            changed: dict[tuple[int, Key], Arrival] = {}
+            for ages, key, leaf in (*self.deleted, *self.arrived):
+                changed.setdefault((id(ages), key), (ages, key, BitMap()))[2].__ior__(leaf)
+            for ages, key, leaf in changed.values():
+                ages.forget(key, leaf)
+            self._append(self.arrived)
+        self.rollback()
+
+    def _append(self, arrivals: Sequence[Arrival]) -> None:
+        """Give leaves moments after all others, in this order; the tables hold all of them already."""
+        for ages, key, leaf in arrivals:
+            self.now += 1
+            entry = ages.moments.setdefault(key, [])
+            assert isinstance(entry, list)
+            entry.append((self.now, leaf))
+        for ages, key, _ in arrivals:
+            ages.compact(key)
+
+    def rollback(self) -> None:
+        """Forget what the transaction did."""
+        self.deleted.clear()
+        self.arrived.clear()
+        self.evaluated = None
+
+
+class Ages:
+    """The moments of one view's rows."""
+
+    __slots__ = ("moments", "table", "timeline")
+
+    def __init__(self, table: Table, timeline: Timeline) -> None:
+        self.table = table
+        self.timeline = timeline
+        self.moments: dict[Key, Moments] = {}
+        timeline.ages.append(self)
+
+    def record(self, key: Key, leaf: Leaf) -> None:
+        """Note rows of a first evaluation, before the table takes them in."""
+        self.timeline.now += 1
+        entry = self.moments.get(key)
+        if entry is None:
+            self.moments[key] = self.timeline.now
+        elif isinstance(entry, int):
+            # So far the table's leaf was one moment; from here on it is more than that.
+            self.moments[key] = [(entry, self.table.primary[key].copy()), (self.timeline.now, leaf.copy())]
+        else:
+            entry.append((self.timeline.now, leaf.copy()))
+
+    def forget(self, key: Key, leaf: Leaf) -> None:
+        """Take rows out of their moments; the table holds the committed rows already."""
+        entry = self.moments.pop(key, None)
+        if entry is None:
+            return
+        parts = [(entry, self.table.primary.get(key, NOTHING))] if isinstance(entry, int) else entry
+        left = [(moment, rest) for moment, rows in parts if (rest := rows - leaf)]
+        if left:
+            self.moments[key] = left
+            self.compact(key)
+
+    def compact(self, key: Key) -> None:
+        """One moment is a number where it has all rows of the table's leaf."""
+        entry = self.moments[key]
+        if isinstance(entry, list) and len(entry) == 1 and len(entry[0][1]) == len(self.table.primary[key]):
+            self.moments[key] = entry[0][0]
+
+    def younger(self, key: Key, leaf: Leaf, moment: int) -> Iterator[tuple[int, Leaf]]:
+        """The rows of a leaf that came after a moment, by the moments they came at."""
+        entry = self.moments[key]
+        if isinstance(entry, int):
+            if entry > moment:
+                yield entry, leaf
+            return
+        for came, rows in reversed(entry):
+            if came <= moment:
+                return
+            if part := rows & leaf:
+                yield came, part
+
+
+class EarlierRows:
+    """p^earlier: the rows of a view that came before the moment in question and are not deleted.
+
+    They are read by their primary key. Where a rule does not know that, it finds rows of p by p's indexes first, and each is
+    tested: such a reader is `lazy`.
+    """
+
+    def __init__(self, ages: Ages, gone: Table, *, lazy: bool = False) -> None:
+        self.lazy: bool = lazy
+        self._ages = ages
+        self._table = ages.table
+        self._gone = gone
+
+    @property
+    def arity(self) -> int:
+        """The number of columns of the view."""
+        return self._table.arity
+
+    @property
+    def primary_columns(self) -> tuple[int, ...]:
+        """The columns of the primary index, which are those of the view."""
+        return self._table.primary_columns
+
+    def __bool__(self) -> bool:
+        return bool(self._table)
+
+    def fanout(self, bound: tuple[int, ...]) -> float:
+        """Return the fan-out of the view by its primary columns; by others, no join looks rows up here."""
+        return self._table.fanout(bound) if not self.lazy and bound == self.primary_columns else inf
+
+    def items(self) -> Iterator[tuple[Key, Leaf]]:
+        """Yield the earlier rows of every key."""
+        probe = self.probe()
+        for key, leaf in self._table.primary.items():
+            if found := probe(key, leaf):
+                yield key, found
+
+    def lookup(self, bound: tuple[int, ...]) -> Lookup:
+        """As `Table.lookup`; by other columns than the primary ones, each row that p has is tested."""
+        if bound != self.primary_columns:
+            return self._filtered(bound)
+        probe, get = self.probe(), self._table.primary.get
+
+        def lookup(key: Key) -> Any:
+            leaf = get(key)
+            return None if leaf is None else probe(key, leaf)
+
+        return lookup
+
+    def _filtered(self, bound: tuple[int, ...]) -> Lookup:
+        found, test, table = self._table.lookup(bound), self.test(), self._table
+        free = tuple(i for i in range(table.arity) if i not in bound)
+
+        def lookup(key: Key) -> Any:
+            rows = (row for row in whole_rows(bound, key, found(key) or (), table.arity) if test(*table.split(row)))
+            if len(free) == 1:
+                return BitMap([row[free[0]] for row in rows]) or None
+            return {tuple([row[i] for i in free]) for row in rows} or None
+
+        return lookup
+
+    def test(self) -> Callable[[Key, Code], bool]:
+        """Return a function from a primary key and a last column to whether that row is there."""
+        moments, timeline, gone = self._ages.moments, self._ages.timeline, self._gone.primary
+
+        def test(key: Key, last: Code) -> bool:
+            entry = moments[key]
+            if isinstance(entry, int):
+                came = entry < timeline.limit
+            else:
+                came = any(last in rows for _, rows in entry[: bisect_left(entry, (timeline.limit,))])
+            return came and not (key in gone and last in gone[key])
+
+        return test
+
+    def probe(self) -> Probe:
+        """As `Table.probe`."""
+        moments, timeline = self._ages.moments, self._ages.timeline
+        primary, gone = self._table.primary, self._gone.primary
+
+        def probe(key: Key, leaf: Leaf) -> Leaf | None:
+            entry = moments.get(key)
+            if entry is None:
+                return None
+            if isinstance(entry, int):
+                if entry >= timeline.limit:
+                    return None
+                found = leaf & primary[key]
+            else:
+                # Moments differ, so the leaves are never compared.
+                earlier = bisect_left(entry, (timeline.limit,))
+                if not earlier:
+                    return None
+                if 2 * earlier < len(entry):
+                    found = BitMap()
+                    for _, rows in entry[:earlier]:
+                        found |= leaf & rows
+                else:
+                    found = leaf & primary[key]
+                    for _, rows in entry[earlier:]:
+                        found -= rows
+            if found and key in gone:
+                found -= gone[key]
+            return found or None
+
+        return probe

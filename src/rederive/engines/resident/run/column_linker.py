@@ -1,0 +1,144 @@
+"""From a maintenance program to what runs by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from rederive.analysis.graph import edges
+from rederive.analysis.types import variable_types
+from rederive.engines.resident.batch.batch_rule import BatchRule
+from rederive.engines.resident.batch.encoding import as_batch
+from rederive.engines.resident.batch.sources import ColumnSource, column_source
+from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Space
+from rederive.engines.resident.run.column_phases import ColumnPhase, Differential, UnpackPhase, pays
+from rederive.engines.resident.run.phases import Runnable
+from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.storage.codes import Codes
+from rederive.engines.resident.storage.column_table import CodedColumns, ColumnTable
+from rederive.ir.rules import TOTALS, Aggregate, Atom, Comparison, Negation, Rule, Variant
+from rederive.maintain.program import MaintenanceProgram, Section, Semantics, Strategy
+
+
+class ColumnLinker:
+    """Finds what of a program can run by column, and links it to the tables."""
+
+    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes) -> None:
+        self._maintenance = maintenance
+        self._program = maintenance.program
+        self._tables = tables
+        self._codes = codes
+        self._space = Space(codes)
+        self._sources: dict[tuple[str, Variant], ColumnSource | None] = {}
+        self._whole: dict[str, Batch | None] = {}
+        self._passed_on = {s.component.relations[0]: s for s in maintenance.sections if _is_passed_on(s)}
+
+    # Changes
+
+    def phase(self, section: Section, by_row: tuple[Runnable, ...]) -> ColumnPhase | None:
+        """The phase of a view that is only summed and counted; None where its rules do not run by column."""
+        if not _is_passed_on(section):
+            return None
+        table = self._tables.table
+        differentials = []
+        for m in (m for phase in section.phases for m in phase.rules):
+            (driver,) = m.drivers
+            rule = self._rule(m.rule, driver)
+            if rule is None:
+                return None
+            assert driver is not None
+            changed = m.rule.body[driver]
+            assert isinstance(changed, Atom)
+            into = table(m.rule.head.relation, m.rule.head.variant)
+            differentials.append(Differential(rule, table(changed.relation, changed.variant), into))
+        names = {edge.source for definition in section.component.definitions for edge in edges(definition)}
+        return ColumnPhase(tuple(differentials), by_row, tuple(t for phase in self.unpack(names) for t in phase.tables))
+
+    def is_total(self, section: Section) -> bool:
+        """Whether a section is a stored sum, count or mean, which takes changes by column."""
+        return section.strategy.is_stored and section.aggregate is not None and _is_total(section.aggregate)
+
+    def unpack(self, names: Collection[str]) -> tuple[UnpackPhase, ...]:
+        """What has to become rows before these relations are read by row: their changes, and those under views on demand."""
+        found: dict[str, None] = {}
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in found:
+                continue
+            found[name] = None
+            if name in self._tables.on_demand or name not in self._tables.states:
+                waiting += [edge.source for definition in self._program.definitions_of(name) for edge in edges(definition)]
+        may_be = [name for name in found if name in self._passed_on or self._is_wide(name)]
+        tables = [self._tables.table(name, variant) for name in may_be for variant in (Variant.DEL, Variant.INS)]
+        return (UnpackPhase(tuple(tables)),) if tables else ()
+
+    def _is_wide(self, name: str) -> bool:
+        return not self._program.is_view(name) and isinstance(self._tables.stored_table(name), ColumnTable)
+
+    # First evaluation
+
+    def whole(self, aggregate: Aggregate, state: Variant) -> Callable[[], Batch | None] | None:
+        """All rows of an aggregate's source in its old state, where they can be found by column."""
+        name = aggregate.source
+        if not _is_total(aggregate) or state is not Variant.OLD:
+            return None
+        if self._is_wide(name):
+            return lambda: self._whole_table(name)
+        if name in self._passed_on:
+            return lambda: self._whole_view(name)
+        return None
+
+    def forget(self) -> None:
+        """Drop the rows of first evaluations, which several aggregates may share."""
+        self._whole.clear()
+
+    def _whole_table(self, name: str) -> Batch:
+        table = self._tables.stored_table(name)
+        assert isinstance(table, ColumnTable)
+        return as_batch(CodedColumns(self._program.relations[name], table.scan(), self._codes))
+
+    def _whole_view(self, name: str) -> Batch | None:
+        if name not in self._whole:
+            (definition,) = self._program.definitions_of(name)
+            assert isinstance(definition, Rule)
+            rule = self._rule(definition, None)
+            self._whole[name] = None
+            if rule is not None and pays([rule]):
+                try:
+                    self._whole[name] = rule.run(self._tables.meter)
+                except NotByColumn:
+                    self._whole[name] = None
+        return self._whole[name]
+
+    # Rules
+
+    def _rule(self, rule: Rule, driver: int | None) -> BatchRule | None:
+        atoms = [
+            literal.atom if isinstance(literal, Negation) else literal
+            for literal in rule.body
+            if not isinstance(literal, Comparison)
+        ]
+        sources = {}
+        for atom in atoms:
+            source = self._source(atom)
+            if source is None:
+                return None
+            sources[atom] = source
+        return BatchRule(rule, driver, sources, self._space, variable_types(rule, self._program.relations))
+
+    def _source(self, atom: Atom) -> ColumnSource | None:
+        key = (atom.relation, atom.variant)
+        if key not in self._sources:
+            self._sources[key] = column_source(self._tables.resolve(atom))
+        return self._sources[key]
+
+
+def _is_passed_on(section: Section) -> bool:
+    """Whether a view is one rule whose rows have one derivation each and are only summed and counted."""
+    is_once = section.strategy is Strategy.DIFFERENCING and section.has_one_derivation
+    return is_once and all(phase.semantics is Semantics.SET for phase in section.phases)
+
+
+def _is_total(aggregate: Aggregate) -> bool:
+    """Whether the totals of a group follow from those of its changed rows."""
+    return aggregate.function in TOTALS and not aggregate.is_window

@@ -1,0 +1,367 @@
+"""Wide base relations: one array of codes for each column, by row number.
+
+A row number that becomes free is used again. The rows are found through indexes of row numbers; the first one, on the key of the
+relation or on all columns without one, tells whether a row is there. A look-up whose columns include the key goes through that
+index, whatever else it binds.
+
+To compiled rules it looks like a `Table`: look-ups give bitmaps and sets of tuples, made for each look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from rederive.delta import LazyRows
+from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.engines.resident.storage.row_index import Array, RowIndex, pack, pack_one
+from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Table, rows_of
+from rederive.ir.rules import Relation
+from rederive.ir.terms import Row
+
+CodeColumns = tuple[Array, ...]
+"""Equally long arrays of codes, one for each column."""
+
+_ROOM: Final = 1024  # rows that a new table has room for
+_MANY: Final = 64  # rows from which on arrays are cheaper than single entries
+
+
+def is_wide(relation: Relation) -> bool:
+    """Whether a base relation is stored by column: it measures something besides what identifies its rows."""
+    return relation.arity >= 4 or (relation.arity == 3 and 0 < len(relation.key) < 3)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedColumns(LazyRows):
+    """Distinct rows as columns of codes; decoded when they are read."""
+
+    relation: Relation
+    columns: CodeColumns
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.codes.decode_columns(self.relation.types, self.columns))
+
+
+class ColumnTable:
+    """The rows of a wide base relation."""
+
+    __slots__ = ("_free", "_indexes", "_key", "_rows", "_size", "arity", "caches", "columns", "name", "primary_columns")
+    lazy = False
+
+    def __init__(self, name: str, arity: int, key: Sequence[int] = ()) -> None:
+        self.name = name
+        self.arity = arity
+        self.primary_columns = tuple(range(arity - 1))
+        self.columns = [np.zeros(_ROOM, np.uint32) for _ in range(arity)]
+        self.caches: list[dict[Key, Any]] = []
+        self._size = 0  # row numbers that have been used
+        self._rows = 0
+        self._free: list[int] = []
+        self._indexes: dict[tuple[int, ...], RowIndex] = {}
+        self._key: tuple[int, ...] = ()
+        self.use_key(key)
+
+    def __bool__(self) -> bool:
+        return self._rows > 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    # Indexes
+
+    def use_key(self, key: Sequence[int]) -> None:
+        """Find rows through the index on these columns; on all of them where there is no key."""
+        self._key = tuple(sorted(key)) or tuple(range(self.arity))
+        self.index(self._key)
+
+    def index(self, columns: tuple[int, ...]) -> RowIndex:
+        """The index on these columns, built when it is first used."""
+        found = self._indexes.get(columns)
+        if found is None:
+            rows = self._row_numbers()
+            found = self._indexes[columns] = RowIndex(columns, pack([self.columns[i][rows] for i in columns]), rows)
+        return found
+
+    def _index_for(self, bound: tuple[int, ...]) -> RowIndex:
+        """The index that serves a look-up by these columns."""
+        return self.index(self._key if set(self._key) <= set(bound) else bound)
+
+    def _row_numbers(self) -> Array:
+        if not self._free:
+            return np.arange(self._size, dtype=np.int32)
+        there = np.ones(self._size, np.bool_)
+        there[self._free] = False
+        return np.flatnonzero(there).astype(np.int32)
+
+    def find_many(self, bound: tuple[int, ...], keys: Sequence[Array]) -> tuple[Array, Array]:
+        """The positions in the keys' columns and the row numbers of all rows that match them."""
+        index = self._index_for(bound)
+        by_column = dict(zip(bound, keys, strict=True))
+        positions, rows = index.find_many(pack([by_column[i] for i in index.columns]))
+        # What the index does not compare exactly, or not at all, is compared here.
+        for i in bound if len(index.columns) > 2 else [i for i in bound if i not in index.columns]:
+            same = self.columns[i][rows] == by_column[i][positions]
+            positions, rows = positions[same], rows[same]
+        return positions, rows
+
+    def _find(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
+        """A function from the codes of the bound columns to row numbers."""
+        index = self._index_for(bound)
+        parts = [bound.index(i) for i in index.columns]
+        compared = [(n, i) for n, i in enumerate(bound) if len(index.columns) > 2 or i not in index.columns]
+        columns, find = self.columns, index.find
+
+        def rows(codes: Sequence[Code]) -> list[int]:
+            found = find(pack_one([codes[n] for n in parts]))
+            return [row for row in found if all(columns[i][row] == codes[n] for n, i in compared)] if compared else found
+
+        return rows
+
+    # What rules read
+
+    def lookup(self, bound: tuple[int, ...]) -> Lookup:
+        """A function from a key of the bound columns to the rest of the matching rows, or None without a match."""
+        if not bound:
+            return lambda key: self._entry(self._row_numbers(), range(self.arity))
+        find, free = self._find(bound), [i for i in range(self.arity) if i not in bound]
+        single = len(bound) == 1
+
+        def lookup(key: Any) -> Any:
+            rows = find((key,) if single else key)
+            return self._entry(rows, free) if rows else None
+
+        return lookup
+
+    def _entry(self, rows: Any, free: Sequence[int]) -> BitMap | set[CodedRow] | None:
+        if not len(rows):
+            return None
+        taken = [self.columns[i][rows].tolist() for i in free]
+        return BitMap(taken[0]) if len(free) == 1 else set(zip(*taken, strict=True))
+
+    def probe(self) -> Probe:
+        """A function from a primary key and a leaf to the part of the leaf that is there, or None."""
+        find = self._find(tuple(range(self.arity)))
+
+        def probe(key: Any, leaf: Leaf) -> Leaf | None:
+            return BitMap([last for last in leaf if find((*key, last))]) or None
+
+        return probe
+
+    def items(self) -> Iterator[tuple[Key, Leaf]]:
+        """Yield all rows as entries of a primary index, each with a leaf of its own."""
+        found: dict[CodedRow, list[Code]] = {}
+        *first, last = (column.tolist() for column in self.scan())
+        for key, code in zip(zip(*first, strict=True), last, strict=True):
+            found.setdefault(key, []).append(code)
+        return ((key, BitMap(codes)) for key, codes in found.items())
+
+    def fanout(self, bound: tuple[int, ...]) -> float:
+        """About how many rows match a key of these columns."""
+        rows = max(self._rows, 1)
+        if set(self._key) <= set(bound):
+            return 1.0
+        if bound in self._indexes:
+            return rows / max(self._indexes[bound].distinct, 1)
+        return float(rows ** (1 - len(bound) / self.arity))
+
+    def scan(self) -> CodeColumns:
+        """All rows."""
+        if not self._free:
+            return tuple(column[: self._size] for column in self.columns)
+        rows = self._row_numbers()
+        return tuple(column[rows] for column in self.columns)
+
+    def __contains__(self, row: CodedRow) -> bool:
+        return bool(self._find(tuple(range(self.arity)))(row))
+
+    def matching(self, codes: Mapping[int, Code]) -> Iterator[CodedRow]:
+        """The rows whose columns have these codes: by an index on some of them where there is one, else by a search."""
+        usable = [bound for bound in self._indexes if all(i in codes for i in bound)]
+        if usable:
+            bound = max(usable, key=len)
+            rows: Any = np.array(self._find(bound)([codes[i] for i in bound]), np.int64)
+        else:
+            rows = self._row_numbers()
+        for i, code in codes.items():
+            rows = rows[self.columns[i][rows] == code]
+        return zip(*(column[rows].tolist() for column in self.columns), strict=True)
+
+    # What changes it
+
+    def add_columns(self, added: CodeColumns) -> None:
+        """Take in rows that are not there yet."""
+        if len(added[0]) < _MANY:
+            for row in zip(*(column.tolist() for column in added), strict=True):
+                self._add_row(row)
+        else:
+            rows = self._take_numbers(len(added[0]))
+            for column, codes in zip(self.columns, added, strict=True):
+                column[rows] = codes
+            for index in self._indexes.values():
+                index.add_many(pack([added[i] for i in index.columns]), rows)
+        self._clear_caches()
+
+    def remove_columns(self, removed: CodeColumns) -> None:
+        """Take out rows that are there."""
+        if len(removed[0]) < _MANY:
+            find = self._find(tuple(range(self.arity)))
+            for row in zip(*(column.tolist() for column in removed), strict=True):
+                self._remove_row(row, find(row)[0])
+        else:
+            _, rows = self.find_many(tuple(range(self.arity)), removed)
+            for index in self._indexes.values():
+                index.remove_many(pack([self.columns[i][rows] for i in index.columns]), rows)
+            self._free += rows.tolist()
+            self._rows -= len(rows)
+        self._clear_caches()
+
+    def _add_row(self, row: CodedRow) -> None:
+        if self._free:
+            number = self._free.pop()
+        else:
+            self._make_room(1)
+            number = self._size
+            self._size += 1
+        for column, code in zip(self.columns, row, strict=True):
+            column[number] = code
+        for columns, index in self._indexes.items():
+            index.add(pack_one([row[i] for i in columns]), number)
+        self._rows += 1
+
+    def _remove_row(self, row: CodedRow, number: int) -> None:
+        for columns, index in self._indexes.items():
+            index.remove(pack_one([row[i] for i in columns]), number)
+        self._free.append(number)
+        self._rows -= 1
+
+    def _take_numbers(self, count: int) -> Array:
+        used = self._free[:count]
+        del self._free[:count]
+        self._make_room(count - len(used))
+        new = np.arange(self._size, self._size + count - len(used), dtype=np.int32)
+        self._size += len(new)
+        self._rows += count
+        return np.concatenate([np.array(used, np.int32), new]) if used else new
+
+    def _make_room(self, more: int) -> None:
+        need = self._size + more
+        if need > len(self.columns[0]):
+            # A quarter more than needed: growing copies each code a few times at most, whatever the final size.
+            room = need + need // 4 if self._size else need
+            for i, column in enumerate(self.columns):
+                self.columns[i] = np.zeros(room, np.uint32)
+                self.columns[i][: self._size] = column[: self._size]
+
+    def _clear_caches(self) -> None:
+        for cache in self.caches:
+            cache.clear()
+
+    def add_all(self, other: Table) -> None:
+        """Add the rows of another table, none of which is here."""
+        for columns in table_columns(other):
+            self.add_columns(columns)
+
+    def remove_all(self, other: Table) -> None:
+        """Remove the rows of another table, all of which are here."""
+        for columns in table_columns(other):
+            self.remove_columns(columns)
+
+    def load(self, rows: Iterable[CodedRow]) -> CodeColumns:
+        """Take in many rows at once; those already there are skipped. Returns what was added."""
+        return self.load_columns(as_columns(rows, self.arity))
+
+    def load_columns(self, columns: CodeColumns) -> CodeColumns:
+        """Take in many rows at once; those already there are skipped. Returns what was added."""
+        new = self.without_stored(distinct(columns, self._key))
+        if len(new[0]):
+            self.add_columns(new)
+        return new
+
+    def unload(self, added: CodeColumns) -> None:
+        """Take out again what `load` added."""
+        if len(added[0]):
+            self.remove_columns(added)
+
+    def holds(self, columns: CodeColumns) -> Array:
+        """Which of these rows are there."""
+        there = np.zeros(len(columns[0]), np.bool_)
+        if self._rows:
+            there[self.find_many(tuple(range(self.arity)), columns)[0]] = True
+        return there
+
+    def without_stored(self, columns: CodeColumns) -> CodeColumns:
+        """The rows that are not there."""
+        there = self.holds(columns)
+        return tuple(column[~there] for column in columns) if there.any() else columns
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of columns and indexes."""
+        return (
+            sum(column.nbytes for column in self.columns)
+            + sum(index.nbytes for index in self._indexes.values())
+            + 40 * len(self._free)
+        )
+
+    def duplicate(self, key: Sequence[int]) -> tuple[CodedRow, CodedRow] | None:
+        """Two rows that share a key, if there are any."""
+        columns = self.scan()
+        chosen = [columns[i] for i in key]
+        if all_differ(pack(chosen)):
+            return None
+        order = np.lexsort(chosen[::-1])
+        same = np.ones(max(len(order) - 1, 0), np.bool_)
+        for column in chosen:
+            same &= column[order[1:]] == column[order[:-1]]
+        found = np.flatnonzero(same)
+        if not len(found):
+            return None
+        one, two = (tuple(int(column[order[found[0] + i]]) for column in columns) for i in (0, 1))
+        return one, two
+
+
+def as_columns(rows: Iterable[CodedRow], arity: int) -> CodeColumns:
+    """Coded rows as columns."""
+    found = np.array(list(rows), np.uint32)
+    return tuple(np.ascontiguousarray(found[:, i]) for i in range(arity)) if len(found) else _no_rows(arity)
+
+
+def _no_rows(arity: int) -> CodeColumns:
+    return tuple(np.empty(0, np.uint32) for _ in range(arity))
+
+
+def all_differ(keys: Array) -> bool:
+    """Whether no number is in an array twice."""
+    ordered = np.sort(keys)
+    return bool((ordered[1:] != ordered[:-1]).all())
+
+
+def distinct(columns: CodeColumns, key: tuple[int, ...]) -> CodeColumns:
+    """The same rows, each once. `key`: the columns that probably differ everywhere."""
+    count = len(columns[0])
+    # A hash of the key that is different everywhere proves it; else the rows themselves are compared.
+    if count < 2 or all_differ(pack([columns[i] for i in key])):
+        return columns
+    order = np.lexsort(columns[::-1])
+    new = np.ones(count, np.bool_)
+    new[1:] = False
+    for column in columns:
+        new[1:] |= column[order[1:]] != column[order[:-1]]
+    chosen = np.sort(order[new])
+    return tuple(column[chosen] for column in columns)
+
+
+def table_columns(table: Table) -> Iterator[CodeColumns]:
+    """The rows of a table as columns, in parts."""
+    for batch in table.batches:
+        yield batch.code_columns()
+    if table.primary:
+        yield as_columns(rows_of(table.primary, table.arity), table.arity)

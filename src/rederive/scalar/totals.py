@@ -1,0 +1,98 @@
+"""Counts, sums and means from exact totals: whole numbers of a small unit, which do not depend on the order of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Final, NamedTuple
+
+from rederive.ir.rules import Function
+from rederive.ir.terms import Kind, Type, Value
+from rederive.values import INTEGER_RANGES
+
+FLOAT_UNIT: Final = 2**1074  # every finite float is a whole number of these parts of one
+# Digits of the quotient of a mean: decimals have at most 38, and the quotient is rounded to the result's scale afterwards.
+_EXACT: Final = Context(prec=100, rounding=ROUND_HALF_UP)
+
+
+class Total(NamedTuple):
+    """The state of a group. `values`: how many of the rows have a value that is not NULL; the others neither count nor add."""
+
+    rows: int = 0
+    sum: int = 0
+    values: int = 0
+
+    def plus(self, times: int, units: int) -> Total:
+        """Return the total after so many rows with a value of this many units enter, or leave where `times` is negative."""
+        return Total(self.rows + times, self.sum + units * times, self.values + times)
+
+    def plus_null(self, times: int) -> Total:
+        """Return the total after so many rows whose value is NULL enter or leave."""
+        return Total(self.rows + times, self.sum, self.values)
+
+
+EMPTY: Final = Total()
+
+
+def total_result(function: Function, total: Total, value: Type | None, gives: Type) -> Value:
+    """The count, sum or mean of a group; OverflowError if it does not fit its type.
+
+    >>> from rederive.ir.terms import FLOAT, NUMBER
+    >>> total_result(Function.MEAN, Total(3, 3, 2), NUMBER, FLOAT)
+    1.5
+    """
+    match function:
+        # COUNT of no values is 0; every other function of no values is NULL.
+        case Function.COUNT:
+            return total.values
+        case _ if not total.values:
+            return None
+        case Function.MEAN if gives.kind is Kind.DECIMAL:
+            quotient = _EXACT.divide(Decimal(total.sum), Decimal(total.values * unit_of(value)))
+            # Rounded half up to the result's scale.
+            return _EXACT.quantize(quotient, Decimal(1).scaleb(-gives.scale))
+        case Function.MEAN:
+            return total.sum / (unit_of(value) * total.values)
+        case _:
+            return _sum(total.sum, value, gives)
+
+
+def _sum(units: int, value: Type | None, gives: Type) -> Value:
+    assert value is not None
+    match value.kind:
+        case Kind.FLOAT:
+            return units / FLOAT_UNIT
+        # A sum that does not fit the result's type fails; it never wraps around.
+        case Kind.DECIMAL if abs(units) < 10**gives.precision:
+            return Decimal(units).scaleb(-value.scale)
+        case Kind.NUMBER | Kind.UNSIGNED as kind if INTEGER_RANGES[kind][0] <= units <= INTEGER_RANGES[kind][1]:
+            return units
+    raise OverflowError
+
+
+def unit_of(type_: Type | None) -> int:
+    """How many parts of one the exact sums of this type count in."""
+    match type_:
+        case Type(Kind.FLOAT):
+            return FLOAT_UNIT
+        case Type(Kind.DECIMAL, _, scale):
+            return int(10**scale)
+        case _:
+            return 1
+
+
+def count_units(type_: Type | None) -> Callable[[Any], int]:
+    """The function that counts the units of a value."""
+    match type_:
+        case Type(Kind.FLOAT):
+            return _float_units
+        case Type(Kind.DECIMAL, _, scale):
+            return lambda value: int(value.scaleb(scale))
+        case _:
+            return lambda value: int(value)
+
+
+def _float_units(value: float) -> int:
+    # The denominator of a finite float is a power of two that divides FLOAT_UNIT.
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * (FLOAT_UNIT // denominator)

@@ -1,0 +1,227 @@
+"""Tables in place: views follow Delta tables that only plain Spark writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rederive
+from rederive import Database
+from rederive.delta import multiplicities
+from rederive.errors import Redefined, SourceChanged, SourceGone, Unsupported, WrittenInPlace, WrongUse
+from rederive.failpoints import VARIABLE
+from rederive.lake.source_table import SourceTable
+from tests.lake.in_place_load import VIEWS, make_sources, open_mart, run
+from tests.selection import fast_only
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOAD = Path(__file__).with_name("in_place_load.py")
+# Each step: statements of Spark, and whether some row changes.
+STEPS = (
+    (("MERGE", "APPEND_ITEMS"), True),
+    (("UPDATE", "DELETE_ITEMS"), True),
+    (("OPTIMIZE",), False),
+    (("NEW_COLUMN", "SET_NEW_COLUMN"), False),
+    (("RESTORE",), True),
+)
+
+
+def check(db: Database, spark: SparkSession, folder: Path) -> None:
+    """Each view has the rows that Spark finds over the same commits, and its changes add up to them."""
+    for name, commit in db.tables.versions.items():
+        table = spark.read.format("delta").option("versionAsOf", commit).load(f"{folder}/{name}")
+        table.createOrReplaceTempView(name)
+    for view, query in VIEWS.items():
+        rows = Counter(db.rows(view))
+        assert rows == Counter(tuple(row) for row in spark.sql(query).collect()), (view, db.tables.versions)
+        added: Counter[object] = Counter()
+        for change in db.changes(view, since=0):
+            added.update(multiplicities(change.delta.plus))
+            added.subtract(multiplicities(change.delta.minus))
+        assert {row: n for row, n in added.items() if n} == dict(rows)
+
+
+@pytest.mark.parametrize("steps", fast_only([1, len(STEPS)], 1))
+def test_views_follow_tables_that_only_spark_writes(spark: SparkSession, tmp_path: Path, steps: int) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        for names, changes in STEPS[:steps]:
+            before = db.tables.versions
+            run(spark, tmp_path, *names)
+            result = db.refresh()
+            assert (result is not None) is changes
+            assert db.tables.versions != before
+        check(db, spark, tmp_path)
+        assert db.refresh() is None
+        assert db.attach("sale", f"{tmp_path}/sale", key=["id"]) is None
+        with pytest.raises(WrittenInPlace, match="'sale' is a table in place"):
+            db.sql("INSERT INTO sale VALUES (9, 1, 1)")
+        with pytest.raises(WrongUse, match="is followed to commit"):
+            db.refresh({"sale": 1})
+        seen = db.tables.versions
+    # The journal has the commits of the sources: nothing is applied twice, and nothing is left out.
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        assert db.tables.versions == seen
+        assert db.refresh() is None
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_table_that_was_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        run(spark, tmp_path, "REPLACE")
+        with pytest.raises(SourceChanged, match="was replaced"):
+            db.refresh()
+        assert db.tables.resync() is not None
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["spark", "auto"])
+def test_views_are_tables_of_the_catalog(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    make_sources(spark, tmp_path)
+    schema = f"mart_{engine}"
+    with rederive.open(lake=tmp_path / "lake", spark=spark, engine=engine, schema=schema) as db:
+        open_mart(db, tmp_path)
+        for names, _ in STEPS:
+            run(spark, tmp_path, *names)
+            db.refresh()
+            check(db, spark, tmp_path)
+            for view, query in VIEWS.items():
+                expected = Counter(tuple(row) for row in spark.sql(query).collect())
+                assert Counter(tuple(row) for row in spark.table(f"{schema}.{view}").collect()) == expected
+                assert Counter(tuple(row) for row in db.tables.frame(view).collect()) == expected
+                assert spark.table(f"{schema}.{view}").dtypes == spark.sql(query).dtypes
+        assert not (tmp_path / "lake" / "base").exists()  # nothing of a source is copied
+        changes = db.tables.changes_frame("by_kind", since=1)
+        assert changes.columns[:3] == ["_version", "_change", "_count"]
+        assert spark.table(f"{schema}.by_kind_changes").count() >= changes.count() > 0
+    with rederive.open(lake=tmp_path / "lake", spark=spark, engine=engine, schema=schema) as db:
+        assert db.refresh() is None
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_commits_that_were_vacuumed(spark: SparkSession, tmp_path: Path) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        # Both files of the change are gone: the one that it removed, and the one that it wrote.
+        run(spark, tmp_path, "APPEND_ITEMS", "APPEND_ITEMS", "OPTIMIZE", "VACUUM")
+        with pytest.raises(SourceGone) as refused:
+            db.refresh()
+        assert "resync" in str(refused.value)
+        db.tables.resync()
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_old_state_is_the_new_one_minus_the_change(spark: SparkSession, tmp_path: Path) -> None:
+    """The files of the old commit were compacted and vacuumed; those of the change are there."""
+    make_sources(spark, tmp_path)
+    run(spark, tmp_path, "APPEND_ITEMS")
+    with rederive.open(tmp_path / "store", spark=spark, engine="spark") as db:
+        open_mart(db, tmp_path)
+        run(spark, tmp_path, "OPTIMIZE", "APPEND_ITEMS", "VACUUM", "MERGE")
+        db.refresh()
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_writer_during_a_refresh(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh ends at the commits that it began with; the next one finds the others."""
+    make_sources(spark, tmp_path)
+    net = SourceTable._net
+
+    def write_first(self: SourceTable, *given: Any) -> Any:
+        run(spark, tmp_path, "APPEND_ITEMS")
+        return net(self, *given)
+
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        run(spark, tmp_path, "APPEND_ITEMS")
+        with monkeypatch.context() as during:
+            during.setattr(SourceTable, "_net", write_first)
+            db.refresh()
+        assert db.tables.versions["item"] == 2
+        check(db, spark, tmp_path)
+        db.refresh()
+        assert db.tables.versions["item"] == 3
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["refresh:read", "commit:propagated", "journal.append:after", "refresh:committed"])
+def test_a_kill_during_a_refresh(spark: SparkSession, tmp_path: Path, point: str) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+    run(spark, tmp_path, "MERGE", "APPEND_ITEMS")
+    killed = subprocess.run(
+        [sys.executable, str(LOAD), str(tmp_path / "store")], env={**os.environ, VARIABLE: point}, check=False, timeout=600
+    )
+    assert killed.returncode == -9
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        db.refresh()
+        check(db, spark, tmp_path)
+
+
+# Without Spark
+
+REFUSED = {
+    "CREATE TABLE t USING DELTA": "USING without LOCATION",
+    "CREATE TABLE t (x INT) LOCATION '/t'": "LOCATION of something other than a Delta table",
+    "CREATE TABLE t (x INT) USING CSV LOCATION '/t'": "LOCATION of something other than a Delta table",
+    "CREATE VIEW v USING DELTA LOCATION '/t' AS SELECT 1 AS x": "LOCATION",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_statements_that_are_refused(statement: str) -> None:
+    with pytest.raises(Unsupported, match=REFUSED[statement]):
+        rederive.open().sql(statement)
+
+
+def test_a_table_in_place_needs_a_free_name() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (x INT PRIMARY KEY)")
+    with pytest.raises(Redefined):
+        db.sql("CREATE TABLE t (x INT PRIMARY KEY) USING DELTA LOCATION '/t'")
+
+
+@pytest.mark.parametrize("statement", fast_only(["REFRESH TABLE t", "REFRESH MATERIALIZED VIEW t"], "REFRESH TABLE t"))
+def test_refresh_without_tables_in_place_changes_nothing(statement: str) -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (x INT PRIMARY KEY)")
+    assert db.sql(statement) == []
+
+
+@pytest.mark.slow
+def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
+    """The first example of docs/in_place.md runs as it stands there."""
+    page = (Path(__file__).parents[2] / "docs" / "in_place.md").read_text(encoding="utf-8")
+    example = page.partition("```python\n")[2].partition("```")[0]
+    spark.sql("CREATE SCHEMA IF NOT EXISTS shop")
+    for table, columns, rows in (
+        ("sale", "id INT, item INT, amount INT", "(1, 1, 5)"),
+        ("item", "item INT, kind STRING", "(1, 'a')"),
+    ):
+        spark.sql(f"CREATE TABLE shop.{table} ({columns}) USING DELTA LOCATION '{tmp_path}/{table}'")
+        spark.sql(f"INSERT INTO shop.{table} VALUES {rows}")
+    found: dict[str, Any] = {"rederive": rederive, "spark": spark, "folder": tmp_path}
+    exec(example, found)
+    with found["db"]:
+        assert found["result"].changes["by_kind"].plus == [("a", 7)]
+        assert [tuple(row) for row in spark.table("mart.by_kind").collect()] == [("a", 7)]
+        assert spark.table("mart.by_kind_changes").count() == 3

@@ -1,0 +1,91 @@
+"""Typical analytics queries as views: on every strategy, over random changes, each equals the rows that Spark itself answers.
+
+The rows of Spark are stored in `fixtures/analytics/expected.json`; the slow test computes them again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import rederive
+from tests.sql.analytics import EXPECTED, SCHEMA, AnalyticsQuery, Row, normal_form, queries, states
+from tests.sql.test_spark_values import in_utc
+
+# Counting and differencing refuse recursion, and a rule of counting joins at most 20 relations.
+REFUSED = {"counting": ("recursion", "hierarchy", "many joins"), "differencing": ("recursion", "hierarchy")}
+STRATEGIES = ("auto", "materialized", "recompute", "counting", "on_demand", "filtration", "differencing")
+QUERIES = queries()
+
+
+def expected() -> dict[str, list[list[str]]]:
+    """Spark's rows of each query after each step."""
+    found: dict[str, list[list[str]]] = json.loads(EXPECTED.read_text())
+    return found
+
+
+def is_supported(query: AnalyticsQuery, strategy: str) -> bool:
+    return not any(word in query.title for word in REFUSED.get(strategy, ()))
+
+
+def apply_change(db: Any, changes: dict[str, Counter[Row]]) -> None:
+    with db.transaction() as tx:
+        for name, change in changes.items():
+            for row, count in change.items():
+                for _ in range(abs(count)):
+                    (tx.insert if count > 0 else tx.delete)(name, [row])
+
+
+def answers(query: AnalyticsQuery, strategy: str) -> list[list[str]]:
+    """The rows of the view after each step; the view is defined over the tables of the first step."""
+    with rederive.open(strategy=strategy) as db:
+        db.sql(SCHEMA)
+        found = []
+        for step, (changes, _) in enumerate(states()):
+            apply_change(db, changes)
+            if step == 0:
+                db.sql(f"CREATE VIEW v AS {query.text}")
+            found.append(normal_form(db.rows("v")))
+        return found
+
+
+def test_every_query_has_its_rows() -> None:
+    assert [query.key for query in QUERIES] == list(expected())
+    assert any(rows for steps in expected().values() for rows in steps)
+
+
+@pytest.mark.parametrize("number", range(len(QUERIES)), ids=lambda n: QUERIES[n].key)
+def test_views_equal_sparks_answers(number: int) -> None:
+    """Each query on strategy auto, and on one of the others in turn."""
+    query, want = QUERIES[number], expected()[QUERIES[number].key]
+    for strategy in ("auto", STRATEGIES[1 + number % (len(STRATEGIES) - 1)]):
+        assert not is_supported(query, strategy) or answers(query, strategy) == want, strategy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_views_equal_sparks_answers_on_every_strategy(strategy: str) -> None:
+    want = expected()
+    chosen = [query for query in QUERIES if is_supported(query, strategy)]
+    wrong = [query.key for query in chosen if answers(query, strategy) != want[query.key]]
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_the_stored_rows_are_sparks(spark: Any, request: pytest.FixtureRequest) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    found: dict[str, list[list[str]]] = {query.key: [] for query in QUERIES}
+    columns = {statement.split()[2]: statement.split("(", 1)[1] for statement in SCHEMA.split(";") if statement.strip()}
+    for _, tables in states():
+        for name, rows in tables.items():
+            declared = columns[name].strip()[:-1].replace("PRIMARY KEY", "").replace("NOT NULL", "")
+            session.createDataFrame(list(rows.elements()), declared.replace("\n", " ")).createOrReplaceTempView(name)
+        for query in QUERIES:
+            found[query.key].append(normal_form(tuple(map(in_utc, row)) for row in session.sql(query.text).collect()))
+    if request.config.getoption("--update-golden"):
+        EXPECTED.write_text(json.dumps(found, indent=0) + "\n")
+    assert found == expected()

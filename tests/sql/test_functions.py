@@ -1,0 +1,122 @@
+"""Every function of the table gives the value of Spark or fails where Spark fails; docs/sql.md lists the table."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rederive.engines.term_functions import row_function
+from rederive.errors import RederiveError
+from rederive.ir.rules import Program
+from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.sql.function_table import function_table
+from rederive.lang.sql.functions import ALIASES, FUNCTIONS
+from rederive.lang.sql.parser import parse
+from rederive.lang.sql.query import QueryLowering
+from rederive.lang.sql.statement_context import StatementContext
+from rederive.scalar.failures import ScalarError
+from tests.sql.conformance import STORED, calls, functions_called
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ERROR = "error"
+TOGETHER = 40  # calls in one query of Spark
+# Java computes these with its own approximations, which may differ from those of C in the last bit.
+APPROXIMATED = (
+    "cbrt", "cosh", "sinh", "tanh", "expm1", "asinh", "acosh", "atanh", "log", "sin", "cos", "tan", "cot", "sec", "csc", "asin",
+    "acos", "atan", "power", "pow", "exp", "hypot",
+)  # fmt: skip
+
+
+def ours(call: str) -> tuple[str, str]:
+    """The type and the value of a call, as texts; an error has no type."""
+    (parsed,) = parse(f"SELECT {call} AS x")
+    context = StatementContext(ProgramBuilder.of(Program({}, ())), "q", parsed)
+    ((_, typed),) = QueryLowering(context).prepare(parsed.tree).outputs
+    return str(typed.type).lower(), repr(row_function(typed.term, [], {})(()))
+
+
+def answered(call: str) -> tuple[str, str]:
+    try:
+        return ours(call)
+    except (RederiveError, ScalarError):
+        return "", ERROR
+
+
+def stored() -> dict[str, tuple[str, str]]:
+    lines = STORED.read_text(encoding="utf-8").splitlines()
+    return {call: (type, value) for call, type, value in (line.split("\t") for line in lines)}
+
+
+def test_every_call_gives_what_spark_gave() -> None:
+    expected = stored()
+    assert list(expected) == list(calls()), "run `pytest -m slow tests/sql/test_functions.py --update-golden`"
+    wrong = []
+    for call, (type, value) in expected.items():
+        found = answered(call)
+        if value in ("nan", "inf", "-inf"):
+            same = found[1] == ERROR  # no value of ours is one of these
+        elif value == "-0.0":
+            same = found[1] == "0.0"  # there is one zero
+        elif call.startswith(APPROXIMATED) and type == "double" and found[1] != ERROR and "None" not in (found[1], value):
+            same = math.isclose(float(found[1]), float(value), rel_tol=5e-16)
+        else:
+            same = found == (type, value) or (found[1] == value == "None" and type == "void")
+        if not same:
+            wrong.append(f"{call}: Spark {type} {value}, ours {found}")
+    assert wrong == []
+
+
+def test_every_function_is_called() -> None:
+    missing = {name for name in FUNCTIONS if name not in ALIASES} - functions_called() - {"trim_syntax"}
+    assert missing == set()
+
+
+def test_the_documentation_lists_the_table() -> None:
+    text = Path("docs/sql.md").read_text(encoding="utf-8")
+    begin, end = text.index("<!-- functions -->"), text.index("<!-- /functions -->")
+    assert text[begin : end + 19] == function_table(), "run `python -m rederive.lang.sql.function_table docs/sql.md`"
+
+
+@pytest.mark.slow
+def test_spark_gives_the_stored_answers(spark: SparkSession, request: pytest.FixtureRequest) -> None:
+    """With --update-golden, Spark's answers are stored."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    found = answers_of_spark(session, list(calls()))
+    if request.config.getoption("--update-golden"):
+        lines = [f"{call}\t{type}\t{value}\n" for call, (type, value) in found.items()]
+        STORED.write_text("".join(lines), encoding="utf-8")
+    assert found == stored()
+
+
+def answers_of_spark(session: SparkSession, texts: list[str]) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    for begin in range(0, len(texts), TOGETHER):
+        part = texts[begin : begin + TOGETHER]
+        together = _asked(session, part)
+        found |= together or {text: (_asked(session, [text]) or {text: ("", ERROR)})[text] for text in part}
+    return found
+
+
+def _asked(session: SparkSession, texts: list[str]) -> dict[str, tuple[str, str]] | None:
+    """The answers to several calls; None if one of them fails."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = session.sql("SELECT " + ", ".join(f"{text} AS x{i}" for i, text in enumerate(texts)))
+        (row,) = frame.collect()
+    except PySparkException:
+        return None
+    types = [field.dataType.simpleString() for field in frame.schema.fields]
+    return {text: (type, repr(_in_utc(value))) for text, type, value in zip(texts, types, row, strict=True)}
+
+
+def _in_utc(value: Any) -> Any:
+    from tests.sql.test_spark_values import in_utc
+
+    return in_utc(value)

@@ -1,0 +1,137 @@
+"""now() in WHERE is an input that advances; window() groups by intervals; differences of times are intervals."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+import rederive
+from rederive.errors import RederiveError, UnknownTime, Unsupported
+from rederive.maintain.program import Strategy
+
+START = datetime(2026, 1, 1)
+TABLE = "CREATE TABLE e (k INT PRIMARY KEY, at TIMESTAMP, v INT)"
+VIEWS = """
+CREATE VIEW recent AS SELECT k FROM e WHERE at > now() - INTERVAL 1 HOUR AND at <= now();
+CREATE VIEW due AS SELECT count(*) AS n, sum(v) AS s FROM e WHERE at < current_timestamp() + INTERVAL 30 MINUTES;
+CREATE VIEW today AS SELECT k, v FROM e WHERE date(at) = current_date;
+"""
+
+
+def expected(rows: dict[int, tuple[datetime, int]], now: datetime) -> dict[str, list[tuple[object, ...]]]:
+    soon = [v for at, v in rows.values() if at < now + timedelta(minutes=30)]
+    return {
+        "recent": [(k,) for k, (at, _) in sorted(rows.items()) if now - timedelta(hours=1) < at <= now],
+        "due": [(len(soon), sum(soon) if soon else None)],
+        "today": [(k, v) for k, (at, v) in sorted(rows.items()) if at.date() == now.date()],
+    }
+
+
+@pytest.mark.parametrize("strategy", [Strategy.MATERIALIZED, Strategy.ON_DEMAND, Strategy.RECOMPUTE], ids=lambda s: s.value)
+def test_rows_enter_and_leave_when_the_time_passes_them(strategy: Strategy) -> None:
+    """Random inserts, deletes and advances: the views are the rows that a filter written in Python keeps."""
+    chosen = random.Random(strategy.value)
+    db = rederive.open(strategy=strategy.value)
+    db.sql(f"{TABLE}; {VIEWS}")
+    rows: dict[int, tuple[datetime, int]] = {}
+    seen: dict[str, set[tuple[object, ...]]] = {view: set(db.rows(view)) for view in ("recent", "due", "today")}
+    now = START
+    for step in range(40):
+        if chosen.random() < 0.4:
+            now += timedelta(minutes=chosen.choice([1, 10, 30, 61, 1500]))
+            result = db.advance(now)
+        else:
+            k = chosen.randrange(12)
+            with db.transaction() as tx:
+                if k in rows:
+                    tx.delete("e", [(k, *rows.pop(k))])
+                else:
+                    rows[k] = (now + timedelta(minutes=chosen.randrange(-120, 120, 10)), step)
+                    tx.insert("e", [(k, *rows[k])])
+            result = tx.result
+        for view, change in result.changes.items():
+            seen[view] = (seen[view] - set(change.minus)) | set(change.plus)
+        if db.rows("rederive_clock"):
+            wanted = expected(rows, now)
+            assert {view: db.rows(view) for view in wanted} == wanted
+            assert seen == {view: set(found) for view, found in wanted.items()}
+
+
+def test_the_time_is_stored(tmp_path: Path) -> None:
+    with rederive.open(tmp_path) as db:
+        db.sql(f"{TABLE}; {VIEWS}; INSERT INTO e VALUES (1, '2026-01-01 10:00:00', 5)")
+        assert db.rows("recent") == []
+        db.advance(datetime(2026, 1, 1, 11, 30, tzinfo=timezone(timedelta(hours=1))))
+        assert db.rows("recent") == [(1,)]
+    with rederive.open(tmp_path) as db:
+        assert (db.rows("recent"), db.rows("rederive_clock")) == ([(1,)], [(datetime(2026, 1, 1, 10, 30),)])
+        assert db.advance(datetime(2026, 1, 1, 11, tzinfo=UTC)).changes["recent"].minus == [(1,)]
+        with pytest.raises(UnknownTime, match="does not go back"):
+            db.advance(START)
+
+
+def test_the_date_is_that_of_the_zone() -> None:
+    db = rederive.open(zone="Europe/Berlin")
+    db.sql("CREATE TABLE d (day DATE PRIMARY KEY); CREATE VIEW v AS SELECT day FROM d WHERE day = current_date()")
+    db.load("d", [(date(2026, 7, 1),), (date(2026, 7, 2),)])
+    db.advance(datetime(2026, 7, 1, 21, 30))
+    assert db.rows("v") == [(date(2026, 7, 1),)]
+    db.advance(datetime(2026, 7, 1, 22, 0))
+    assert db.rows("v") == [(date(2026, 7, 2),)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW v AS SELECT now() AS x FROM e",
+        "CREATE VIEW v AS SELECT k, count(*) AS n FROM e GROUP BY k HAVING max(at) < current_timestamp",
+        "DELETE FROM e WHERE at < now()",
+        "CREATE VIEW v AS SELECT unix_timestamp() AS x",
+    ],
+)
+def test_the_time_elsewhere_is_refused_with_a_hint(statement: str) -> None:
+    db = rederive.open()
+    db.sql(TABLE)
+    with pytest.raises(Unsupported, match="now\\(\\) - INTERVAL 1 HOUR"):
+        db.sql(statement)
+
+
+def test_a_time_that_nobody_set_is_refused() -> None:
+    db = rederive.open()
+    with pytest.raises(UnknownTime, match="no view reads the time"):
+        db.advance(START)
+    db.sql(TABLE)
+    with pytest.raises(UnknownTime):
+        db.query("SELECT k FROM e WHERE at < now()")
+
+
+def test_windows_of_time() -> None:
+    """The rows are those that Spark gives."""
+    db = rederive.open()
+    db.sql(f"{TABLE}; CREATE VIEW w AS SELECT window.start, window.end, count(*) AS n FROM e GROUP BY window(at, '30 minutes')")
+    db.sql("INSERT INTO e VALUES (1, '2026-01-01 10:00:00', 1), (2, '2026-01-01 10:40:00', 2), (3, NULL, 3)")
+    first = datetime(2026, 1, 1, 10)
+    half = timedelta(minutes=30)
+    assert db.rows("w") == [(first, first + half, 1), (first + half, first + 2 * half, 1)]
+    assert db.query("SELECT window(at, '1 hour', '1 hour', '15 minutes').start AS s, sum(v) AS n FROM e "
+                    "GROUP BY window(at, '1 hour', '1 hour', '15 minutes')") == [
+        (datetime(2026, 1, 1, 9, 15), 1), (datetime(2026, 1, 1, 10, 15), 2)]  # fmt: skip
+    for refused in ("window(at, '1 hour', '30 minutes')", "window(at, '1 month')", "window(at, at)"):
+        with pytest.raises(Unsupported):
+            db.query(f"SELECT count(*) FROM e GROUP BY {refused}")
+
+
+def test_differences_of_times() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, a TIMESTAMP, b TIMESTAMP, d DATE)")
+    db.sql("INSERT INTO t VALUES (1, '2026-01-01 10:40:00', '2026-01-03 09:00:00', '2025-12-25'), (2, NULL, NULL, NULL)")
+    assert db.query("SELECT k FROM t WHERE b - a > INTERVAL 1 DAY 22 HOURS") == [(1,)]
+    assert db.query("SELECT k FROM t WHERE b - a > INTERVAL '1 22:20:00' DAY TO SECOND") == []
+    parts = ", ".join(f"extract({part} FROM b - a) AS {part}" for part in ("DAY", "HOUR", "MINUTE"))
+    assert db.query(f"SELECT {parts}, extract(DAY FROM d - DATE '2026-01-01') AS x, a + (b - a) = b AS y FROM t") == [
+        (None,) * 5, (1, 22, 20, -7, True)]  # fmt: skip
+    with pytest.raises(RederiveError, match="as a column of a result"):
+        db.query("SELECT b - a AS x FROM t")
