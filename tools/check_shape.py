@@ -10,7 +10,6 @@ words that STYLE.md replaces, in src and docs.
 from __future__ import annotations
 
 import ast
-import inspect
 import io
 import re
 import shutil
@@ -115,13 +114,21 @@ def report_comments() -> None:
     print()
 
 
+def public_names(thing: object) -> list[str]:
+    """Return the names of a class or an object that do not begin with an underscore.
+
+    >>> public_names(range)
+    ['count', 'index', 'start', 'step', 'stop']
+    """
+    return [name for name in dir(thing) if not name.startswith("_")]
+
+
 def report_public_names() -> None:
     """Print the public names of `Database`."""
     sys.path.insert(0, str(SOURCE.parent))
     from rederive import Database
 
-    names = [name for name in dir(Database) if not name.startswith("_")]
-    names += [name for name in inspect.get_annotations(Database) if not name.startswith("_") and name not in names]
+    names = public_names(Database)
     print(f"## Public names of Database: {len(names)} (at most {MOST_PUBLIC_NAMES})\n")
     print(" ".join(names) + "\n")
 

@@ -218,7 +218,7 @@ def _check_none_missing(missing: Sequence[Statement | SqlDefinition], name: str)
     if missing:
         raise Mismatch(
             f"the database has a definition that is not in {name}: {missing[0].span.text}",
-            hint="take it out of the database first (remove_rule, drop_view), or use another store",
+            hint="take it out of the database first (db.definitions.remove_rule, drop_view), or use another store",
         )
 
 

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rederive.boundary import guard_class
-from rederive.catalog import Catalog, CatalogChange, check_view
+from rederive.catalog import Catalog, check_view
 from rederive.commit.announce import Callback, Subscription, signs
+from rederive.commit.definitions import Definitions
 from rederive.commit.monitoring import Settings
 from rederive.commit.parked import ParkedDefinitions
 from rederive.commit.pipeline import Pipeline
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
 class Database:
     """Base relations, views over them, and the exact change of every monitored view for every transaction.
 
-    `rules`: the active rules. `tables`: tables in place, and the tables of views as data frames. `pipeline`: the parts of the
-    database, for the other packages of rederive (service, command line, streams, warehouse) and for tests; it is not part of
-    the API, and changes without notice.
+    `definitions`: edit rules and views. `rules`: the active rules. `tables`: tables in place, and the tables of views as data
+    frames. `pipeline`: the parts of the database, for the other packages of rederive (service, command line, streams, warehouse)
+    and for tests; it is not part of the API, and changes without notice.
 
     >>> import rederive
     >>> db = rederive.open()
@@ -89,6 +90,7 @@ class Database:
         self._state = DatabaseState(engine, settings, catalog, store, spark)
         runtime = RuleRuntime(store, webhooks)
         self.pipeline = Pipeline(self._state, runtime)
+        self.definitions = Definitions(self.pipeline)
         self.rules = Rules(self.pipeline)
         self.tables = SparkTables(self.pipeline)
         if store is not None:
@@ -131,45 +133,10 @@ class Database:
         Traceback (most recent call last):
         ...
         rederive.errors.Mismatch: error[mismatch]: the database has a definition that is not in <text>: .decl odd(x: number)
-          help: take it out of the database first (remove_rule, drop_view), or use another store
+          help: take it out of the database first (db.definitions.remove_rule, drop_view), or use another store
         """
         change = self._state.catalog.migrate(text, name, whole=whole)
         return self.pipeline.define(change) if change is not None else None
-
-    def add_rule(self, text: str) -> Result:
-        """Add rules to views, or to relations without rows of their own: one version, with the exact change of every view above.
-
-        >>> import rederive
-        >>> db = rederive.open()
-        >>> _ = db.define('''
-        ...     .decl e(x: number)  .decl p(x: number)  .decl q(x: number)
-        ...     e(1). e(2).  p(x) :- e(x), x > 1.  q(x) :- p(x).
-        ... ''')
-        >>> db.add_rule("p(x) :- e(x), x < 2.").changes["q"].plus
-        [(1,)]
-        >>> db.remove_rule("p(x) :- e(x), x > 1.").changes["q"].minus
-        [(2,)]
-        """
-        return self._edit(self._state.catalog.add_rule(text))
-
-    def remove_rule(self, text: str) -> Result:
-        """Remove rules from views; they must be written as they were defined."""
-        return self._edit(self._state.catalog.remove_rule(text))
-
-    def replace_view(self, view: str, text: str) -> Result:
-        """Give a view other rules."""
-        return self._edit(self._state.catalog.replace_view(view, text))
-
-    def drop_view(self, view: str) -> Result:
-        """Remove a view; its rows leave. Refused while another definition needs it."""
-        return self._edit(self._state.catalog.drop_view(view))
-
-    def _edit(self, change: CatalogChange) -> Result:
-        self.pipeline.check_no_setup("an edit")
-        # An edit is a version even if no view changes (`CatalogChange.always`).
-        result = self.pipeline.define(change)
-        assert result is not None
-        return result
 
     def sql(self, text: str, name: str = "<text>") -> list[Result]:
         """Run statements of Spark SQL in order; the versions that they made.

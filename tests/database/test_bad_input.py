@@ -196,8 +196,8 @@ def test_a_view_that_becomes_endless_and_is_dropped() -> None:
     db = rederive.open(limits=rederive.Limits(rounds=30))
     db.define(".decl n(x: number) .decl v(x: number) v(x) :- n(x). .decl w(x: number) w(x) :- v(x), x > 1.")
     db.load("n", [(1,), (2,)])
-    assert db.add_rule("v(x + 1) :- v(x).").changes == {}
-    assert db.replace_view("v", "v(x * 2) :- n(x).").changes["v"].minus == [(1,)]
+    assert db.definitions.add_rule("v(x + 1) :- v(x).").changes == {}
+    assert db.definitions.replace_view("v", "v(x * 2) :- n(x).").changes["v"].minus == [(1,)]
     assert (db.rows("v"), db.rows("w")) == ([(2,), (4,)], [(2,), (4,)])
 
 

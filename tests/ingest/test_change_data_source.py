@@ -210,7 +210,7 @@ def test_what_is_refused_reaches_the_caller(reading: SparkSession, stored: reder
 
 
 def test_a_view_that_had_other_columns(stored: rederive.Database) -> None:
-    stored.drop_view("closure")
+    stored.definitions.drop_view("closure")
     stored.define(".decl closure(n: number)  closure(n) :- n = count : { edge(_, _) }.")
     source = ChangeDataSource({"store": str(stored.pipeline.state.folder), "view": "closure"})
     assert source.schema() == change_schema(Relation("closure", (Column("n", NUMBER),)))

@@ -48,7 +48,7 @@ def test_a_rule_that_stands_there_twice_is_one() -> None:
     db = rederive.open()
     db.define(DECLARED + STEP + TWICE)
     db.load("e", [("a", "b"), ("b", "c")])
-    assert db.add_rule(TWICE).changes == {}
+    assert db.definitions.add_rule(TWICE).changes == {}
     assert db.rows("p") == [("a", "b"), ("a", "c"), ("b", "c")]
 
 

@@ -137,14 +137,14 @@ def test_section_3_5_rules_come_and_go(strategy: str, view: str) -> None:
     db = rederive.open(strategy=strategy)
     db.define(TC + '.decl from_a(y: symbol) from_a(y) :- tc("a", y). .decl off(x: symbol) off(x) :- edge(_, x), !from_a(x).')
     db.load("edge", [("a", "b"), ("b", "c"), ("x", "c"), ("x", "y")])
-    gone = db.remove_rule(RULE_2)
+    gone = db.definitions.remove_rule(RULE_2)
     assert gone.changes[view].minus == [("a", "c")]
     assert gone.changes["from_a"].minus == [("c",)]
     assert gone.changes["off"].plus == [("c",)]
     assert (gone.version, [c.plus for c in (gone.changes[view], gone.changes["from_a"])]) == (2, [[], []])
-    back = db.add_rule("tc(x, y) :- edge(x, w), tc(w, y).")
+    back = db.definitions.add_rule("tc(x, y) :- edge(x, w), tc(w, y).")
     assert back.changes[view].plus == [("a", "c")]
     assert back.changes["off"].minus == [("c",)]
     assert back.version == db.version == 3
-    idle = db.add_rule(RULE_2)
+    idle = db.definitions.add_rule(RULE_2)
     assert (idle.version, idle.changes) == (4, {})

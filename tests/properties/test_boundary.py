@@ -201,7 +201,7 @@ def test_any_rule_of_datalog(seed: int) -> None:
             for _ in range(random.randrange(3)):
                 words[random.randrange(len(words))] = random.choice(WORDS)
             text = " ".join(words)
-            for run in (db.define, db.add_rule, db.query, db.remove_rule):
+            for run in (db.define, db.definitions.add_rule, db.query, db.definitions.remove_rule):
                 checked(lambda run=run, text=text: run(text), text)  # type: ignore[misc]
         checked(lambda db=db: [db.rows(view) for view in db.pipeline.state.program.views], "rows")  # type: ignore[misc]
 

@@ -138,26 +138,26 @@ class Session:
 
     def add_rule(self, rules: list[str]) -> None:
         after = replace(self.model, rules=self.model.rules + tuple(rules))
-        self.edit(after, lambda: self.db.add_rule("\n".join(rules)), all(rule[0] in VIEWS for rule in rules))
+        self.edit(after, lambda: self.db.definitions.add_rule("\n".join(rules)), all(rule[0] in VIEWS for rule in rules))
 
     def remove_rule(self, rules: list[str]) -> None:
         left = list(self.model.rules)
         there = all(rule in left for rule in rules)
         for rule in rules if there else ():
             left.remove(rule)
-        self.edit(replace(self.model, rules=tuple(left)), lambda: self.db.remove_rule(" ".join(rules)), there)
+        self.edit(replace(self.model, rules=tuple(left)), lambda: self.db.definitions.remove_rule(" ".join(rules)), there)
 
     def replace_view(self, rules: list[str]) -> None:
         view = view_of(rules[0])
         rules = [rule for rule in rules if view_of(rule) == view]
         kept = tuple(rule for rule in self.model.rules if view_of(rule) != view)
         after = replace(self.model, rules=(*kept, *rules))
-        self.edit(after, lambda: self.db.replace_view(view, " ".join(rules)), view in self.program.views)
+        self.edit(after, lambda: self.db.definitions.replace_view(view, " ".join(rules)), view in self.program.views)
 
     def drop_view(self, view: str) -> None:
         kept = tuple(rule for rule in self.model.rules if view_of(rule) != view)
         after = Model(tuple(each for each in self.model.views if each != view), kept)
-        self.edit(after, lambda: self.db.drop_view(view), view in self.program.views)
+        self.edit(after, lambda: self.db.definitions.drop_view(view), view in self.program.views)
 
     def edit(self, after: Model, call: Callable[[], Any], allowed: bool) -> None:
         """Refused or not is for the compiler to say, and for what the step itself needs; what follows is checked here."""
@@ -240,7 +240,7 @@ def test_the_last_rule_of_a_view_is_removed(strategy: str) -> None:
 def test_the_facts_of_a_view_stay_when_its_rules_go(strategy: str) -> None:
     db = rederive.open(strategy=strategy)
     db.define('.decl e(x: symbol) .decl v(x: symbol) v("q"). v(x) :- e(x). e("a").')
-    db.remove_rule("v(x) :- e(x).")
+    db.definitions.remove_rule("v(x) :- e(x).")
     assert db.rows("v") == [("q",)]
 
 
@@ -250,5 +250,5 @@ def test_a_deleted_fact_does_not_come_back_with_a_rule() -> None:
     with db.transaction() as tx:
         tx.delete("e", [("q",)])
     assert db.rows("e") == []
-    assert db.add_rule("e(x) :- n(x).").changes == {}
+    assert db.definitions.add_rule("e(x) :- n(x).").changes == {}
     assert db.rows("e") == []

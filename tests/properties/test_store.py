@@ -115,20 +115,20 @@ class Twins(RuleBasedStateMachine):
 
     @rule(rules=SOME)
     def add_rule(self, rules: list[str]) -> None:
-        self.both(lambda db: db.add_rule("\n".join(rules)))
+        self.both(lambda db: db.definitions.add_rule("\n".join(rules)))
 
     @rule(which=st.sampled_from(RULES))
     def remove_rule(self, which: str) -> None:
-        self.both(lambda db: db.remove_rule(which))
+        self.both(lambda db: db.definitions.remove_rule(which))
 
     @rule(rules=SOME)
     def replace_view(self, rules: list[str]) -> None:
         own = [each for each in rules if each[0] == rules[0][0]]
-        self.both(lambda db: db.replace_view(rules[0][0], "\n".join(own)))
+        self.both(lambda db: db.definitions.replace_view(rules[0][0], "\n".join(own)))
 
     @rule(view=st.sampled_from(sorted(VIEWS)))
     def drop_view(self, view: str) -> None:
-        self.both(lambda db: db.drop_view(view))
+        self.both(lambda db: db.definitions.drop_view(view))
 
     @rule()
     def reopen(self) -> None:

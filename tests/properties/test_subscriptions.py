@@ -148,6 +148,6 @@ def test_a_followed_part_changes_with_its_definition(strategy: str) -> None:
     db.load("e", [("a",), ("b",)])
     received: list[Any] = []
     db.subscribe("v", lambda c: received.append((c.version, c.plus, c.minus)), x="a")
-    db.add_rule("v(x) :- e(x).")
-    db.remove_rule("v(x) :- e(x).")
+    db.definitions.add_rule("v(x) :- e(x).")
+    db.definitions.remove_rule("v(x) :- e(x).")
     assert received == [(2, [("a",)], []), (3, [], [("a",)])]

@@ -68,7 +68,7 @@ def test_in_sql_with_bags() -> None:
     with pytest.raises(Violated, match="the transaction violates 'negative': \\('a'\\)"):
         db.sql("INSERT INTO line VALUES ('a', -3), ('a', -3)")
     assert len(db.rows("line")) == 3
-    db.drop_view("negative")
+    db.definitions.drop_view("negative")
     db.sql("INSERT INTO line VALUES ('a', -3)")
 
 

@@ -365,9 +365,9 @@ def test_a_view_that_a_rule_needs_cannot_be_dropped() -> None:
     db, calls = opened()
     db.sql("CREATE RULE r WHEN TABLE low DO CALL one")
     with pytest.raises(StillNeeded, match="the rule 'r' still needs this"):
-        db.drop_view("low")
+        db.definitions.drop_view("low")
     db.sql("DROP RULE r")
-    db.drop_view("low")
+    db.definitions.drop_view("low")
     put(db, bolt=1)
     assert calls == []
 
@@ -376,7 +376,7 @@ def test_a_rule_follows_a_changed_view_without_firing_for_the_change() -> None:
     db, calls = opened()
     put(db, bolt=7, nut=1)
     db.sql("CREATE RULE r WHEN TABLE low DO CALL one")
-    db.replace_view("low", "low(x) :- stock(x, n), n < 10.")
+    db.definitions.replace_view("low", "low(x) :- stock(x, n), n < 10.")
     put(db, gear=9)
     assert calls == [("one", [("gear",)])]
 

@@ -230,7 +230,7 @@ def test_datalog_over_sql_and_sql_over_datalog(db: rederive.Database) -> None:
     (result,) = db.sql("INSERT INTO t VALUES (1, 2, 'x'), (2, 3, 'y'), (3, NULL, 'z')")
     assert result.changes["reach"].plus == [(1, 2), (1, 3), (2, 3)]
     assert result.changes["ends"].plus == [(1, 3), (2, 3)]
-    added = db.add_rule("reach(x, 9) :- pairs(x, _), x = 2.")
+    added = db.definitions.add_rule("reach(x, 9) :- pairs(x, _), x = 2.")
     assert (added.changes["ends"].plus, added.changes["ends"].minus) == ([(2, 9)], [(2, 3)])
 
 

@@ -87,7 +87,7 @@ def test_both_languages_are_kept_in_one_store(tmp_path: Path) -> None:
         db.sql(f"{TABLES} CREATE TEMPORARY VIEW pairs AS SELECT DISTINCT item, n FROM sold WHERE n > 0")
         db.define(".decl big(i: symbol)  big(i) :- pairs(i, n), n > 1.")
         db.sql("CREATE VIEW bigger AS SELECT upper(i) AS i FROM big")
-        db.add_rule("big(i) :- pairs(i, n), n < 0.")
+        db.definitions.add_rule("big(i) :- pairs(i, n), n < 0.")
         db.sql("INSERT INTO sold VALUES ('bolt', 7, NULL, NULL)")
         program, rows = db.pipeline.state.program, db.rows("bigger")
     with rederive.open(tmp_path) as db:

@@ -37,7 +37,7 @@ def edits(number: int) -> bool:
 def edit(db: rederive.Database, number: int) -> None:
     """Add the rule, or take it away; a definition has no key, so a repetition looks first."""
     if db.version <= number:
-        db.add_rule(EXTRA) if number % 20 else db.remove_rule(EXTRA)
+        db.definitions.add_rule(EXTRA) if number % 20 else db.definitions.remove_rule(EXTRA)
 
 
 def main(folder: str, first: int, last: int, seed: int) -> None:

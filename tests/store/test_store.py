@@ -138,15 +138,15 @@ def test_definitions_are_kept_with_their_versions(folder: Path) -> None:
     with rederive.open(folder) as db:
         db.define(".decl e(x: number)  .decl p, q(x: number)  // two at once\np(x) :- e(x), x > 1. q(x) :- p(x).\n", "first.dl")
         insert(db, "e", (1,), (2,))
-        db.add_rule("p(x) :- e(x), x < 2.")
+        db.definitions.add_rule("p(x) :- e(x), x < 2.")
         db.define(".decl r(x: number)  r(x) :- q(x), !e(x).")  # no rows: no version
         db.define(".decl s(x: number)  s(x) :- e(x).")
     with rederive.open(folder) as db:
         assert db.version == 3
-        db.remove_rule("p(x) :- e(x), x > 1.")
-        db.drop_view("s")
-        db.drop_view("r")
-        db.drop_view("q")
+        db.definitions.remove_rule("p(x) :- e(x), x > 1.")
+        db.definitions.drop_view("s")
+        db.definitions.drop_view("r")
+        db.definitions.drop_view("q")
         versions = db.version
     with rederive.open(folder) as db:
         assert (db.version, db.rows("p")) == (versions, [(1,)])
@@ -215,11 +215,11 @@ def test_a_base_relation_that_becomes_a_view_and_comes_back(folder: Path) -> Non
         db.define('.decl e(x: symbol)  .decl n(x: symbol)  n("q"). n("r").')
         with db.transaction() as tx:
             tx.delete("n", [("q",), ("r",)])
-        db.add_rule("n(x) :- e(x).")
+        db.definitions.add_rule("n(x) :- e(x).")
         insert(db, "e", ("a",))
     with rederive.open(folder) as db:
         assert db.rows("n") == [("a",)]
-        db.remove_rule("n(x) :- e(x).")
+        db.definitions.remove_rule("n(x) :- e(x).")
         insert(db, "n", ("z",))
     with rederive.open(folder) as db:
         assert (db.rows("n"), db.rows("e")) == ([("z",)], [("a",)])
@@ -246,7 +246,7 @@ def test_a_view_that_was_dropped_unrecorded_is_not_taken_for_a_new_one(folder: P
     with rederive.open(folder) as db:
         db.define(".decl e(x: number) .decl v, w(x: number) v(x) :- e(x). w(x) :- e(x). .output v")
         insert(db, "e", (1,))
-        db.drop_view("w")
+        db.definitions.drop_view("w")
         db.define(".decl w(x: number) w(x) :- e(x). .output w")
         with pytest.raises(Expired):
             db.changes("w", since=1)  # it had a row then
@@ -378,7 +378,7 @@ def test_whatever_is_asked_of_a_closed_database_is_refused(folder: Path) -> None
             lambda: db.rows("edge"),  # noqa: B023
             lambda: db.query("edge(x, y)"),  # noqa: B023
             lambda: db.define(".decl n(x: number)"),  # noqa: B023
-            lambda: db.add_rule("closure(x, x) :- edge(x, _)."),  # noqa: B023
+            lambda: db.definitions.add_rule("closure(x, x) :- edge(x, _)."),  # noqa: B023
             lambda: db.load("edge", [("a", "b")]),  # noqa: B023
             lambda: db.subscribe("closure", print),  # noqa: B023
             lambda: db.explain(),  # noqa: B023
@@ -478,7 +478,7 @@ def test_a_full_disk_changes_nothing_and_the_database_goes_on(folder: Path) -> N
         with pytest.raises(StoreError):
             db.define(f'.decl other(x: symbol)  other("{long}").')
         with pytest.raises(StoreError):
-            db.add_rule(f'closure("{long}", y) :- edge(_, y).')
+            db.definitions.add_rule(f'closure("{long}", y) :- edge(_, y).')
         assert (db.version, db.rows("closure"), sorted(db.pipeline.state.program.relations)) == (
             1,
             [("a", "b")],

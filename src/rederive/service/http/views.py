@@ -175,7 +175,7 @@ async def replace(service: Service, token: Token, request: Request) -> Response:
         if definition.language == "sql":
             _check_statement(definition.text, view)
             return db.sql(definition.text, "body")
-        return [db.replace_view(view, definition.text)]
+        return [db.definitions.replace_view(view, definition.text)]
 
     return await _redefine(service, run)
 
@@ -185,7 +185,7 @@ async def drop(service: Service, token: Token, request: Request) -> Response:
     check_define(token)
     view = request.path_params["name"]
     # Subscribers of the view get its last change, and then a problem event (`writer`).
-    return await _redefine(service, lambda db: [db.drop_view(view)])
+    return await _redefine(service, lambda db: [db.definitions.drop_view(view)])
 
 
 async def _read_definition(service: Service, request: Request) -> DefinitionBody:
