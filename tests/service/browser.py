@@ -14,6 +14,8 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.service.conftest import until
+
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage --remote-debugging-port=0"
@@ -29,6 +31,8 @@ class Page:
         self._session: str | None = None
         target = self._call("Target.createTarget", url=url)["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        # A new tab shows an empty document first; what is done to that one is lost.
+        until(lambda: self.evaluate("document.readyState === 'complete' && location.href") == url)
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression of JavaScript."""

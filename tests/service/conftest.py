@@ -31,7 +31,7 @@ inner(x) :- edge(x, _), edge(_, x).
 .output closure
 .output low
 """
-PATIENCE = 10.0
+PATIENCE = 60.0
 CLIENT = httpx.Client(timeout=PATIENCE, verify=False, limits=httpx.Limits(max_connections=None))
 
 

@@ -17,6 +17,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Pag
     folder = tmp_path_factory.mktemp("page")
     served = start(folder / "project")
     with opened(f"{served.url}/", folder / "profile") as browser:
+        until(lambda: "live" in text(browser, "#status"))
         yield served, browser
     served.end()
 

@@ -47,7 +47,7 @@ function chart(points) {
 
 /** The view of one relation. Its `apply` takes the changes of an event. */
 export function relationView(relation, columns) {
-  const state = { offset: 0, order: null, descending: false, where: {}, marks: new Map(), points: [] };
+  const state = { offset: 0, order: null, descending: false, where: {}, marks: new Map(), points: [], request: 0 };
   const body = el("tbody"), caption = el("p", { class: "quiet" }), drawing = el("div"), reason = el("section", { hidden: true });
   const key = (row) => JSON.stringify(row);
 
@@ -56,9 +56,11 @@ export function relationView(relation, columns) {
   const ask_why = (row) => { reason.hidden = false; guarded(reason, explain(reason, relation, row)); };
 
   async function load() {
+    const request = ++state.request;
     const parameters = new URLSearchParams({ offset: state.offset, limit: PAGE, where: JSON.stringify(state.where) });
     if (state.order !== null) parameters.set("order", (state.descending ? "-" : "") + state.order);
     const found = await ask(`/v1/relations/${encodeURIComponent(relation)}/page?${parameters}`);
+    if (request !== state.request) return;  // answers may overtake each other: only the newest request is shown
     const left = [...state.marks].filter(([, sign]) => sign === "minus").map(([row]) => line(JSON.parse(row), "minus"));
     body.replaceChildren(...found.rows.map((row) => line(row)), ...left);
     const last = state.offset + found.rows.length;
