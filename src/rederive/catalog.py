@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, groupby
 
-from rederive.errors import CorruptStore, Mismatch, ProgramError, UnknownRelation
+from rederive.errors import CorruptStore, Mismatch, ProgramError, StillNeeded, UnknownName, UnknownRelation
 from rederive.ir.rules import Fact, Program
 from rederive.ir.terms import UTC, Row
 from rederive.lang.datalog.compiler import extend_program, parse_statements
@@ -26,7 +26,14 @@ from rederive.lang.datalog.program_edits import (
 )
 from rederive.lang.datalog.rule_directives import active_rule
 from rederive.lang.datalog.syntax import Clause, Declaration, Statement
-from rederive.lang.programs import add_sql_definition, compile_statements, defines_in_sql, replace_sql_view, without_sql_relation
+from rederive.lang.programs import (
+    add_sql_definition,
+    compile_statements,
+    defines_in_sql,
+    replace_sql_view,
+    still_needed,
+    without_sql_relation,
+)
 from rederive.lang.rules.syntax import ActiveRule
 from rederive.lang.sql.definition import SqlDefinition
 from rederive.records import DATALOG, SQL, DefinitionText, SourceVersion
@@ -151,6 +158,28 @@ class Catalog:
         if not any(isinstance(s, SqlDefinition) and not s.is_view and s.name == table for s in self.statements):
             raise UnknownRelation(table, self.program.tables)
         return self._to(without_sql_relation(self.statements, table, self._empty))
+
+    def alter_table(self, altered: SqlDefinition) -> CatalogChange:
+        """Give a table of SQL another definition; refused if others read what is gone, or would have other columns."""
+        is_same = [isinstance(s, SqlDefinition) and s.name == altered.name for s in self.statements]
+        statements = tuple(altered if same else s for s, same in zip(self.statements, is_same, strict=True))
+        try:
+            change = self._to(statements)
+        except UnknownName as error:
+            what = f"{error.message.removeprefix('unknown ')} of '{altered.name}'"
+            raise still_needed(what, statements, error) from None
+        for name, relation in self.program.relations.items():
+            after = change.after.program.relations.get(name)
+            if relation.is_auxiliary or name == altered.name or after is None:
+                continue
+            if [(c.name, c.type) for c in relation.columns] != [(c.name, c.type) for c in after.columns]:
+                hint = "first replace the view by one that names its columns"
+                raise StillNeeded(f"the columns of '{name}' follow from those of '{altered.name}'", after.span, hint=hint)
+        return change
+
+    def definition(self, name: str) -> SqlDefinition | None:
+        """The definition of a table or view of SQL; None where there is none."""
+        return next((s for s in self.statements if isinstance(s, SqlDefinition) and s.name == name), None)
 
     def drop_rule(self, name: str) -> CatalogChange:
         """Remove an active rule that a text states."""

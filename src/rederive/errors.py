@@ -126,6 +126,12 @@ class Span:
             return first[self.column - 1 : self.end_column - 1]
         return "\n".join([first[self.column - 1 :], *others[:-1], others[-1][: self.end_column - 1]])
 
+    def contains(self, other: Span) -> bool:
+        """Whether another span is a part of this one."""
+        first, last = (self.line, self.column), (self.end_line, self.end_column)
+        is_inside = first <= (other.line, other.column) and (other.end_line, other.end_column) <= last
+        return self.source is other.source and is_inside
+
     def excerpt(self) -> str:
         """The first line, with carets under the span."""
         width = max(1, len(self.text))
@@ -572,18 +578,22 @@ class InAction(RuleError):
 
 
 class Violated(RederiveError):
-    """A transaction is refused: it would add `rows` to the constraint `view`."""
+    """A transaction is refused: it would add `rows` to the constraint `view`.
+
+    `table`, `text`: the table that declares the constraint, and its words.
+    """
 
     code = "violated"
 
-    def __init__(self, view: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        self.view = view
+    def __init__(self, view: str, rows: Sequence[tuple[Any, ...]], table: str | None = None, text: str = "") -> None:
+        self.view = table or view
         self.rows = tuple(rows)
-        self.about = (view,)
+        self.about = (self.view,)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
         which = f": {shown}{more}" if rows else ""
-        super().__init__(f"the transaction violates '{view}'{which}", hint="correct these rows; the transaction changed nothing")
+        what = f"{text} of '{table}'" if table is not None else f"'{view}'"
+        super().__init__(f"the transaction violates {what}{which}", hint="correct these rows; the transaction changed nothing")
 
 
 class ProjectError(RederiveError):

@@ -347,15 +347,16 @@ class Pipeline(ProgramChanges):
         )
 
     def _check_constraints(self, pending: PendingVersion) -> None:
-        """Definitions and initial rows are not checked: they may show what is violated already."""
-        if not pending.is_transaction or pending.result is None:
+        """Definitions and initial rows are checked for what tables declare; other constraints may show what is violated."""
+        if pending.result is None:
             return
         # Rows that enter refuse the version. Rows that were in the
         # constraint before do not: a version may leave or repair them.
         for constraint in pending.rules.program.constraints:
             change = pending.result.changes.get(constraint.view)
-            if constraint.mode is Mode.REJECT and change is not None and change.plus:
-                raise Violated(constraint.view, change.plus)
+            checked = constraint.mode is Mode.REJECT and (pending.is_transaction or constraint.table is not None)
+            if checked and change is not None and change.plus:
+                raise Violated(constraint.view, change.plus, constraint.table, constraint.text)
 
     def _record(self, pending: PendingVersion) -> None:
         state, store = self.state, self.state.store

@@ -46,7 +46,8 @@ def install_definitions(state: DatabaseState, pending: PendingVersion) -> None:
     change, engine = pending.change, state.engine
     assert change is not None
     before, after = state.program, pending.rules.program
-    rows = number_rows(after, {name: counted(given) for name, given in change.facts.items()}, engine, before.bases)
+    shared = before.shared_bases(after)
+    rows = number_rows(after, {name: counted(given) for name, given in change.facts.items()}, engine, shared)
     pending.net = _dropped_base_rows(engine, before, after)
     # An engine forgets these rows when it switches to the new program.
     became_bags = newly_counted(before, change.after.program) if state.parked is None else []
@@ -121,7 +122,10 @@ def base_deltas(pending: PendingVersion) -> Net:
     """The deltas of base relations: initial rows enter, and those of relations that the new program lacks leave."""
     assert pending.propagation is not None
     entered = {name: Delta(rows) for name, rows in pending.propagation.entered.items()}
-    return {name: delta for name, delta in entered.items() if name not in pending.rules.program.in_place} | own_net(pending)
+    found = {name: delta for name, delta in entered.items() if name not in pending.rules.program.in_place}
+    # The rows of a table whose columns change leave as they were, and enter as they are then.
+    left = own_net(pending).items()
+    return found | {name: Delta(found[name].plus, delta.minus) if name in found else delta for name, delta in left}
 
 
 def own_net(pending: PendingVersion) -> dict[str, Delta]:
@@ -137,7 +141,8 @@ def undo(engine: Engine, net: Net) -> None:
 
 
 def _dropped_base_rows(engine: Engine, before: Program, after: Program) -> dict[str, Delta]:
-    """The rows of the base relations that a new program lacks: all of them leave."""
-    gone = [name for name in before.bases if name not in after.bases and name not in before.in_place]
+    """The rows of the base relations that a new program lacks, or has with other columns: all of them leave."""
+    shared = before.shared_bases(after)
+    gone = [name for name in before.bases if name not in shared and name not in before.in_place]
     rows = {name: tuple(engine.rows(name, {})) for name in gone}
     return {name: Delta(minus=gone) for name, gone in rows.items() if gone}

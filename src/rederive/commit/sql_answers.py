@@ -1,4 +1,4 @@
-"""Statements that show definitions: SHOW TABLES, SHOW VIEWS, SHOW COLUMNS, DESCRIBE and EXPLAIN."""
+"""Statements that show definitions: SHOW TABLES, SHOW VIEWS, SHOW COLUMNS, SHOW CREATE TABLE, DESCRIBE and EXPLAIN."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def shown_answer(state: DatabaseState, parsed: ParsedStatement) -> Answer:
             return Answer(("table",), [(name,) for name in sorted(program.tables)])
         case "SHOW VIEWS":
             return Answer(("view", "monitored"), [(name, name in program.monitored) for name in sorted(_views(program))])
+        case "SHOW CREATE":
+            relation = _relation(program, str(command.expression), parsed)
+            definition = state.catalog.definition(relation.name.lower())
+            if definition is None:
+                raise parsed.unsupported(f"SHOW CREATE of '{relation.name}', which Datalog defines", None, "use EXPLAIN")
+            return Answer(("createtab_stmt",), [(definition.span.whole,)])
         case "SHOW COLUMNS":
             return Answer(("column",), [(column.name,) for column in _relation(program, str(command.expression), parsed).columns])
         case "EXPLAIN":

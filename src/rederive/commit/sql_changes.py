@@ -129,7 +129,7 @@ class ChangeEvaluator:
     def _replace(self, table: Relation, rows: Sequence[tuple[Row, Row | None]], parsed: ParsedStatement) -> list[Operation]:
         """Operations that put new rows in the place of old ones; None deletes."""
         old = tuple(row for row, _ in rows)
-        new = tuple(_typed(table, row, parsed) for _, row in rows if row is not None)
+        new = tuple(check_row(table, row, parsed) for _, row in rows if row is not None)
         if new and self._state.program.numbered_copies(table.name) is None:
             self._check_distinct(table, old, [before for before, row in rows if row is not None], new, parsed)
         # All old rows leave before a new one enters. So `SET k = k + 1` does not conflict with the rows that it replaces.
@@ -224,10 +224,11 @@ def _constants(terms: Sequence[Term]) -> Row:
 
 
 def _insert(table: Relation, rows: Iterator[Row] | list[Row], parsed: ParsedStatement) -> Operation:
-    return Operation(Action.INSERT, table.name, tuple(_typed(table, row, parsed) for row in rows))
+    return Operation(Action.INSERT, table.name, tuple(check_row(table, row, parsed) for row in rows))
 
 
-def _typed(table: Relation, row: Row, parsed: ParsedStatement) -> Row:
+def check_row(table: Relation, row: Row, parsed: ParsedStatement) -> Row:
+    """A row that a statement makes, checked against the columns of its table."""
     try:
         return typed_row(table, row)
     except IllTypedRow as error:

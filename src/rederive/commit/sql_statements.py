@@ -9,6 +9,7 @@ from rederive.commit.pipeline import Pipeline
 from rederive.commit.spark_tables import SparkTables
 from rederive.commit.sql_answers import shown_answer
 from rederive.commit.sql_changes import ChangeEvaluator, answer_query
+from rederive.commit.sql_definitions import SqlDefinitions, existing_tables
 from rederive.errors import (
     EvaluationError,
     IllTypedRow,
@@ -16,11 +17,11 @@ from rederive.errors import (
     Span,
     SyntaxProblem,
     UnknownName,
-    UnknownRelation,
     Violated,
 )
 from rederive.lang.rules.parser import parse_rule_statement
-from rederive.lang.sql.ddl import definition_of, dropped_relation, refreshed_name, table_in_place
+from rederive.lang.sql.alter_table import altered_name
+from rederive.lang.sql.ddl import definition_of, refreshed_name, table_in_place
 from rederive.lang.sql.definition import SqlDefinition
 from rederive.lang.sql.dml import compile_change, compile_select
 from rederive.lang.sql.parser import ParsedStatement, parse
@@ -43,6 +44,7 @@ class SqlRun:
         self._before_change = before_change
         self._again = again
         self._existing: frozenset[SqlDefinition] = frozenset()
+        self._existing_tables: frozenset[str] = frozenset()
         self._transaction: PendingVersion | None = None
         self._savepoints: list[tuple[str, int]] = []  # names, and how many operations came before each
 
@@ -50,7 +52,9 @@ class SqlRun:
         """Run the statements; yields each version. A text that does not parse, or does not end its BEGIN, changes nothing."""
         # A generator: a statement runs when the caller asks for the next version.
         statements = _checked_statements(text, name)
-        self._existing = self._existing_definitions(statements) if self._again else frozenset()
+        if self._again:
+            self._existing = self._existing_definitions(statements)
+            self._existing_tables = existing_tables(statements, self._state.catalog)
         has_changed = False
         for parsed in statements:
             if not has_changed and parsed.kind not in ("create", "drop", "alter", "rule"):
@@ -130,22 +134,25 @@ class SqlRun:
         if kind == "rule":
             Rules(self._pipeline).run(parse_rule_statement(parsed))
             return None
-        if kind == "create":
-            if (attached := table_in_place(parsed)) is not None:
-                return SparkTables(self._pipeline).attach(attached.name, attached.location, attached.key)
-            created = definition_of(parsed)
-            if created in self._existing and self._state.catalog.has(created):
-                return None
-            change = self._state.catalog.create(created)
-            return self._pipeline.define(change) if change is not None else None
-        name, is_view, may_miss = dropped_relation(parsed)
-        catalog = self._state.catalog
-        try:
-            return self._pipeline.define(catalog.drop_view(name) if is_view else catalog.drop_table(name))
-        except UnknownRelation as error:
-            if may_miss:
-                return None
-            raise error.at(str(parsed.span)) from None
+        if self._again and self._is_done(kind, parsed):
+            return None
+        definitions = SqlDefinitions(self._pipeline)
+        match kind:
+            case "create":
+                return definitions.create(parsed)
+            case "drop":
+                return definitions.drop(parsed)
+            case _:
+                return definitions.alter(parsed)
+
+    def _is_done(self, kind: str, parsed: ParsedStatement) -> bool:
+        """Whether the definition existed before the text began."""
+        if kind == "alter":
+            return altered_name(parsed) in self._existing_tables
+        if kind == "drop" or table_in_place(parsed) is not None:
+            return False
+        created = definition_of(parsed)
+        return created.name in self._existing_tables or (created in self._existing and self._state.catalog.has(created))
 
     def _refresh(self, parsed: ParsedStatement) -> Result | None:
         """One version for all tables in place: a view that is refreshed alone would not agree with the others."""

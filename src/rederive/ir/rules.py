@@ -228,13 +228,18 @@ Definition: TypeAlias = Rule | Aggregate
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a relation. `nullable`: whether it may hold NULL. `bits`: the width of its integers, at most 64."""
+    """A column of a relation. `nullable`: whether it may hold NULL. `bits`: the width of its integers, at most 64.
+
+    `default`: what SQL puts into a row that leaves the column out, instead of NULL; it may read the other columns of the row as
+    the variables `c0`, `c1` and so on.
+    """
 
     name: str
     type: Type
     nullable: bool = False
     # Values are checked against it where they come in; engines compute in 64 bits.
     bits: int = 64
+    default: Term | None = field(default=None, compare=False, repr=False)
 
 
 class Role(Enum):
@@ -339,11 +344,17 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A view whose rows are violations. It is always monitored."""
+    """A view whose rows are violations. It is always monitored.
+
+    `table`, `text`: of a condition that a table declares for its rows, the table and the words of the condition. No row of such
+    a view is ever committed.
+    """
 
     view: str
     mode: Mode
     span: Span | None = field(default=None, compare=False, repr=False)
+    table: str | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -396,6 +407,17 @@ class Program:
     def bases(self) -> tuple[str, ...]:
         """Names of the relations without a definition, in the order of their declaration."""
         return tuple(name for name in self.relations if name not in self.defined)
+
+    def shared_bases(self, other: Program) -> frozenset[str]:
+        """The base relations that another program has too, with the same columns: their rows stay when it takes over."""
+        return frozenset(name for name in self.bases if self.shares_base(name, other))
+
+    def shares_base(self, name: str, other: Program) -> bool:
+        """Whether another program has a base relation too, with the same columns."""
+        if other is self:
+            return True
+        base = other.relations.get(name)
+        return base is not None and not other.is_view(name) and base.columns == self.relations[name].columns
 
     @cached_property
     def tables(self) -> tuple[str, ...]:

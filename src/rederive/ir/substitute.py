@@ -24,6 +24,21 @@ def substitute_variables(rule: Rule, values: Substitution) -> Rule:
     return replace(rule, head=head, body=tuple(_literal(literal, values) for literal in rule.body))
 
 
+def substitute_term(term: Term, values: Mapping[str, Term]) -> Term:
+    """A term with the given terms for the variables of these names.
+
+    >>> substitute_term(Call("+", (Variable("x"), Variable("y"))), {"x": Call("-", (Variable("y"),))}).arguments[0].functor
+    '-'
+    """
+    match term:
+        case Call():
+            return replace(term, arguments=tuple(substitute_term(argument, values) for argument in term.arguments))
+        case Variable():
+            return values.get(term.name, term)
+        case _:
+            return term
+
+
 def _literal(literal: Literal, values: Substitution) -> Literal:
     match literal:
         case Atom():

@@ -89,5 +89,14 @@ def without_sql_relation(statements: Statements, view: str, empty: Program) -> S
     try:
         compile_statements(left, empty)
     except UnknownName as error:
-        raise StillNeeded(f"'{view}' is still read here", error.span, hint="first drop or replace what reads it") from None
+        raise still_needed(f"'{view}'", left, error) from None
     return left
+
+
+def still_needed(what: str, statements: Statements, error: UnknownName) -> StillNeeded:
+    """The error that a definition still reads what would be gone; it names the definition that was to be compiled."""
+    place = error.span
+    readers = (s.name for s in statements if isinstance(s, SqlDefinition) and place is not None and s.span.contains(place))
+    reader = next(readers, None)
+    where = f"in '{reader}'" if reader is not None else "here"
+    return StillNeeded(f"{what} is still read {where}", place, hint="first drop or replace what reads it")

@@ -119,6 +119,11 @@ class LakeSync:
     def check_columns(self, before: Program, after: Program) -> None:
         """Refuse a definition whose columns differ from the view's tables. A dropped view still has its tables."""
         known = self.journal.catalog.followed
+        for name in before.bases:
+            if name in after.bases and not before.shares_base(name, after):
+                table = before.bag_of(name) or name
+                hint = "create another table, and insert the rows into it"
+                raise SchemaMismatch(f"the table of '{table}' in the lake has other columns than its new definition", hint=hint)
         for name in after.monitored:
             new, old = after.relations[name], before.relations.get(name)
             # The view was dropped and comes back. Its tables still have the old columns, after what waits has been settled.

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import Redefined, SyntaxProblem, UnknownName, WrongArity
+from rederive.errors import Redefined, SyntaxProblem, WrongArity
 from rederive.ir.rules import Atom, BagRelations, Column, Constraint, Function, Mode, Program, Relation, Rule
 from rederive.ir.terms import NUMBER, Kind, Variable
 from rederive.lang.program_builder import ProgramBuilder
@@ -31,7 +31,7 @@ from rederive.lang.sql.parser import ParsedStatement, parse
 from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.scope import identifier, identifiers
 from rederive.lang.sql.statement_context import StatementContext, bag_relations, distinct_columns
-from rederive.lang.sql.type_names import named_type
+from rederive.lang.sql.table_schema import TableSchema, enforced_conditions, read_schema
 from rederive.lang.sql.types import DURATION
 
 _INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
@@ -51,8 +51,6 @@ def definition_of(parsed: ParsedStatement) -> SqlDefinition:
     kind = str(tree.args.get("kind")).upper()
     if kind not in ("TABLE", "VIEW"):
         raise parsed.unsupported(f"CREATE {kind}")
-    if kind == "TABLE" and tree.expression is not None:
-        raise parsed.unsupported("CREATE TABLE ... AS", None, "create the table, then insert rows")
     name = _name(tree, parsed)
     replaces, if_not_exists = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
     return SqlDefinition(
@@ -105,8 +103,6 @@ def dropped_relation(parsed: ParsedStatement) -> tuple[str, bool, bool]:
     """The table or view that a DROP names, whether it is a view, and whether IF EXISTS allows it to be missing."""
     tree = parsed.tree
     kind = str(tree.args.get("kind")).upper()
-    if not isinstance(tree, exp.Drop):
-        raise parsed.unsupported(f"{tree.key.upper()} {kind}", None, "drop the relation, and create it with its new definition")
     if kind not in ("VIEW", "TABLE"):
         raise parsed.unsupported(f"DROP {kind}", None, "drop tables and views only")
     table, *more = tree.args["tables"]
@@ -153,7 +149,9 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
         raise parsed.unsupported("a table without columns", None, hint)
     if _is_temporary(tree):
         raise parsed.unsupported("a temporary table", None, "omit TEMPORARY")
-    columns, key = _columns(tree.this, context)
+    schema = read_schema(tree.this, added.name, context)
+    columns, names = tuple(schema.columns), [column.name for column in schema.columns]
+    key = tuple(names.index(name) for name in dict.fromkeys(schema.key))
     # Without a key, equal rows may occur several times: the base relation numbers
     # them. A key of all columns says no more than that the table is a set.
     bag = BagRelations(rows=f"{added.name}.copies") if not key else None
@@ -167,6 +165,17 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
         terms = tuple(Variable(f"c{i}") for i in range(len(columns)))
         rule = Rule(Atom(added.name, terms), (Atom(copies, (*terms, Variable("0"))),), parsed.span)
         builder.definitions.append(rule)
+    _constrain(schema, context)
+
+
+def _constrain(schema: TableSchema, context: StatementContext) -> None:
+    """Add a constraint for each condition that every row of a table must fulfil."""
+    builder, parsed = context.builder, context.parsed
+    for name, condition, query in enforced_conditions(schema, tuple(builder.relations)):
+        relation = QueryLowering(context).query(query, None, name)
+        define_view(builder, name, relation, (), parsed, monitored=False)
+        constraint = Constraint(name, Mode.REJECT, parsed.span, table=schema.table, text=condition.text)
+        builder.constraints.append(constraint)
 
 
 def _location(parsed: ParsedStatement) -> str | None:
@@ -209,64 +218,56 @@ def table_in_place(parsed: ParsedStatement) -> TableInPlace | None:
     return TableInPlace(_name(tree, parsed), location, tuple(identifier(part) for item in keys for part in item.expressions))
 
 
+@dataclass(frozen=True, slots=True)
+class TableOfQuery:
+    """A CREATE TABLE ... AS: the table, the query, its columns as they are declared, and whether the table may exist."""
+
+    name: str
+    query: exp.Expr
+    items: tuple[str, ...]
+    if_not_exists: bool
+
+
+def table_of_query(parsed: ParsedStatement) -> TableOfQuery | None:
+    """What a CREATE TABLE ... AS creates; None for any other statement."""
+    tree = parsed.tree
+    if not isinstance(tree, exp.Create) or str(tree.args.get("kind")).upper() != "TABLE" or tree.expression is None:
+        return None
+    items = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
+    if other := next((item for item in items if not isinstance(item, exp.PrimaryKey)), None):
+        raise parsed.unsupported("columns in CREATE TABLE ... AS", other, "name and cast the columns in the query")
+    if _location(parsed) is not None or _is_temporary(tree) or tree.args.get("replace"):
+        raise parsed.unsupported("this form of CREATE TABLE ... AS", None, "write CREATE TABLE t [(PRIMARY KEY (a))] AS query")
+    return TableOfQuery(
+        _name(tree, parsed), tree.expression, tuple(item.sql("spark") for item in items), bool(tree.args.get("exists"))
+    )
+
+
+def create_table(name: str, columns: Sequence[Column], items: Sequence[str] = ()) -> str:
+    """The CREATE TABLE of a table with these columns.
+
+    >>> create_table("t", [Column("id", NUMBER, False, 32)], ["PRIMARY KEY (id)"])
+    'CREATE TABLE `t` (`id` INT NOT NULL, PRIMARY KEY (id))'
+    """
+    declared = [f"`{column.name}` {_type_name(column)}{'' if column.nullable else ' NOT NULL'}" for column in columns]
+    return f"CREATE TABLE `{name}` ({', '.join((*declared, *items))})"
+
+
 def create_in_place(table: TableInPlace, columns: Sequence[Column]) -> str:
     """The CREATE TABLE of an attached table, with its columns: what the catalog holds.
 
     >>> create_in_place(TableInPlace("sale", "/data/sale", ("id",)), [Column("id", NUMBER, False, 32)])
     "CREATE TABLE `sale` (`id` INT NOT NULL, PRIMARY KEY (`id`)) USING DELTA LOCATION '/data/sale'"
     """
-    items = [f"`{column.name}` {_type_name(column)}{'' if column.nullable else ' NOT NULL'}" for column in columns]
-    items += [f"PRIMARY KEY ({', '.join(f'`{name}`' for name in table.key)})"] if table.key else []
+    key = [f"PRIMARY KEY ({', '.join(f'`{name}`' for name in table.key)})"] if table.key else []
     location = exp.Literal.string(table.location).sql("spark")
-    return f"CREATE TABLE `{table.name}` ({', '.join(items)}) USING DELTA LOCATION {location}"
+    return f"{create_table(table.name, columns, key)} USING DELTA LOCATION {location}"
 
 
 def _type_name(column: Column) -> str:
     if column.type.kind is Kind.DECIMAL:
         return f"DECIMAL({column.type.precision},{column.type.scale})"
     return _INTEGER_NAMES[column.bits] if column.type.kind is Kind.NUMBER else _TYPE_NAMES[column.type.kind]
-
-
-def _columns(schema: exp.Schema, context: StatementContext) -> tuple[tuple[Column, ...], tuple[int, ...]]:
-    columns: list[Column] = []
-    keys: list[str] = []
-    for item in schema.expressions:
-        match item:
-            case exp.ColumnDef():
-                name, not_null, is_key = identifier(item), *_constraints(item, context)
-                if name in [column.name for column in columns]:
-                    raise Redefined(f"two columns have the name '{name}'", context.span(item))
-                if not isinstance(item.args.get("kind"), exp.DataType):
-                    raise context.unsupported("a column without a type", item, "write a type after the name, such as name STRING")
-                type = named_type(item.args["kind"], context)
-                columns.append(Column(name, type.type, not not_null, type.bits if type.is_integer else 64))
-                keys += [name] if is_key else []
-            case exp.PrimaryKey():
-                keys += [identifier(part.this if isinstance(part, exp.Ordered) else part) for part in item.expressions]
-            case _:
-                raise context.unsupported(f"{item.sql('spark')} in CREATE TABLE", item)
-    known = [column.name for column in columns]
-    if missing := [name for name in keys if name not in known]:
-        raise UnknownName("column", missing[0], known, context.span(schema))
-    key = tuple(known.index(name) for name in dict.fromkeys(keys))
-    # PRIMARY KEY implies NOT NULL.
-    return tuple(replace(c, nullable=c.nullable and i not in key) for i, c in enumerate(columns)), key
-
-
-def _constraints(item: exp.ColumnDef, context: StatementContext) -> tuple[bool, bool]:
-    """Whether a column is NOT NULL, and whether it is the primary key."""
-    not_null = is_key = False
-    for constraint in item.args.get("constraints") or ():
-        match constraint.args["kind"]:
-            case exp.NotNullColumnConstraint() as kind:
-                not_null = not kind.args.get("allow_null")
-            case exp.PrimaryKeyColumnConstraint():
-                is_key = True
-            case exp.CommentColumnConstraint():
-                pass
-            case kind:
-                raise context.unsupported(f"the constraint {kind.sql('spark')}", item)
-    return not_null, is_key
 
 
 # Views
@@ -300,9 +301,14 @@ def _is_temporary(tree: exp.Expr) -> bool:
 def _view_columns(schema: exp.Schema, context: StatementContext) -> list[str]:
     """The names that a view gives its columns. Comments are allowed; types and constraints are not."""
     for item in schema.expressions:
-        if isinstance(item, exp.ColumnDef) and (item.args.get("kind") is not None or any(_constraints(item, context))):
+        if isinstance(item, exp.ColumnDef) and (item.args.get("kind") is not None or _has_constraint(item)):
             raise context.unsupported("a type or a constraint of a view's column", item, "cast the column in the query")
     return identifiers(schema.expressions)
+
+
+def _has_constraint(item: exp.ColumnDef) -> bool:
+    kinds = [constraint.args["kind"] for constraint in item.args.get("constraints") or ()]
+    return any(not isinstance(kind, exp.CommentColumnConstraint) for kind in kinds)
 
 
 def define_view(

@@ -13,6 +13,7 @@ from rederive.errors import IllTypedRow, NotABase, Redefined, SyntaxProblem, Unk
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Constant, Term, Value, Variable
 from rederive.lang.program_builder import ProgramBuilder
+from rederive.lang.sql.column_defaults import default_of, generate_columns, is_default
 from rederive.lang.sql.ddl import define_view
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.lowered_relation import TypedTerm
@@ -219,22 +220,26 @@ class _DmlLowering:
 
     def constants(self, row: exp.Expr, table: Relation, positions: Sequence[int]) -> tuple[Term, ...]:
         nodes = row.expressions if isinstance(row, exp.Tuple) else [row]
-        typed = [self.lower.lower(node) for node in nodes]
-        return tuple(one.term for one in self.row(typed, table, positions))
+        self.check_width(len(nodes), positions)
+        named = [(node, i) for node, i in zip(nodes, positions, strict=True) if not is_default(node)]
+        typed = [self.lower.lower(node) for node, _ in named]
+        return tuple(one.term for one in self.row(typed, table, [i for _, i in named]))
+
+    def check_width(self, width: int, positions: Sequence[int]) -> None:
+        if width != len(positions):
+            raise WrongArity(f"expected {len(positions)} values, but there are {width}", self.parsed.span)
 
     def row(self, typed: Sequence[TypedTerm], table: Relation, positions: Sequence[int]) -> list[TypedTerm]:
-        """Values in the order and the types of the table's columns; NULL for columns that are not named."""
-        if len(typed) != len(positions):
-            raise WrongArity(f"expected {len(positions)} values, but there are {len(typed)}", self.parsed.span)
-        found = []
-        for i, column in enumerate(table.columns):
-            type = column_type(column)
-            value = typed[positions.index(i)] if i in positions else TypedTerm(Constant(None, type.type), type, True)
+        """Values in the order and the types of the table's columns; the defaults of columns that are not named."""
+        self.check_width(len(typed), positions)
+        given = [typed[positions.index(i)] if i in positions else default_of(c) for i, c in enumerate(table.columns)]
+        row = [self.lower.cast(v, column_type(c), self.parsed.tree) for v, c in zip(given, table.columns, strict=True)]
+        found = generate_columns(row, table, positions)
+        for value, column in zip(found, table.columns, strict=True):
             if isinstance(value.term, Constant) and value.term.value is None and not column.nullable:
                 raise IllTypedRow(f"relation '{table.name}', column '{column.name}': NULL in a NOT NULL column").at(
                     str(self.parsed.span)
                 )
-            found.append(self.lower.cast(value, type, self.parsed.tree) if value.type != type else value)
         return found
 
     def in_table_order(self, prepared: PreparedQuery, table: Relation, positions: Sequence[int]) -> PreparedQuery:
@@ -281,10 +286,12 @@ class _DmlLowering:
             i = self.position(table, identifier(update.this))
             type: SqlType = column_type(table.columns[i])
             # Every expression reads the old row: SET a = b, b = a exchanges both.
-            value = lower.lower(update.expression)
+            written = update.expression
+            value = default_of(table.columns[i]) if is_default(written) else lower.lower(written)
             columns[i] = lower.cast(value, type, update) if value.type != type else value
         self.check_once([identifier(update.this) for update in updates])
-        return columns
+        given = {self.position(table, identifier(update.this)) for update in updates if not is_default(update.expression)}
+        return generate_columns(columns, table, given)
 
     def bindings(self, where: exp.Expr | None, lower: ExpressionLowering) -> list[tuple[int, Value]]:
         """The columns that the condition equates with constants."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from sqlglot import exp
 
 from rederive.errors import SyntaxProblem, TypeClash, WrongArity
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind, Type
 from rederive.lang.sql.array_functions import subscript
+from rederive.lang.sql.column_defaults import Lowered
 from rederive.lang.sql.functions import FUNCTIONS, WRITTEN_BY_REWRITINGS
 from rederive.lang.sql.intervals import interval_parts, is_interval
 from rederive.lang.sql.invocation import AGGREGATES, Invocation, invocation_of
@@ -120,6 +121,8 @@ class ExpressionLowering:
                 return self.duration(node)
             case exp.Bracket():
                 return subscript(self, node)
+            case Lowered():
+                return cast(TypedTerm, node.args["typed"])
         return self.truth(node)
 
     def truth(self, node: exp.Expr) -> TypedTerm:

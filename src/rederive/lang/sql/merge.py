@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from rederive.errors import UnknownName, WrongArity
 from rederive.ir.rules import Relation
+from rederive.lang.sql.column_defaults import Lowered, default_of, generate_columns, is_default, is_generated
 from rederive.lang.sql.scope import identifier
 from rederive.lang.sql.types import column_type
 
@@ -67,7 +68,7 @@ def _question(
     own = lowering.fresh()
     columns = [column.name for column in table.columns]
     alias = tree.this.alias_or_name
-    actions = {i: _values(own, when, columns, tree) for i, when in whens if not _is_delete(when)}
+    actions = {i: _values(own, when, table, tree) for i, when in whens if not _is_delete(when)}
     old = [] if inserts else [_column(name, alias) for name in columns]
     # A WHEN without a condition is the last one that can be chosen.
     chosen = exp.Case(ifs=[exp.If(this=_condition(when), true=exp.Literal.number(i)) for i, when in whens])
@@ -87,6 +88,7 @@ def _question(
         prepared.lower.cast(typed, column_type(column), tree)
         for typed, column in zip(outputs[begin:], table.columns, strict=True)
     ]
+    cast = generate_columns(cast, table)
     renamed = tuple((f"c{i}", typed) for i, typed in enumerate((*outputs[:begin], *cast)))
     return own.compiled_query(replace(prepared, outputs=renamed))
 
@@ -100,17 +102,28 @@ def _column(name: str, alias: str) -> exp.Column:
     return exp.Column(this=exp.to_identifier(name), table=exp.to_identifier(alias))
 
 
-def _values(lowering: _DmlLowering, when: exp.When, columns: list[str], tree: exp.Merge) -> dict[str, exp.Expr]:
-    """The new value of each column. An UPDATE keeps the columns that it does not set; an INSERT leaves them NULL."""
+def _values(lowering: _DmlLowering, when: exp.When, table: Relation, tree: exp.Merge) -> dict[str, exp.Expr]:
+    """The new value of each column. An UPDATE keeps the columns that it does not set; an INSERT gives them their defaults."""
+    columns = [column.name for column in table.columns]
+    values = _written_values(lowering, when, columns, tree)
+    generated = [column.name for column in table.columns if is_generated(column)]
+    if values.keys() & generated:
+        hint = f"omit {generated[0]}, and name the other columns instead of *"
+        raise lowering.parsed.unsupported("setting a generated column in MERGE", when, hint)
+    defaults: dict[str, exp.Expr] = {c.name: Lowered(typed=default_of(c)) for c in table.columns}
+    kept = [name for name in columns if name not in generated] if isinstance(when.args["then"], exp.Update) else []
+    others = defaults | {name: _column(name, tree.this.alias_or_name) for name in kept}
+    return others | {name: defaults[name] if is_default(value) else value for name, value in values.items()}
+
+
+def _written_values(lowering: _DmlLowering, when: exp.When, columns: list[str], tree: exp.Merge) -> dict[str, exp.Expr]:
+    """The values that an action names, by column."""
     then, source = when.args["then"], tree.args["using"].alias_or_name
     if isinstance(then, exp.Update):
-        found: dict[str, exp.Expr] = {name: _column(name, tree.this.alias_or_name) for name in columns}
         if any(isinstance(one, exp.Star) for one in then.expressions):
             return {name: _column(name, source) for name in columns}
-        for update in then.expressions:
-            found[_known(lowering, identifier(update.this), columns)] = update.expression
         lowering.check_once([identifier(update.this) for update in then.expressions])
-        return found
+        return {_known(lowering, identifier(update.this), columns): update.expression for update in then.expressions}
     if not isinstance(then, exp.Insert):
         raise lowering.parsed.unsupported("this action in MERGE", when, "use UPDATE SET, DELETE or INSERT")
     if isinstance(then.this, exp.Star):
@@ -120,8 +133,7 @@ def _values(lowering: _DmlLowering, when: exp.When, columns: list[str], tree: ex
     values = then.expression.expressions if isinstance(then.expression, exp.Tuple) else [then.expression]
     if len(values) != len(given):
         raise WrongArity(f"expected {len(given)} values, but there are {len(values)}", lowering.parsed.span)
-    named = dict(zip(given, values, strict=True))
-    return {name: named.get(name, exp.Null()) for name in columns}
+    return dict(zip(given, values, strict=True))
 
 
 def _known(lowering: _DmlLowering, name: str, columns: list[str]) -> str:

@@ -47,6 +47,8 @@ class ParsedStatement:
                 return "savepoint" if command.this in SAVEPOINTS else "show"
             case exp.Create() | exp.Drop() | exp.Alter() | exp.Commit() | exp.Rollback():
                 return self.tree.key
+            case exp.Comment():
+                return "alter"
             case exp.Transaction():
                 return "begin"
             case exp.Describe():
@@ -119,6 +121,8 @@ def _command(tokens: Sequence[Token]) -> exp.Expr | None:
             return exp.Command(this="ROLLBACK TO", expression=words[-1].lower())
         case ["SHOW", ("TABLES" | "VIEWS") as what] if len(words) == 2:
             return exp.Command(this=f"SHOW {what}", expression="")
+        case ["SHOW", "CREATE", "TABLE" | "VIEW"] if len(words) == 4:
+            return exp.Command(this="SHOW CREATE", expression=words[3].lower())
         case ["SHOW", "COLUMNS", "IN" | "FROM"] if len(words) == 4:
             return exp.Command(this="SHOW COLUMNS", expression=words[3].lower())
         case ["EXPLAIN", *_] if len(words) == 2:
@@ -170,7 +174,7 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         raise SyntaxProblem("not SQL: the text is not one statement", span)
     (tree,) = trees
     if tree is not None:
-        tree = balance_chains(expand_row_values(tree))
+        tree = balance_chains(expand_row_values(_limit_for_fetch(tree)))
         check_depth(tree, span)
     # sqlglot makes a Command, with the rest as plain text, of statements that it knows by their first word alone.
     if tree is None or isinstance(tree, exp.Command):
@@ -180,6 +184,15 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         for found in unsupported_parts(tree):
             raise parsed.unsupported(found.what, found.node, found.hint)
     return parsed
+
+
+def _limit_for_fetch(tree: exp.Expr) -> exp.Expr:
+    """The statement with LIMIT n for FETCH FIRST n ROWS ONLY, which means the same."""
+    for fetch in list(tree.find_all(exp.Fetch)):
+        options = fetch.args.get("limit_options")
+        if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
+            fetch.replace(exp.Limit(expression=fetch.args.get("count") or exp.Literal.number(1)))
+    return tree
 
 
 def _check_punctuation(tokens: Sequence[Token], source: SourceText) -> None:

@@ -21,6 +21,12 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     # statements
     exp.Create: "this kind expression replace exists properties",
     exp.Drop: "kind tables exists materialized",
+    exp.Alter: "this kind actions",
+    exp.AddConstraint: "expressions",
+    exp.RenameColumn: "this to",
+    exp.AlterColumn: "this dtype default allow_null drop comment",
+    exp.ColumnPosition: "this position",
+    exp.Comment: "this kind expression",
     exp.Transaction: "",
     exp.Commit: "",
     exp.Rollback: "",
@@ -34,11 +40,17 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Delete: "this where",
     exp.Refresh: "this kind",
     exp.Schema: "this expressions",
-    exp.ColumnDef: "this kind constraints",
+    exp.ColumnDef: "this kind constraints position",
     exp.ColumnConstraint: "this kind",
     exp.NotNullColumnConstraint: "allow_null",
     exp.PrimaryKeyColumnConstraint: "include",
     exp.CommentColumnConstraint: "this",
+    exp.DefaultColumnConstraint: "this",
+    exp.ComputedColumnConstraint: "this",
+    exp.CheckColumnConstraint: "this enforced",
+    exp.Constraint: "this expressions",
+    exp.ForeignKey: "expressions reference",
+    exp.Reference: "this options",
     exp.PrimaryKey: "expressions include",
     exp.IndexParameters: "",  # sqlglot puts it after every primary key; whatever it holds is refused
     exp.Properties: "expressions",
@@ -154,7 +166,7 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Insert, "alternative"): ("INSERT OR ...", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "using"): ("INSERT ... REPLACE USING", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "conflict"): ("ON CONFLICT", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
-    (exp.Insert, "default"): ("DEFAULT VALUES", "name the values"),
+    (exp.Insert, "default"): ("DEFAULT VALUES", "write VALUES (DEFAULT, ...)"),
     (exp.Transaction, "modes"): ("a transaction mode", "write BEGIN"),
     (exp.Delete, "tables"): ("DELETE without FROM", "write DELETE FROM t"),
     (exp.Table, "sample"): ("TABLESAMPLE", None),
@@ -173,24 +185,24 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Star, "replace"): ("* REPLACE", "list the columns"),
     (exp.Star, "rename"): ("* RENAME", "list the columns"),
     (exp.DataType, "collate"): ("a collation", None),
+    (exp.ForeignKey, "options"): ("an option of FOREIGN KEY", "omit it: the reference is enforced"),
+    (exp.ForeignKey, "delete"): ("ON DELETE", "delete the rows that refer to it first"),
+    (exp.ForeignKey, "update"): ("ON UPDATE", "update the rows that refer to it in the same transaction"),
 }
 _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
-    exp.Fetch: ("FETCH", "use LIMIT"),
+    exp.Fetch: ("FETCH with PERCENT or WITH TIES", "use FETCH FIRST n ROWS ONLY or LIMIT n"),
     exp.Lambda: ("a lambda function", None),
     exp.Collate: ("COLLATE", None),
+    exp.AlterRename: ("ALTER TABLE ... RENAME TO", "create another table, and insert the rows into it"),
     exp.JSONExtract: ("the operator ->", None),
     exp.JSONExtractScalar: ("the operator ->>", None),
     exp.HexString: ("a binary literal", None),
     exp.Placeholder: ("a parameter", "write its value"),
     exp.Parameter: ("a parameter", "write its value"),
-    exp.Reference: ("REFERENCES", "use CREATE CONSTRAINT VIEW"),
-    exp.CheckColumnConstraint: ("CHECK", "use CREATE CONSTRAINT VIEW"),
-    exp.DefaultColumnConstraint: ("DEFAULT", "name the values in INSERT"),
-    exp.ComputedColumnConstraint: ("a generated column", "compute it in a view"),
     exp.GeneratedAsIdentityColumnConstraint: ("an identity column", None),
+    exp.UniqueColumnConstraint: ("UNIQUE", "declare it as the PRIMARY KEY, or use CREATE CONSTRAINT VIEW"),
     exp.Property: ("TBLPROPERTIES", "omit it"),
     exp.LikeProperty: ("CREATE TABLE ... LIKE", "list the columns"),
-    exp.Constraint: ("a named constraint", "omit the name"),
 }
 
 
@@ -228,8 +240,10 @@ def _misplaced(node: exp.Expr) -> str | None:
             return f"CREATE {kind}"
         case exp.Select(expressions=[]):
             return "SELECT without columns"
-        case exp.ColumnDef() if not isinstance(node.parent, exp.Schema):
+        case exp.ColumnDef() if not isinstance(node.parent, exp.Schema | exp.Alter):
             return "a type or a constraint in a column alias"
+        case exp.ColumnPosition() if node.find_ancestor(exp.Create):
+            return "FIRST or AFTER in CREATE"
     return None
 
 

@@ -42,21 +42,30 @@ _TYPES: Final = {
 }
 
 
-def named_type(node: exp.DataType, context: StatementContext) -> SqlType:
-    """The type that a type name means; types that are not supported are refused."""
+def text_length(node: exp.DataType) -> int | None:
+    """The most characters of a VARCHAR(n); None for other types."""
+    if node.this is not exp.DType.VARCHAR or len(node.expressions) != 1 or not node.expressions[0].name.isdecimal():
+        return None
+    return int(node.expressions[0].name)
+
+
+def named_type(node: exp.DataType, context: StatementContext, *, is_column: bool = False) -> SqlType:
+    """The type that a type name means; types that are not supported are refused. `is_column`: whether a table stores it."""
     if node.this is exp.DType.DECIMAL:
         return _decimal(node, context)
     # A TIMESTAMP_NTZ is a wall clock time. In UTC it equals the TIMESTAMP of that time; in another zone it does not.
     if node.this is exp.DType.TIMESTAMPNTZ and context.builder.zone != UTC:
         what = f"TIMESTAMP_NTZ in a database whose time zone is {context.builder.zone}"
         raise context.unsupported(what, node, "use TIMESTAMP, or open the database with zone='UTC'")
+    if is_column and (text_length(node) or 0) > 0:
+        return STRING
     if node.this in _TYPES and not node.expressions:
         return _TYPES[node.this]
     parameters = ", ".join(parameter.name for parameter in node.expressions)
     name = f"{getattr(node.this, 'value', node.this)}{f'({parameters})' if parameters else ''}"
     hint = f"use one of {', '.join(_KNOWN_TYPES)}"
     if node.this in (exp.DType.CHAR, exp.DType.VARCHAR):
-        hint = "use STRING, and CREATE CONSTRAINT VIEW ... WHERE length(column) > n to limit its length"
+        hint = "use STRING" if not is_column else "use VARCHAR(n), or STRING"
     raise context.unsupported(f"the type {name}", node, hint)
 
 

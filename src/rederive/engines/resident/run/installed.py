@@ -221,7 +221,7 @@ class Installed:
         return {name: rows for name, rows in found.items() if len(rows)}
 
     def _reuse(self, before: Installed, affected: Collection[str]) -> frozenset[str]:
-        for name in set(self.program.bases).intersection(before.program.bases):
+        for name in before.program.shared_bases(self.program):
             self.tables.adopt(name, before.tables.stored_table(name))
         # A stored view is reused only under the same strategy: auxiliary state such as counts belongs to it.
         strategies = {n: s.strategy for s in before.maintenance.sections for n in s.component.relations}

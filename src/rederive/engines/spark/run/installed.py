@@ -84,7 +84,11 @@ class Installed:
         # Auxiliary state belongs to a strategy, so a view is taken over under the same one only.
         same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.strategy.is_stored}
         reused = same.difference(affected)
-        names = [*maintenance.program.bases, *(n for name in reused for n in (name, counts_name(name), totals_name(name)))]
+        shared = self.program.shared_bases(maintenance.program)
+        names = [
+            *shared,
+            *(n for name in reused for n in (name, counts_name(name), totals_name(name))),
+        ]
         return Installed(maintenance, monitored, bound, self.storage.fork(names), self.jobs, self.limits)
 
     def build(self, initial: Mapping[str, Frame]) -> dict[str, Frame]:
