@@ -205,7 +205,7 @@ def _view_deltas(changes: Mapping[str, Change], before: Program, after: Program)
 def _base_deltas(net: Mapping[str, Delta], before: Program, after: Program) -> Iterator[RecordedDelta]:
     """The net effect on base relations; rows that leave with a relation, or with its columns, have the columns of the old one."""
     for name, delta in net.items():
-        is_shared = name in before.relations and before.shares_base(name, after)
+        is_shared = before is after or (name in before.relations and before.shares_base(name, after))
         if name in after.bases and (is_shared or delta.plus):
             yield RecordedDelta(after.relations[name], Delta(tuple(delta.plus), tuple(delta.minus) if is_shared else ()))
         if not is_shared and delta.minus:
