@@ -18,7 +18,7 @@ from rederive.commit.setup import Setup
 from rederive.commit.source_rows import recorded_rows
 from rederive.commit.spark_tables import SparkTables
 from rederive.commit.state import DatabaseState
-from rederive.commit.transaction import GivenRows, Transaction, requested_rows
+from rederive.commit.transaction import GivenRows, Transaction, commit_rows, requested_rows
 from rederive.engines.protocol import Engine, Query
 from rederive.errors import Endless
 from rederive.ir.terms import UTC, Row, Value
@@ -241,11 +241,7 @@ class Database:
         >>> db.apply("stock", deletes=gone, upserts=changed).changes["low"]
         Change(version=2, view='low', +1, -1)
         """
-        with self.transaction(key) as tx:
-            for action, rows in ((tx.delete, deletes), (tx.insert, inserts), (tx.upsert, upserts)):
-                if rows is not None:
-                    action(relation, rows)
-        return tx.result
+        return commit_rows(self.pipeline, relation, deletes=deletes, inserts=inserts, upserts=upserts, key=key)
 
     def advance(self, to: datetime) -> Result:
         """Advance the time that `now()` and `current_date` mean in views; rows enter and leave as the time passes them.

@@ -200,8 +200,8 @@ class DatabaseState:
         # A record of one sign does not lead from one extent to the next.
         if self.settings.signs != BOTH or self.parked is not None:
             return {}
-        sections = (section for section in self.maintenance.sections if section.strategy.is_stored)
-        stored = {name for section in sections for name in section.component.relations}
+        # By the program that the engine runs, which a cancelled subscription does not change.
+        stored = self._plan(self.rules, self.monitoring.relations).stored_views
         sources = ((name, self.program.counting_relation(name)) for name in self.program.monitored)
         return {name: partial(self.engine.extent, source) for name, source in sources if source in stored}
 

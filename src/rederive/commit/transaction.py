@@ -112,6 +112,23 @@ class Transaction:
             self._pipeline.commit(self._pending)
 
 
+def commit_rows(
+    pipeline: Pipeline,
+    relation: str,
+    *,
+    deletes: GivenRows | None,
+    inserts: GivenRows | None,
+    upserts: GivenRows | None,
+    key: str | None,
+) -> Result:
+    """Commit one transaction of one relation: the deletes, the inserts, then the upserts."""
+    with Transaction(pipeline, key) as tx:
+        for action, rows in ((Action.DELETE, deletes), (Action.INSERT, inserts), (Action.UPSERT, upserts)):
+            if rows is not None:
+                tx._add(action, relation, rows)
+    return tx.result
+
+
 def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row, ...] | Bulk | ArrowRows:
     """Rows checked against the columns of their relation; those of a data frame stay in Spark.
 

@@ -102,14 +102,6 @@ def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) 
     return _checked(widened, column, None, value)
 
 
-def is_convertible_as_is(found: spark_types.DataType, column: Column) -> bool:
-    """Whether every value of a Spark type is one of the column's type without conversion or check."""
-    whole = column.type.kind in (Kind.SYMBOL, Kind.BOOLEAN, Kind.DECIMAL) or (
-        column.type.kind is Kind.NUMBER and column.bits == 64
-    )
-    return whole and found == spark_type(column.type)
-
-
 def _fits(found: spark_types.DataType, type: Type) -> bool:
     match type.kind:
         case Kind.SYMBOL:

@@ -19,10 +19,10 @@ from rederive.engines.spark.session.sessions import in_session
 from rederive.errors import IllTypedRow, MalformedInput, SchemaMismatch, nearest
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Row
-from rederive.lake.conversion import ConvertedColumn, from_typed, is_convertible_as_is
+from rederive.lake.conversion import ConvertedColumn, from_typed
 from rederive.lake.names import PRESENT, column_names, quote
 from rederive.lake.session import check_zone
-from rederive.lake.types import METADATA, dataframe, schema_of
+from rederive.lake.types import METADATA, dataframe, holds_exactly, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,7 +117,7 @@ def _as_is(frame: DataFrame, relation: Relation) -> DataFrame | None:
     # Names of a lake's table, which may differ from the declared ones, take the general way.
     if not declared or found.keys() != declared.keys():
         return None
-    if not all(is_convertible_as_is(found[name], declared[name]) for name in found):
+    if not all(holds_exactly(found[name], declared[name]) for name in found):
         return None
     return frame if list(found) == list(declared) else frame.select(*map(quote, declared))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -38,6 +39,7 @@ MANY_ROWS: Final = 20_000
 """Rows from which on a Parquet file is faster than sending them to Spark."""
 
 
+@lru_cache(maxsize=4096)
 def spark_type(type: Type) -> spark_types.DataType:
     """The Spark type that holds every value of `type`. It follows from the Arrow type, so there is one type map.
 
@@ -45,6 +47,17 @@ def spark_type(type: Type) -> spark_types.DataType:
     (DecimalType(20,0), TimestampNTZType())
     """
     return from_arrow_type(arrow_type(type))
+
+
+def holds_exactly(found: spark_types.DataType, column: Column) -> bool:
+    """Whether every value of a Spark type is one of the column's type, without conversion or check.
+
+    >>> holds_exactly(spark_types.LongType(), Column("n", NUMBER)), holds_exactly(spark_types.IntegerType(), Column("n", NUMBER))
+    (True, False)
+    """
+    kind = column.type.kind
+    is_whole = kind in (Kind.SYMBOL, Kind.BOOLEAN, Kind.DECIMAL) or (kind is Kind.NUMBER and column.bits == 64)
+    return is_whole and found == spark_type(column.type)
 
 
 def column_type(field: spark_types.StructField) -> Type:
@@ -88,8 +101,12 @@ def type_named(name: str) -> Type:
     return _SIMPLE[name]
 
 
+@lru_cache(maxsize=4096)
 def schema_of(relation: Relation) -> spark_types.StructType:
-    """The schema of a relation's table. Every column may be NULL: keys are checked when rows enter the database."""
+    """The schema of a relation's table. Every column may be NULL: keys are checked when rows enter the database.
+
+    Made once for each relation; nobody changes it.
+    """
     if not relation.columns:
         return spark_types.StructType([spark_types.StructField(PRESENT, spark_types.BooleanType())])
     return spark_types.StructType(

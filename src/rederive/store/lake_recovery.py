@@ -15,9 +15,8 @@ from rederive.errors import Mismatch
 from rederive.ir.rules import Program
 from rederive.lake.bags import number_copies
 from rederive.lake.settle import LakeRelations, rows_folder, settle, settled_version
-from rederive.lake.staging import as_frame, remove_leftovers
+from rederive.lake.staging import as_frame, remove_leftovers, table_of
 from rederive.lake.tables import Area, Lake
-from rederive.store.bulk_version import table_of
 from rederive.store.journal.writer import Journal
 
 

@@ -25,14 +25,13 @@ from rederive.ir.terms import Row, Value
 from rederive.lake.bags import expand_copies
 from rederive.lake.change_table import MINUS, PLUS
 from rederive.lake.settle import LakeRelations, rows_folder, settle
-from rederive.lake.staging import as_frame, changed_rows, unstage
+from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, table_of, unstage
 from rederive.lake.tables import Area, Lake
 from rederive.lake.time_travel import rows_at
 from rederive.locations import parse_location
 from rederive.records import RecordedDelta, VersionRecord
 from rederive.result import Change
 from rederive.store import lake_recovery
-from rederive.store.bulk_version import is_bulk, stage_version, table_of
 from rederive.store.journal.reader import JournalReader
 from rederive.store.journal.writer import Journal
 

@@ -7,7 +7,19 @@ from math import inf
 
 from rederive.engines.spark.plan.expressions import AllColumns, Expression, equal, number, ref, refs, renumbered, same_row
 from rederive.engines.spark.plan.nodes import Aliased, Filter, Hint, Join, JoinKind, Plan, Projection, union_all
-from rederive.engines.spark.plan.sources import Combined, Distributed, Ends, Frame, Local, Source, Types, combine, is_small, shown
+from rederive.engines.spark.plan.sources import (
+    Combined,
+    Difference,
+    Distributed,
+    Ends,
+    Frame,
+    Local,
+    Source,
+    Types,
+    combine,
+    is_small,
+    shown,
+)
 from rederive.engines.spark.run.arrow_sets import can_compare, cast_columns, select_matching, subtract
 from rederive.engines.spark.run.queries import Queries
 from rederive.engines.spark.session.types import column, columns, from_arrow, from_spark, to_arrow
@@ -54,11 +66,7 @@ class Sets:
         """The rows of one source that another does not have."""
         if isinstance(one, Local):
             return self.minus(one, [other])
-        if other.empty:
-            return self.queries.frame_of(one)
-        left, right = Aliased(self.queries.scan(one), "o"), Aliased(self.queries.scan(other), "k")
-        on = same_row(one.types, "o", "k")
-        return self.queries.materialize(Projection(Join(left, right, JoinKind.ANTI, on), (AllColumns("o"),)), one.types)
+        return self.queries.frame_of(one if other.empty else Difference(one, other, self.null_safe))
 
     def minus_plan(self, rows: Plan, types: Types, known: Sequence[Source]) -> Plan:
         """Those of some rows that no source has. Rows that are partitioned the same way stay where they are (decision 39)."""

@@ -190,10 +190,10 @@ class Storage:
 
     def _rewrite(self, stored: StoredRelation, types: Types, rows: int) -> StoredRelation:
         # rows' = (rows - minus) + plus, without deltas from then on.
-        plan = self.jobs.queries.select(self._overlay(stored))
+        queries, state = self.jobs.queries, self._overlay(stored)
         if stored.by is None or not self.jobs.scratch.can_store(types, rows):
-            return StoredRelation(self.jobs.queries.materialize(plan, types), by=stored.by)
-        data, folder = self.jobs.scratch.write_ordered(self.jobs.queries.data(plan), types, stored.by)
+            return StoredRelation(queries.frame_of(state), by=stored.by)
+        data, folder = self.jobs.scratch.write_ordered(queries.data(queries.select(state)), types, stored.by)
         frame = self.jobs.frames.of_data(data, types, rows)
         frame.files = folder
         return StoredRelation(frame, by=stored.by)
