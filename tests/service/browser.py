@@ -32,7 +32,7 @@ class Page:
         target = self._call("Target.createTarget", url=url)["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         # A new tab shows an empty document first; what is done to that one is lost.
-        until(lambda: self.evaluate("document.readyState === 'complete' && location.href") == url)
+        until(lambda: self.evaluate("document.readyState === 'complete' && location.href !== 'about:blank'"))
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression of JavaScript."""
