@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rederive.boundary import guard_class
 from rederive.catalog import Catalog, check_view
+from rederive.commit import restart
 from rederive.commit.announce import Callback, Subscription, signs
 from rederive.commit.definitions import Definitions
 from rederive.commit.monitoring import Settings
-from rederive.commit.parked import ParkedDefinitions
 from rederive.commit.pipeline import Pipeline
 from rederive.commit.setup import Setup
-from rederive.commit.source_rows import recorded_rows
 from rederive.commit.spark_tables import SparkTables
 from rederive.commit.state import DatabaseState
 from rederive.commit.transaction import GivenRows, Transaction, commit_rows, requested_rows
 from rederive.engines.protocol import Engine, Query
-from rederive.errors import Endless
 from rederive.ir.terms import UTC, Row, Value
 from rederive.lang.programs import is_query
 from rederive.maintain.plan import AUTO
 from rederive.queries import positions
 from rederive.result import Change, Result
 from rederive.rows import base_relation
-from rederive.rules.api import Rules, recover_rules
+from rederive.rules.api import Rules
 from rederive.rules.runtime import RuleRuntime
 from rederive.rules.webhook import Webhooks
 from rederive.store.backup import back_up
@@ -94,7 +92,7 @@ class Database:
         self.rules = Rules(self.pipeline)
         self.tables = SparkTables(self.pipeline)
         if store is not None:
-            _recover(self._state, store)
+            restart.recover(self._state, store)
             # Webhooks that the last process left in the outbox.
             runtime.send()
 
@@ -410,6 +408,8 @@ class Database:
 
     def close(self) -> None:
         """Close the database. Every later call is refused. Webhooks that are not delivered are sent when it is opened again."""
+        # Not where the pipeline closes itself after a failure: its engine may be ahead of the disk.
+        restart.save(self._state)
         self.pipeline.close()
 
     def __enter__(self) -> Self:
@@ -417,18 +417,3 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _recover(state: DatabaseState, store: Store) -> None:
-    """Continue from the last version of a store: evaluate its views over its base rows."""
-    rules = recover_rules(store, state.catalog.program, state.catalog.rules)
-    rows = {**store.base_rows(rules.program), **recorded_rows(state, rules.program)}
-    parked = None
-    try:
-        # No change is reported: the journal has the changes that led to these rows.
-        _, monitoring = state.install(rules, rows)
-    except Endless as error:
-        parked = ParkedDefinitions.recorded(error, rules.program, store)
-        _, monitoring = state.install_bases(rules, rows)
-    state.engine.commit()
-    state.switch(rules, monitoring, parked)

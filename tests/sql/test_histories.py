@@ -15,6 +15,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import rederive
+from rederive.commit import restart
 from rederive.errors import DuplicateKey
 from tests.duck import empty_duckdb
 from tests.selection import examples
@@ -24,6 +25,12 @@ from tests.sql.test_differential import STRATEGIES, Row, as_duck
 
 MANY = 20_000  # histories in `make test-all`, over all strategies
 PORTIONS = 8  # of the histories of a strategy: processes share them
+
+
+@pytest.fixture(autouse=True)
+def _snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every store is reopened from a snapshot, small as it is."""
+    monkeypatch.setattr(restart, "WORTH_SAVING", 0)
 
 
 class Both:

@@ -15,6 +15,7 @@ do for a version is skipped.
     -- one sync for all versions of a group --
     journal             the group is durable, or none of it is committed
     apply               the engine and the state show the last version
+    save                the state of the engine, when it is due, so that a later process need not evaluate the views
     settle              the lake follows, when it is due; a failure here takes no version back
     announce            subscribers are notified, version by version
 
@@ -44,6 +45,7 @@ from rederive.commit.redefinition import (
     is_version,
     own_net,
 )
+from rederive.commit.restart import MANY_CHANGES, save_if_due
 from rederive.commit.source_rows import check_not_in_place
 from rederive.commit.state import DatabaseState
 from rederive.delta import Delta, from_counted
@@ -77,7 +79,7 @@ class Pipeline(ProgramChanges):
         self._steps = (*self._steps_to_a_result, self._record, self._call_functions)
         # Once for all versions of a group.
         # Law of the order: written before applied, applied before the lake follows, and all of it before anybody is notified.
-        self._group_steps: tuple[Callable[[Group], None], ...] = (self._journal, self._apply, self._settle)
+        self._group_steps: tuple[Callable[[Group], None], ...] = (self._journal, self._apply, self._save, self._settle)
 
     # What enters the pipeline
 
@@ -437,6 +439,12 @@ class Pipeline(ProgramChanges):
                 self.runtime.log(version.firings)
         if not last.is_transaction or any(version.firings for version in group.versions):
             self.runtime.send()
+
+    def _save(self, group: Group) -> None:
+        """Save the state of the engine where that is due, for the process that opens the store after a kill."""
+        store = self.state.store
+        if store is not None and store.unsaved_rows >= MANY_CHANGES:
+            save_if_due(self.state)
 
     def _settle(self, group: Group) -> None:
         """The journal has what the lake lacks: a failure takes nothing back, and the next settling includes it."""

@@ -5,7 +5,7 @@ The commit pipeline alone changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -59,8 +59,8 @@ class DatabaseState:
     which is what is evaluated, with the conditions of the rules. `parked`: set while that program waits for other rows.
     `can_park`: whether a definition that does not end may wait; where it would stop the views of others, it is refused.
     `reports_outputs`: whether the changes of the program's monitored views are computed; a database that only answers queries
-    needs none. `unsettled`: why the lake did not follow. `sources`: the commit of each attached table that the current version
-    follows, by base relation.
+    needs none. `not_stored`: views that did not fit in memory. `unsettled`: why the lake did not follow. `sources`: the commit of
+    each attached table that the current version follows, by base relation.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class DatabaseState:
         # What every transaction looks up, computed once for each program.
         self.tables: Mapping[str, Relation] = {}
         self.bags: frozenset[str] = frozenset()
-        self._not_stored: frozenset[str] = frozenset()
+        self.not_stored: frozenset[str] = frozenset()
         self._planned: tuple[RuleSet, object, MaintenanceProgram] | None = None
 
     @property
@@ -157,7 +157,17 @@ class DatabaseState:
                 found = self.engine.install(maintenance, monitored, rows, bound=monitoring.queries, announce=announce)
                 return found, monitoring
             except DoesNotFit as error:
-                self._not_stored = self._not_stored.union(error.views)
+                self.not_stored = self.not_stored.union(error.views)
+
+    def plan_without(self, rules: RuleSet, not_stored: Iterable[str]) -> tuple[MaintenanceProgram, Monitoring]:
+        """The plan under which a snapshot was made: these views did not fit in memory."""
+        self.not_stored, monitoring = frozenset(not_stored), self.monitor(rules)
+        return self._plan(rules, monitoring.relations), monitoring
+
+    @property
+    def installed_plan(self) -> MaintenanceProgram:
+        """The maintenance program that the engine runs."""
+        return self._plan(self.rules, self.monitoring.relations)
 
     def install_bases(self, rules: RuleSet, rows: Mapping[str, Collection[Row]]) -> tuple[Propagation, Monitoring]:
         """Have the engine prepare the base relations alone, while the definitions are parked."""
@@ -176,11 +186,11 @@ class DatabaseState:
 
     def _plan(self, rules: RuleSet, monitored: Mapping[str, frozenset[Sign]]) -> MaintenanceProgram:
         # The last plan: what the lake and `explain` ask for is the program that was installed.
-        asked = (dict(monitored), self._not_stored)
+        asked = (dict(monitored), self.not_stored)
         if self._planned is None or self._planned[0] is not rules or self._planned[1] != asked:
             settings = self.settings
             found = plan(
-                rules.program, monitored, settings.strategy, settings.precision, monitored, self._not_stored, rules.precisions
+                rules.program, monitored, settings.strategy, settings.precision, monitored, self.not_stored, rules.precisions
             )
             self._planned = (rules, asked, found)
         return self._planned[2]
@@ -201,7 +211,7 @@ class DatabaseState:
         if self.settings.signs != BOTH or self.parked is not None:
             return {}
         # By the program that the engine runs, which a cancelled subscription does not change.
-        stored = self._plan(self.rules, self.monitoring.relations).stored_views
+        stored = self.installed_plan.stored_views
         sources = ((name, self.program.counting_relation(name)) for name in self.program.monitored)
         return {name: partial(self.engine.extent, source) for name, source in sources if source in stored}
 

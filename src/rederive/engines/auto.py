@@ -99,6 +99,25 @@ class AutoEngine:
         self._prepared = (maintenance, monitored, bound)
         return found
 
+    def dump(self) -> bytes | None:
+        """All that `restore` needs to continue without evaluating a view."""
+        return self._current.dump()
+
+    def restore(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        data: bytes,
+        bases: Callable[[], Mapping[str, Collection[Row]]],
+        *,
+        bound: Sequence[Query] = (),
+    ) -> None:
+        """Prepare a program over the state that `dump` wrote, on the engine that it was dumped from."""
+        if data.partition(b"\n")[0].decode() != self._current.name:
+            self._move(self._spark() if self._is_resident else ResidentEngine(self.limits), "; it ran there before")
+        self._current.restore(maintenance, monitored, data, bases, bound=bound)
+        self._prepared = (maintenance, monitored, bound)
+
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
         # By work, before the net effect is computed; later only a lack of room moves the rows (`propagate`).

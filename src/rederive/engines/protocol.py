@@ -26,6 +26,10 @@ class DoesNotFit(Exception):
         self.views = tuple(views)
 
 
+class Unrestorable(Exception):
+    """A dump of another engine, or one whose rows are gone; the caller evaluates the views instead."""
+
+
 class Action(Enum):
     """What an operation does with its rows."""
 
@@ -140,6 +144,26 @@ class Engine(Protocol):
         Like `propagate` this is the first of two phases: `commit` switches to the program, `rollback` discards it, and a failure
         leaves everything as it was. `bound`: queries whose changes are reported though their views are not maintained as a
         whole. With `announce`, the delta of every monitored view is computed.
+        """
+
+    def dump(self) -> bytes | None:
+        """All that `restore` needs to continue from here without evaluating a view; None if this engine has no place for it.
+
+        It begins with the engine's name and a line break.
+        """
+
+    def restore(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        data: bytes,
+        bases: Callable[[], Mapping[str, Collection[Row]]],
+        *,
+        bound: Sequence[Query] = (),
+    ) -> None:
+        """Prepare a program over the state that `dump` wrote under the same program; `commit` switches to it.
+
+        `bases`: the rows of base relations, for an engine whose dump leaves them where they are. Raises `Unrestorable`.
         """
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:

@@ -41,6 +41,8 @@ class Store:
         self.journal = journal
         self.options = options
         self.lake: LakeSync | None = None
+        self.saved = 0  # the version of the snapshot next to the journal; 0 without one that fits
+        self.unsaved_rows = 0  # base rows that changed since that version, or since this process began
 
     @classmethod
     def open(cls, folder: Path, given: StoreOptions, retention: int | None = None, *, zone: str = UTC_NAME) -> Store:
@@ -93,11 +95,15 @@ class Store:
 
     def append(self, records: Sequence[VersionRecord]) -> None:
         """Commit versions, all or none; they are on disk when this returns. A bulk version is committed alone."""
+        self._count_changes(records)
         match records:
             case [VersionRecord(staged=str()) as bulk]:
                 self.journal.append_bulk(bulk)
             case _:
                 self.journal.append(records)
+
+    def _count_changes(self, records: Sequence[VersionRecord]) -> None:
+        self.unsaved_rows += sum(len(one.delta.plus) + len(one.delta.minus) for record in records for one in record.base)
 
     def redefine(self, before: Program, step: CatalogChange, net: Net, result: Result | None, signs: frozenset[Sign]) -> bool:
         """Commit new definitions, with the version that they make, if any; returns whether that is a bulk version."""
@@ -112,6 +118,7 @@ class Store:
             self.journal.amend(catalog, sources=step.sources)
             return False
         record = replace(self._record(before, after, net, result, signs), sources=step.sources)
+        self._count_changes([record])
         self.journal.append([record], catalog)
         return record.staged is not None
 

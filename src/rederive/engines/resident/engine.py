@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
@@ -13,12 +13,13 @@ from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta, nonempty, sort_rows
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
-from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace
+from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace, Unrestorable
 from rederive.engines.resident.batch.encoding import as_batch
 from rederive.engines.resident.run.filtration import PropagationRule
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import Installed, Surroundings, redefined
 from rederive.engines.resident.run.net_effect import net_effect
+from rederive.engines.resident.run.saved_state import SavedState, without_collection
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
 from rederive.engines.resident.storage.column_table import CodedColumns, ColumnTable
 from rederive.engines.resident.storage.memory import Memory
@@ -28,6 +29,8 @@ from rederive.ir.rules import Program, Variant
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
+
+_OWN = b"resident\n"  # what this engine dumps begins with it
 
 
 class ResidentEngine:
@@ -107,6 +110,27 @@ class ResidentEngine:
             raise
         self._prepared = new
         return propagation
+
+    def dump(self) -> bytes | None:
+        """All rows and auxiliary state, as of the last commit."""
+        return _OWN + self.installed.save().to_bytes()
+
+    def restore(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        data: bytes,
+        bases: Callable[[], Mapping[str, Collection[Row]]],
+        *,
+        bound: Sequence[Query] = (),
+    ) -> None:
+        """Build the program over the dumped state, with the base relations as they were then."""
+        if not data.startswith(_OWN):
+            raise Unrestorable
+        new = Installed(maintenance, monitored, bound, self.around)
+        with without_collection():
+            new.restore(SavedState.from_bytes(data[len(_OWN) :]))
+        self._prepared = new
 
     @staticmethod
     def _grown(old: Installed, new: Installed, entered: Mapping[str, CodedRows | CodedColumns]) -> dict[str, Delta]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta, LazyRows, Rows, nonempty
-from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace
+from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace, Unrestorable
 from rederive.engines.spark.net.net_effect import net_effect, rows_with_prefix
 from rederive.engines.spark.plan.sources import Frame, Source
 from rederive.engines.spark.run.data_frames import DataFrameRows, as_rows, frame_in_place, take_rows
@@ -127,6 +127,22 @@ class SparkEngine:
             raise
         self._prepared = new
         return found
+
+    def dump(self) -> bytes | None:
+        """Nothing yet."""
+        return None
+
+    def restore(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        data: bytes,
+        bases: Callable[[], Mapping[str, Collection[Row]]],
+        *,
+        bound: Sequence[Query] = (),
+    ) -> None:
+        """Nothing yet."""
+        raise Unrestorable
 
     def _deltas_between(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, Delta]:
         touched = set(affected)

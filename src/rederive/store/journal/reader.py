@@ -60,6 +60,11 @@ class JournalReader:
         kept = self._number("SELECT coalesce(min(number) - 1, 0) FROM version")
         return kept if view is None else max(kept, self._recorded_since(view))
 
+    def committed_at(self, version: int) -> str | None:
+        """When a version was committed, as the journal has it; None if it has no such version, or no longer."""
+        found = self._query("SELECT at FROM version WHERE number = ?", version)
+        return str(found[0][0]) if found else None
+
     @property
     def epoch(self) -> str:
         """The epoch of this history; empty if the journal is older than epochs and no writer has opened it since."""

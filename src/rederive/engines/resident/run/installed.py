@@ -23,6 +23,7 @@ from rederive.engines.resident.run.linker import Linker
 from rederive.engines.resident.run.net_effect import check_keys
 from rederive.engines.resident.run.phases import LinkedSection
 from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.run.saved_state import SavedState, fill_codes, fill_table, saved_table, saved_values
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
 from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable
 from rederive.engines.resident.storage.memory import Memory, memory_of
@@ -174,14 +175,36 @@ class Installed:
         # `_added` records every change of a table that the predecessor shares, so that `undo` can take it back.
         for name, rows in initial.items():
             self._added[name] = self._load(name, rows)
-        # No transaction waits for the index that keys are checked by.
+        self._index_keys()
+        check_keys(self.program.relations, self.tables, initial, self.around.codes)
+        # Keys first: views over rows that break a key would be evaluated for nothing.
+        self._evaluate(reused)
+        self._finish()
+
+    def restore(self, saved: SavedState) -> None:
+        """Continue from a saved state: no view is evaluated."""
+        fill_codes(self.around.codes, saved.values)
+        for name in (*self.program.bases, *self.stored_views):
+            fill_table(self.tables.stored_table(name), saved.tables[name])
+        self._index_keys()
+        for section in self.maintenance.sections:
+            self.linker.restore(section, saved)
+        self._evaluate(self.stored_views)
+        self._finish()
+
+    def save(self) -> SavedState:
+        """The state of this program, whose parts are shared with it."""
+        tables = {name: saved_table(self.tables.stored_table(name)) for name in (*self.program.bases, *self.stored_views)}
+        return SavedState(saved_values(self.around.codes), tables, *self.linker.save(), self.linker.seconds)
+
+    def _index_keys(self) -> None:
+        """No transaction waits for the index that keys are checked by."""
         for relation in (self.program.relations[name] for name in self.program.bases):
             table = self.tables.stored_table(relation.name)
             if relation.key and not isinstance(table, ColumnTable):
                 table.entries(relation.key)
-        check_keys(self.program.relations, self.tables, initial, self.around.codes)
-        # Keys first: views over rows that break a key would be evaluated for nothing.
-        self._evaluate(reused)
+
+    def _finish(self) -> None:
         self.versions = {name: self._versions(name) for name in (*self.program.bases, *self.program.views)}
         self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
         self.passed = self._last_readers()

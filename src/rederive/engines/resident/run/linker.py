@@ -15,7 +15,7 @@ from rederive.engines.resident.compile.join_plan import preserves_leaf
 from rederive.engines.resident.compile.rule_compiler import Function as Compiled
 from rederive.engines.resident.compile.rule_compiler import compile_rule
 from rederive.engines.resident.run.aged_deletions import AgedDeletions, AgedView, RenewedAges
-from rederive.engines.resident.run.ages import Ages, EarlierRows, Timeline
+from rederive.engines.resident.run.ages import Ages, EarlierRows, Moments, Timeline
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_deletions import ClosureDeletions
 from rederive.engines.resident.run.column_linker import ColumnLinker
@@ -38,6 +38,7 @@ from rederive.engines.resident.run.phases import (
     SetPhase,
 )
 from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.run.saved_state import SavedState
 from rederive.engines.resident.storage.codes import CodedRow, Codes
 from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table
 from rederive.ir.rules import Aggregate, Atom, Literal, Negation, Rule, Variant, literal_variables
@@ -45,6 +46,7 @@ from rederive.ir.terms import Type
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
 from rederive.maintain.program import MaintenanceProgram, Phase, Proof, ProofOrder, Section, Semantics
 from rederive.scalar.failures import ScalarError
+from rederive.scalar.totals import Total
 
 Flow = Callable[[Key], list[Key]]
 
@@ -98,6 +100,29 @@ class Linker:
         self._groups.update({name: groups for name, groups in before._groups.items() if name in names})
         self._ages.update({name: ages for name, ages in before._ages.items() if name in names})
         self.seconds.update({component: time for component, time in before.seconds.items() if component[0] in names})
+
+    def save(
+        self,
+    ) -> tuple[dict[str, dict[CodedRow, int]], dict[str, dict[CodedRow, Total]], dict[str, dict[Key, Moments]], dict[str, int]]:
+        """The auxiliary state of all views, in the order of `SavedState`."""
+        totals = {name: groups.totals for name, groups in self._groups.items()}
+        moments = {name: ages.moments for name, ages in self._ages.items()}
+        return self._counts, totals, moments, {name: ages.timeline.now for name, ages in self._ages.items()}
+
+    def restore(self, section: Section, saved: SavedState) -> None:
+        """Take over the saved auxiliary state of a section's views, instead of filling them."""
+        self._timeline(section)
+        for definition in section.component.definitions:
+            if isinstance(definition, Aggregate) and definition.relation in saved.totals:
+                self._stored_groups(definition).totals.update(saved.totals[definition.relation])
+        for name in section.component.relations:
+            if name in saved.counts:
+                self._counts[name] = saved.counts[name]
+            if name in saved.moments:
+                self._ages[name].moments.update(saved.moments[name])
+                self._ages[name].timeline.now = saved.now[name]
+        if section.component.relations in saved.seconds:
+            self.seconds[section.component.relations] = saved.seconds[section.component.relations]
 
     def initial(self, section: Section) -> tuple[Runnable, ...]:
         """The phases that fill the section's views for the first time; none where the views are not stored."""

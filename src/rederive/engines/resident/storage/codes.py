@@ -59,6 +59,12 @@ class Codec:
         """The code of a value that has been seen, without making one."""
         return self.codes.get(value)
 
+    def restore(self, values: Sequence[Value]) -> None:
+        """Take in all values of an earlier codec, in the order of their codes. This one must be new."""
+        assert len(self.values) == 1, "codes would change"
+        self.values.extend(values[1:])
+        self.codes.update(zip(values, range(len(values)), strict=True))
+
 
 class FloatCodec(Codec):
     """-0.0 has the code of 0.0, as in SQL's grouping."""
@@ -88,6 +94,10 @@ class Codes:
     def codecs(self) -> Collection[Codec]:
         """Return the codecs made so far."""
         return self._codecs.values()
+
+    def by_type(self) -> Iterable[tuple[Type, Codec]]:
+        """Return the codecs made so far, with their types."""
+        return self._codecs.items()
 
     @contextmanager
     def at_most(self, more: int) -> Iterator[None]:

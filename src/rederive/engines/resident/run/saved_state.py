@@ -1,0 +1,117 @@
+"""The state of an engine as bytes: values by code, tables, and auxiliary state. A program continues from it unevaluated.
+
+Secondary indexes are not part of it: sections build those that they need when they are linked.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Final
+
+import numpy as np
+
+from rederive.engines.resident.run.ages import Moments
+from rederive.engines.resident.storage.codes import CodedRow, Codes
+from rederive.engines.resident.storage.column_table import CodeColumns, ColumnTable
+from rederive.engines.resident.storage.table import Key, Leaf, StoredTable
+from rederive.ir.terms import Type, Value
+from rederive.scalar.totals import Total
+
+# What values, rows and auxiliary state consist of. Nothing else is made when bytes are read, whoever wrote them.
+_KNOWN: Final = {
+    ("pyroaring", "BitMap"),
+    ("decimal", "Decimal"),
+    ("datetime", "date"),
+    ("datetime", "datetime"),
+    ("datetime", "timezone"),
+    ("datetime", "timedelta"),
+    ("rederive.ir.terms", "Type"),
+    ("rederive.ir.terms", "Kind"),
+    ("rederive.scalar.totals", "Total"),
+    ("rederive.engines.resident.run.saved_state", "SavedState"),
+}
+
+SavedTable = dict[Key, Leaf] | tuple[bytes, ...]
+"""The primary index of a table, or the columns of codes of a wide one."""
+
+
+@dataclass(slots=True)
+class SavedState:
+    """What an engine holds at one version. `moments` and `now`: the ages of rows, and the youngest of each view's component.
+
+    `seconds`: what the first evaluation of each component took.
+    """
+
+    values: dict[Type, list[Value]]
+    tables: dict[str, SavedTable]
+    counts: dict[str, dict[CodedRow, int]]
+    totals: dict[str, dict[CodedRow, Total]]
+    moments: dict[str, dict[Key, Moments]]
+    now: dict[str, int]
+    seconds: dict[tuple[str, ...], float]
+
+    def to_bytes(self) -> bytes:
+        """The state for `from_bytes`."""
+        return pickle.dumps(self, 5)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SavedState:
+        """The state that `to_bytes` wrote."""
+        found = _Reader(BytesIO(data)).load()
+        assert isinstance(found, SavedState)
+        return found
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """A class that states consist of; anything else is refused."""
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"a state has no {module}.{name}")
+        return super().find_class(module, name)
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Millions of new objects, none of which is garbage: Python would look through all of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def saved_table(table: StoredTable) -> SavedTable:
+    """The rows of a table."""
+    if isinstance(table, ColumnTable):
+        return tuple(column.tobytes() for column in table.scan())
+    return table.primary
+
+
+def fill_table(table: StoredTable, saved: SavedTable) -> None:
+    """Put saved rows into an empty table."""
+    if isinstance(table, ColumnTable):
+        assert isinstance(saved, tuple)
+        columns: CodeColumns = tuple(np.frombuffer(column, np.uint32) for column in saved)
+        if len(columns[0]):
+            table.add_columns(columns)
+    else:
+        assert isinstance(saved, dict)
+        table.primary.update(saved)
+
+
+def saved_values(codes: Codes) -> dict[Type, list[Value]]:
+    """The values of each type, in the order of their codes."""
+    return {type_: codec.values for type_, codec in codes.by_type()}
+
+
+def fill_codes(codes: Codes, values: dict[Type, list[Value]]) -> None:
+    """Give values the codes that they had."""
+    for type_, found in values.items():
+        codes.codec(type_).restore(found)
