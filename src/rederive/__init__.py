@@ -10,33 +10,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from rederive.boundary import guard
-from rederive.commit.announce import Subscription, signs
-from rederive.commit.transaction import Transaction
-from rederive.database import Database
-from rederive.errors import NoLake, RederiveError, UnknownOption
-from rederive.ir.terms import UTC
-from rederive.lake.session import check_zone, session_zone
-from rederive.limits import Limits
-from rederive.maintain.plan import AUTO, check_strategy
-from rederive.opening import ENGINES as ENGINES
-from rederive.opening import attach_lake, lake_at, make_engine, places
-from rederive.result import Change, Result
-from rederive.rules.webhook import Webhooks
-from rederive.store.recovery import StoreOptions, stored_zone
-from rederive.store.store import Store
-from rederive.time_zones import zone_name
-from rederive.warehouse.sources import Reading
-from rederive.warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rederive.client.asynchronous import AsyncConnection
     from rederive.client.blocking import Connection
+    from rederive.commit.announce import Subscription
+    from rederive.commit.transaction import Transaction
+    from rederive.database import Database
+    from rederive.errors import RederiveError
+    from rederive.limits import Limits
+    from rederive.opening import ENGINES as ENGINES
+    from rederive.result import Change, Result
+    from rederive.rules.webhook import Webhooks
+    from rederive.warehouse.sources import Reading
+    from rederive.warehouse.warehouse import Warehouse
 
 __all__ = [
     "Change",
@@ -54,6 +48,32 @@ __all__ = [
     "open",
 ]
 __version__ = "0.1.0"
+
+# Imported when they are first used: `rederive --help` and a client of a service do not wait for the engine.
+_MODULES: Final = {
+    "Change": "rederive.result",
+    "Database": "rederive.database",
+    "ENGINES": "rederive.opening",
+    "Limits": "rederive.limits",
+    "Reading": "rederive.warehouse.sources",
+    "RederiveError": "rederive.errors",
+    "Result": "rederive.result",
+    "Subscription": "rederive.commit.announce",
+    "Transaction": "rederive.commit.transaction",
+    "Warehouse": "rederive.warehouse.warehouse",
+    "Webhooks": "rederive.rules.webhook",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'rederive' has no attribute '{name}'")
+    globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
 
 
 @guard
@@ -93,6 +113,17 @@ def open(
 
     `webhooks`: where active rules may post to; without it nothing is sent.
     """
+    from rederive.commit.announce import signs
+    from rederive.database import Database
+    from rederive.errors import NoLake, UnknownOption
+    from rederive.ir.terms import UTC
+    from rederive.lake.session import check_zone, session_zone
+    from rederive.maintain.plan import AUTO, check_strategy
+    from rederive.opening import ENGINES, attach_lake, lake_at, make_engine, places
+    from rederive.store.recovery import StoreOptions, stored_zone
+    from rederive.store.store import Store
+    from rederive.time_zones import zone_name
+
     check_strategy(strategy or AUTO, precision or "exact")
     engine = engine or ("auto" if lake is not None or spark is not None else "resident")
     if engine not in ENGINES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +31,16 @@ class ArrowRows(LazyRows):
         return iter(from_arrow_columns(self.columns, self.types))
 
 
-def typed_columns(relation: Relation, rows: pa.Table | pa.RecordBatch) -> ArrowRows:
+def exported_table(rows: object) -> pa.Table:
+    """The table that an object exports by Arrow's C interface: tables of Arrow and polars, results of other engines.
+
+    >>> exported_table(pa.record_batch({"x": [1, 2]})).num_rows
+    2
+    """
+    return pa.Table.from_batches([pa.record_batch(rows)]) if hasattr(rows, "__arrow_c_array__") else pa.table(rows)
+
+
+def typed_columns(relation: Relation, table: pa.Table) -> ArrowRows:
     """The columns of a table by name, checked against those of the relation.
 
     >>> from rederive.ir.terms import NUMBER, SYMBOL
@@ -39,7 +48,6 @@ def typed_columns(relation: Relation, rows: pa.Table | pa.RecordBatch) -> ArrowR
     >>> list(typed_columns(stock, pa.table({"n": [3, 4], "item": ["bolt", "nut"]})))
     [('bolt', 3), ('nut', 4)]
     """
-    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     names = table.column_names
     if sorted(names) != sorted(column.name for column in relation.columns):
         raise wrong_names(names, relation)
@@ -65,12 +73,15 @@ def _typed(values: pa.ChunkedArray[Any], column: Column, relation: Relation) -> 
     return values
 
 
+_TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+
+
 def _can_become(given: pa.DataType, wanted: Type) -> bool:
     """As for Python values: an integer is a float and a decimal too, and nothing else changes its kind."""
     is_integer = pa.types.is_integer(given) or pa.types.is_null(given)
     match wanted.kind:
         case Kind.SYMBOL:
-            return pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_null(given)
+            return any(is_text(given) for is_text in _TEXTS)
         case Kind.NUMBER:
             return is_integer
         case Kind.UNSIGNED:

@@ -22,6 +22,22 @@ from rederive.errors import Internal, LimitExceeded, MissingDependency, Rederive
 DEBUG: Final = "REDERIVE_DEBUG"
 _MARK: Final = "_rederive_caller"
 
+# Which extra of pyproject.toml brings a package. What is not listed here is installed with rederive itself.
+_EXTRAS: Final = {
+    "delta": "spark",
+    "httpx": "client",
+    "httptools": "service",
+    "pandas": "pandas",
+    "polars": "polars",
+    "prometheus_client": "service",
+    "py4j": "spark",
+    "pyspark": "spark",
+    "starlette": "service",
+    "uvicorn": "service",
+    "uvloop": "service",
+    "websockets": "service",
+}
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -44,11 +60,17 @@ def to_public_error(error: Exception) -> Exception:
 
     >>> to_public_error(KeyError("x")).code
     'internal'
+    >>> print(to_public_error(ModuleNotFoundError(name="pyspark.sql")))
+    error[missing_dependency]: the Python package 'pyspark' is missing
+      help: pip install 'rederive[spark]'
     """
     if isinstance(error, _PASSES) or getattr(error, _MARK, False):
         return error
     if isinstance(error, RecursionError):
         return TooDeep()
+    if isinstance(error, ImportError) and (missing := (error.name or "").partition(".")[0]) in _EXTRAS:
+        extra = _EXTRAS[missing]
+        return MissingDependency(f"the Python package '{missing}' is missing", hint=f"pip install 'rederive[{extra}]'")
     if isinstance(error, MemoryError):
         return LimitExceeded("the process is out of memory", hint="use less data, or give the process more memory")
     # Raised by a Python worker of Spark, and reported as text by the JVM.

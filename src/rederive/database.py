@@ -19,11 +19,12 @@ from rederive.commit.spark_tables import SparkTables
 from rederive.commit.state import DatabaseState
 from rederive.commit.transaction import GivenRows, Transaction, commit_rows, requested_rows
 from rederive.engines.protocol import Engine, Query
-from rederive.ir.terms import UTC, Row, Value
+from rederive.ir.terms import UTC, Value
 from rederive.lang.programs import is_query
 from rederive.maintain.plan import AUTO
 from rederive.queries import positions
 from rederive.result import Change, Result
+from rederive.row_list import RowList
 from rederive.rows import base_relation
 from rederive.rules.api import Rules
 from rederive.rules.runtime import RuleRuntime
@@ -271,8 +272,10 @@ class Database:
 
     def rows(
         self, relation: str, bindings: Mapping[str, Value] | None = None, /, *, as_of: int | None = None, **columns: Value
-    ) -> list[Row]:
+    ) -> RowList:
         """Return the rows of a base relation or view, in order. Bindings fix columns: `db.rows("closure", x="a")`.
+
+        They are a list of tuples, which also has `to_pandas`, `to_arrow` and `to_polars`.
 
         `as_of`: the rows of a monitored view at an earlier version. Raises `Expired` where neither the journal nor the lake
         goes back that far. A column that has the name of a parameter is bound by `db.rows("v", {"as_of": 3})`.
@@ -289,7 +292,7 @@ class Database:
         bound = {**(bindings or {}), **columns}
         return self._state.rows(relation, bound) if as_of is None else self._state.rows_as_of(relation, as_of, bound)
 
-    def query(self, text: str) -> list[Row]:
+    def query(self, text: str) -> RowList:
         """Return the rows that match an atom, or the answers of a SQL query, in order.
 
         >>> import rederive
@@ -405,6 +408,9 @@ class Database:
           help: make a store from it: rederive restore BACKUP DIR
         """
         back_up(self._state.durable("a backup").journal.folder, Path(target))
+
+    def _repr_html_(self) -> str:
+        return f"<p>version {self.version}</p>{self.definitions._repr_html_()}"
 
     def close(self) -> None:
         """Close the database. Every later call is refused. Webhooks that are not delivered are sent when it is opened again."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rederive.bags import read_rows
 from rederive.engines.protocol import Engine
 from rederive.errors import IllTypedRow, UnknownColumn
-from rederive.ir.rules import Program, Relation
+from rederive.ir.rules import Atom, Program, Relation
 from rederive.ir.terms import Constant, Row, Value, Variable
 from rederive.lang import compile_query
 from rederive.values import from_python
@@ -38,10 +38,14 @@ def matching(engine: Engine, program: Program, text: str) -> list[Row]:
     """The rows that match an atom; a variable that occurs twice has one value."""
     atom = compile_query(text, program)
     constants = {i: term.value for i, term in enumerate(atom.terms) if isinstance(term, Constant)}
+    return with_equal_values(atom, read_rows(program, atom.relation, constants, engine))
+
+
+def with_equal_values(atom: Atom, rows: Iterable[Row]) -> list[Row]:
+    """The rows in which a variable that occurs twice has one value."""
     variables: dict[str, list[int]] = {}
     for i, term in enumerate(atom.terms):
         if isinstance(term, Variable):
             variables.setdefault(term.name, []).append(i)
     same = [where for where in variables.values() if len(where) > 1]
-    found = read_rows(program, atom.relation, constants, engine)
-    return [row for row in found if all(len({row[i] for i in where}) == 1 for where in same)]
+    return [row for row in rows if all(len({row[i] for i in where}) == 1 for where in same)]

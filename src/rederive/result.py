@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING
 
+from rederive.boundary import guard
 from rederive.delta import Delta, Rows, Sign, in_order
 from rederive.engines.protocol import Query
-from rederive.ir.terms import Row, Value
+from rederive.errors import Unsupported
+from rederive.html_tables import html_change, html_table
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import NUMBER, SYMBOL, Row, Value
 from rederive.records import Firing
+from rederive.row_list import RowList, arrow_table, to_pandas, to_polars
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
+    import pyarrow as pa
+
+_MOST_SHOWN = 20  # rows of a side in a notebook
 
 
 class Change:
@@ -18,20 +32,23 @@ class Change:
     Where only one sign was requested, the other side is empty.
     """
 
-    def __init__(self, version: int, view: str, delta: Delta) -> None:
+    def __init__(self, version: int, view: str, delta: Delta, entered: Relation, left: Relation | None = None) -> None:
         self.version = version
         self.view = view
         self.delta = delta
+        # The columns of the rows. Those that left have other columns where the version defines the view differently.
+        self._entered = entered
+        self._left = left or entered
 
     @cached_property
-    def plus(self) -> list[Row]:
+    def plus(self) -> RowList:
         """The rows that entered the view."""
-        return list(self._plus)
+        return RowList(self._plus, self._entered.columns)
 
     @cached_property
-    def minus(self) -> list[Row]:
+    def minus(self) -> RowList:
         """The rows that left the view."""
-        return list(self._minus)
+        return RowList(self._minus, self._left.columns)
 
     @property
     def ordered(self) -> Delta:
@@ -59,12 +76,57 @@ class Change:
 
     def only(self, signs: frozenset[Sign]) -> Change:
         """The part of the change that has these signs."""
-        return Change(self.version, self.view, self.delta.restrict(signs))
+        return self._with(self.delta.restrict(signs))
 
     def where(self, bindings: Mapping[int, Value]) -> Change:
         """The part of the change whose rows have these values."""
         wanted = tuple(bindings.items())
-        return Change(self.version, self.view, self.delta.where(lambda row: all(row[i] == value for i, value in wanted)))
+        return self._with(self.delta.where(lambda row: all(row[i] == value for i, value in wanted)))
+
+    @property
+    def in_order(self) -> Change:
+        """The same change, with its rows read and in order."""
+        return self._with(self.ordered)
+
+    def _with(self, delta: Delta) -> Change:
+        return Change(self.version, self.view, delta, self._entered, self._left)
+
+    @guard
+    def to_arrow(self) -> pa.Table:
+        """The change as an Arrow table: `_version`, `_change`, `_count` and the view's columns, as in a change table of the lake.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        >>> db.load("n", [(1,), (2,)]).changes["odd"].to_arrow().to_pylist()
+        [{'_version': 1, '_change': 'plus', '_count': 1, 'x': 1}]
+        """
+        if self._left.columns != self._entered.columns:
+            raise Unsupported(
+                f"one table for the change of '{self.view}', whose columns changed", hint="convert change.plus and change.minus"
+            )
+        numbers = self.counts or {}
+        signed = [
+            (self.version, sign.value, count, *row)
+            for sign, side in ((Sign.MINUS, self.minus), (Sign.PLUS, self.plus))
+            for row, count in zip(side, numbers.get(sign.value) or repeat(1), strict=False)
+        ]
+        head = (Column("_version", NUMBER), Column("_change", SYMBOL), Column("_count", NUMBER))
+        return arrow_table(signed, (*head, *self._entered.columns))
+
+    @guard
+    def to_pandas(self) -> pandas.DataFrame:
+        """The change as a pandas data frame, with the columns of `to_arrow`."""
+        return to_pandas(self.to_arrow())
+
+    @guard
+    def to_polars(self) -> polars.DataFrame:
+        """The change as a polars data frame, with the columns of `to_arrow`."""
+        return to_polars(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        title = f"{self.view} at version {self.version}: +{len(self.plus):,} −{len(self.minus):,}"
+        return html_change(self.plus.columns, self.plus, self.minus, _MOST_SHOWN, title)
 
     def __repr__(self) -> str:
         return f"Change(version={self.version}, view={self.view!r}, +{len(self.delta.plus)}, -{len(self.delta.minus)})"
@@ -76,6 +138,9 @@ class Answer:
 
     columns: tuple[str, ...]
     rows: list[Row]
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, self.rows[:_MOST_SHOWN], more=len(self.rows) - _MOST_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +173,11 @@ class Result:
     answer: Answer | None = None
     jobs: int = 0
     by_column: int = 0
+
+    def _repr_html_(self) -> str:
+        if self.answer is not None:
+            return self.answer._repr_html_()
+        head = f"<p>version {self.version}, {self.engine} engine, {self.seconds * 1e3:,.1f} ms</p>"
+        fired = [(one.rule, one.action, one.outcome, len(one.plus), len(one.minus)) for one in self.firings]
+        rules = html_table(("rule", "action", "outcome", "plus", "minus"), fired, caption="rules that fired") if fired else ""
+        return head + "".join(change._repr_html_() for change in self.changes.values()) + rules

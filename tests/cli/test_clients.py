@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import rederive
 from rederive.cli.live_table import table
 from rederive.cli.main import app
-from rederive.errors import Refused, Unreachable
+from rederive.errors import Refused, UnknownName, Unreachable, Unsupported
 from tests.client.proxy import Proxy
 from tests.service.conftest import Served, start
 from tests.service.test_rules import STOCK
@@ -62,6 +62,19 @@ def changes(tmp_path: Path) -> Path:
 def version(served: Served) -> int:
     found: int = served.get("/v1/health").json()["version"]
     return found
+
+
+def test_a_query_of_a_service(served: Served) -> None:
+    served.insert("edge", ["a", "b"], ["b", "a"], ["x", "é"])
+    assert run("query", served.url, 'closure("x", y)') == ['["x","é"]']
+    assert run("query", served.url, "closure(x, x)") == ['["a","a"]', '["b","b"]']
+    served.insert("stock", ["bolt", 3])
+    assert run("query", f"{served.url}/", "stock(item, 3)") == ['["bolt",3]']
+    assert run("query", served.url, "stock(item, 4)") == []
+    with pytest.raises(UnknownName, match="did you mean 'closure'"):
+        run("query", served.url, "closur(x, y)")
+    with pytest.raises(Unsupported, match="define a view for it"):
+        run("query", served.url, "SELECT 1")
 
 
 def test_once_shows_what_there_is(served: Served) -> None:

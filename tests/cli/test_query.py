@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import rederive
 from tests.cli.conftest import Cli, Write
 
 TYPES = """.decl t(n: number, u: unsigned, s: symbol, d: date, b: boolean)
@@ -85,3 +86,19 @@ def test_what_is_refused(cli: Cli, closure: str, atom: str, code: str, says: str
     assert (ran.code, ran.out) == (2, "")
     assert f"error[{code}]" in ran.err
     assert says in ran.err
+
+
+def test_a_store_is_asked_while_another_process_has_it(cli: Cli, closure: str) -> None:
+    assert cli("run", closure, "--facts", ".", "--store", "kept").code == 0
+    with rederive.open("kept") as db, db.transaction() as tx:
+        tx.insert("edge", [("g", "z")])
+        assert cli("query", "kept", 'closure("c", y)').out == '["c","g"]\n'
+    ran = cli("query", "kept", 'closure("c", y)')
+    assert (ran.code, ran.out, ran.err) == (0, '["c","g"]\n["c","z"]\n', "")
+    assert cli("query", "kept", "SELECT count(*) FROM closure WHERE x = 'c'").out == "[2]\n"
+
+
+def test_a_folder_without_a_store_and_rows_for_a_store_are_refused(cli: Cli, closure: str) -> None:
+    assert "error[not_a_store]" in cli("query", ".", "closure(x, y)").err
+    assert cli("run", closure, "--facts", ".", "--store", "kept").code == 0
+    assert "initial rows belong to a program" in cli("query", "kept", "closure(x, y)", "--base", "edge=edge.csv").err

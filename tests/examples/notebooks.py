@@ -54,7 +54,8 @@ def _run_cell(source: str, namespace: dict[str, Any], name: str) -> Shown:
     with redirect_stdout(printed):
         exec(compile(tree, name, "exec"), namespace)
         value = eval(compile(ast.Expression(last.value), name, "eval"), namespace) if isinstance(last, ast.Expr) else None
-    text, shown = printed.getvalue(), []
+    text = printed.getvalue()
+    shown: Shown = []
     if text:
         shown.append({"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)})
     if value is not None:

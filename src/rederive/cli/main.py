@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import Annotated, Final
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from rederive import __version__
 from rederive.boundary import DEBUG, is_debugging, to_public_error
-from rederive.cli import (
-    client_commands,
-    program_commands,
-    run_command,
-    service_commands,
-    store_commands,
-    stream_command,
-)
 from rederive.errors import Internal
 
 USER_ERROR: Final = 2
@@ -26,28 +20,65 @@ USER_ERROR: Final = 2
 INTERNAL: Final = 70
 """The exit code of a bug of ours: EX_SOFTWARE of sysexits.h."""
 
-COMMANDS: Final = (
-    program_commands.check,
-    program_commands.explain,
-    program_commands.advise,
-    run_command.run,
-    stream_command.stream,
-    store_commands.log,
-    store_commands.backup,
-    store_commands.restore,
-    store_commands.refresh,
-    program_commands.query,
-    program_commands.why,
-    service_commands.init,
-    service_commands.serve,
-    client_commands.watch,
-    client_commands.apply,
-)
+# By name: the module, and what `rederive --help` says. A module is imported when its command runs, so that `--help` and the
+# completion of a shell need not wait for the engine.
+COMMANDS: Final = {
+    "run": ("run_command", "Evaluate a program, apply transactions, print the exact change of every monitored view."),
+    "shell": ("shell_command", "Open a prompt for statements, rules and queries, in SQL and Datalog."),
+    "query": ("query_command", "Print the rows of a program, a store or a service that match."),
+    "why": ("program_commands", "Explain why a row is in a view, or why it is not."),
+    "check": ("program_commands", "Check a program. Print its relations, strata and monitored views."),
+    "explain": ("program_commands", "Print how each view is maintained, and the propagation network."),
+    "advise": ("program_commands", "Print which updates of remote relations stored views can take without reading a source."),
+    "log": ("store_commands", "Print the changes of a store's committed versions."),
+    "backup": ("store_commands", "Copy a store at its last committed version."),
+    "restore": ("store_commands", "Create a store from a backup."),
+    "stream": ("stream_command", "Ingest a stream into a store, one transaction for each micro-batch."),
+    "refresh": ("store_commands", "Follow the tables in place to their last commits."),
+    "init": ("service_commands", "Create a project: a folder with a rederive.toml and a program."),
+    "serve": ("service_commands", "Serve a project over HTTP, with a page to look at."),
+    "watch": ("client_commands", "Show a view of a service as it changes."),
+    "apply": ("client_commands", "Commit the transactions of a file at a service, each exactly once."),
+}
+
+
+class _Command(TyperCommand):
+    """A command whose help shows no type for options that are switches."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_labels(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """The list of commands. Each has a stand-in, which knows its name and its help, until it runs or is completed."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_labels(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name is not None else command, rest
+
+
+def _without_labels(params: list[Any]) -> list[Any]:
+    for one in params:
+        if getattr(one, "is_bool_flag", False):
+            one.metavar = ""
+    return params
+
+
+def load_command(name: str) -> Any:
+    """Import a command."""
+    module = import_module(f"rederive.cli.{COMMANDS[name][0]}")
+    one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+    one.command(name, cls=_Command)(getattr(module, name))
+    return typer.main.get_command(one)
+
 
 # `main` prints errors. Typer's own tracebacks show local variables, and with them rows and tokens.
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Incremental view maintenance: exactly which rows enter and leave each view.",
@@ -67,8 +98,8 @@ def root(
         raise typer.Exit
 
 
-for command in COMMANDS:
-    app.command()(command)
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 def main() -> None:

@@ -57,3 +57,7 @@ EngineName = Annotated[
         "--engine", help=f"The engine that maintains views: {', '.join(ENGINES)}.", show_default="resident; auto with a lake"
     ),
 ]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", envvar="REDERIVE_TOKEN", help="The token; prefer the environment variable.", show_default=False),
+]

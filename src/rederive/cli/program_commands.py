@@ -1,27 +1,22 @@
-"""The commands on a program without a store: `check`, `explain`, `advise`, `query`, `why`."""
+"""The commands on a program without a store: `check`, `explain`, `advise`, `why`."""
 
 from __future__ import annotations
 
 import json
-import sys
-import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import rederive
 from rederive.analysis.graph import strata
-from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, MaxRounds, MaxTuples, Program, Programs, Stats
-from rederive.cli.output import rows_text, show_progress, write_file
-from rederive.cli.program_files import InitialRows, Loading, define, initial_rows, read_program, run_files
+from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, Program, Programs
+from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_program
 from rederive.errors import AbsentRow, StrategyError
 from rederive.ingest.strict_json import parse_line
 from rederive.ir.printing import show_relation
 from rederive.lang.programs import SQL
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, STRATEGIES
-from rederive.maintain.program import Strategy
 from rederive.rows import typed_json_rows
 from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
 from rederive.warehouse.selfmaint.advice import advise as advise_views
@@ -117,7 +112,7 @@ def why(
 
     Example: `rederive why examples/closure.dl closure '["a", "c"]' --base edge=examples/edges.csv`
     """
-    db = _open_for_questions(program, facts, base, DEFAULT_LIMITS)
+    db = open_for_questions(program, facts, base, DEFAULT_LIMITS)
     (typed,) = typed_json_rows([parse_line(row, "row", 1)], db.pipeline.state.relation(view), lambda _: "row")
     try:
         found: Explanation | Absence = db.why(view, typed, depth=depth, width=width)
@@ -125,38 +120,3 @@ def why(
     except AbsentRow:
         found = db.why_not(view, typed)
     print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else found)
-
-
-def _open_for_questions(program: Path, facts: Path | None, base: list[str] | None, limits: rederive.Limits) -> rederive.Database:
-    # On demand, the bindings of a question restrict every rule: nothing else is evaluated.
-    db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=limits)
-    db.pipeline.state.reports_outputs = False
-    with show_progress(f"reading {program}"):
-        list(run_files(db, [program], Loading(db, InitialRows(facts, tuple(base or ())))))
-    return db
-
-
-def query(
-    program: Program,
-    atom: Annotated[str, typer.Argument(help="A relation with constants, variables or _, for example 'closure(\"a\", y)'.")],
-    facts: Facts = None,
-    base: Base = None,
-    stats: Stats = None,
-    max_rounds: MaxRounds = DEFAULT_LIMITS.rounds,
-    max_tuples: MaxTuples = DEFAULT_LIMITS.tuples,
-) -> None:
-    """Print the rows of a view or base relation that match, one JSON array on each line.
-
-    Example: `rederive query examples/closure.dl 'closure("a", y)' --base edge=examples/edges.csv`
-    """
-    db = _open_for_questions(program, facts, base, rederive.Limits(max_rounds, max_tuples))
-    with show_progress("answering"):
-        started = time.perf_counter()
-        found = db.query(atom)
-        seconds = time.perf_counter() - started
-    if stats is not None:
-        write_file(
-            stats,
-            json.dumps({"rows": len(found), "seconds": seconds, "touched": db.pipeline.state.engine.touched}, indent=2) + "\n",
-        )
-    sys.stdout.buffer.writelines(f"{rows_text([row])[1:-1]}\n".encode() for row in found)

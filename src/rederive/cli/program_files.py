@@ -8,7 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import rederive
 from rederive.catalog import Catalog
+from rederive.cli.output import show_progress
 from rederive.database import Database
 from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
 from rederive.ingest.input_file import check_keys, read_input, read_rows
@@ -16,6 +18,8 @@ from rederive.ir.rules import Input, Program
 from rederive.ir.terms import Row
 from rederive.lang.datalog.compiler import compile_program
 from rederive.lang.programs import SQL
+from rederive.limits import Limits
+from rederive.maintain.program import Strategy
 from rederive.result import Result
 from rederive.rows import base_relation
 from rederive.store.journal.file import FILE
@@ -190,3 +194,13 @@ def _relations_in(store: Path | None) -> Collection[str]:
     # A reader takes no lock, so that the store may be open in another process.
     with JournalReader.read(store) as journal:
         return Catalog.of(journal.catalog.texts).program.relations
+
+
+def open_for_questions(program: Path, facts: Path | None, base: Sequence[str] | None, limits: Limits) -> Database:
+    """Open a database in memory for one question about a program."""
+    # On demand, the bindings of a question restrict every rule: nothing else is evaluated.
+    db = rederive.open(strategy=Strategy.ON_DEMAND.value, limits=limits)
+    db.pipeline.state.reports_outputs = False
+    with show_progress(f"reading {program}"):
+        list(run_files(db, [program], Loading(db, InitialRows(facts, tuple(base or ())))))
+    return db

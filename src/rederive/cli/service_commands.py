@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from rederive.errors import MissingDependency
 from rederive.service import project as projects
 from rederive.service.project_file import address_from
 from rederive.service.settings import Address
@@ -41,10 +40,8 @@ def serve(
 
     Example: `rederive serve graph --address 127.0.0.1:8420`
     """
-    try:
-        from rederive.service.http.server import serve as serve_project
-    except ImportError as error:
-        raise MissingDependency(f"the service needs {error.name}", hint="pip install 'rederive[service]'") from None
+    from rederive.service.http.server import serve as serve_project
+
     settings = projects.read_project(project)
     if address is not None:
         settings = replace(settings, address=address_from(address))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -14,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from rederive.delta import Row
-from rederive.errors import MalformedInput, MissingDependency, Refused, Unreachable
+from rederive.errors import MalformedInput, Refused, Unreachable
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
@@ -69,8 +68,8 @@ class Response(Protocol):
 
 def http_options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     """Return the options of an httpx client."""
-    with require_httpx():
-        import httpx
+    import httpx
+
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     # Each subscription holds a connection, so their number has no limit. `trust_env`: proxies and credentials of the
     # environment are not used.
@@ -217,12 +216,3 @@ def check_url(url: str) -> str:
         raise MalformedInput(f"'{url}' is not the address of a service", hint="write http://127.0.0.1:8420, for example")
     # Paths of requests begin with /v1 themselves.
     return url.rstrip("/").removesuffix("/v1")
-
-
-@contextmanager
-def require_httpx() -> Iterator[None]:
-    """Turn a missing httpx into an error that says what to install."""
-    try:
-        yield
-    except ImportError as error:
-        raise MissingDependency(f"a client needs {error.name}", hint="pip install 'rederive[client]'") from None

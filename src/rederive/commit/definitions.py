@@ -9,6 +9,8 @@ from __future__ import annotations
 from rederive.boundary import guard_class
 from rederive.catalog import CatalogChange
 from rederive.commit.pipeline import Pipeline
+from rederive.html_tables import html_table
+from rederive.ir.printing import show_relation
 from rederive.result import Result
 
 
@@ -50,6 +52,15 @@ class Definitions:
     def drop_view(self, view: str) -> Result:
         """Remove a view; its rows leave. Refused while another definition needs it."""
         return self._edit(self._pipeline.state.catalog.drop_view(view))
+
+    def _repr_html_(self) -> str:
+        program = self._pipeline.state.catalog.program
+        rows = [
+            (name, "base" if name in program.tables else "view", show_relation(relation).partition("(")[2].rstrip(")"))
+            for name, relation in program.relations.items()
+            if not relation.is_auxiliary
+        ]
+        return html_table(("relation", "kind", "columns"), rows)
 
     def _edit(self, change: CatalogChange) -> Result:
         self._pipeline.check_no_setup("an edit")

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from rederive import failpoints
 from rederive.bags import number_operations
@@ -51,7 +51,7 @@ from rederive.commit.state import DatabaseState
 from rederive.delta import Delta, from_counted
 from rederive.engines.protocol import Operation
 from rederive.errors import Closed, NoLake, Unsupported, Violated
-from rederive.ir.rules import Mode
+from rederive.ir.rules import Mode, Program, Relation
 from rederive.records import SourceVersion
 from rederive.result import Change, Result
 from rederive.rules.api import rule_record
@@ -134,7 +134,7 @@ class Pipeline(ProgramChanges):
                     step(pending)
                 assert pending.result is not None
                 # Read while the engine has them: what it prepared is discarded below.
-                changes = {view: Change(c.version, view, c.ordered) for view, c in pending.result.changes.items()}
+                changes = {view: change.in_order for view, change in pending.result.changes.items()}
                 return replace(pending.result, changes=changes)
         finally:
             self._discard(pending)
@@ -327,9 +327,11 @@ class Pipeline(ProgramChanges):
                 # The old program knows the bags that are dropped.
                 view = monitoring.views.get(name) or state.program.bag_of(name) or name
                 signs = monitoring.signs.get(view, state.settings.signs)
-                if change := Change(version, view, (from_counted(delta) if view != name else delta).restrict(signs)):
+                changed = (from_counted(delta) if view != name else delta).restrict(signs)
+                if change := Change(version, view, changed, *_columns(view, pending.rules.program, state.program)):
                     changes[view] = change
-        bound = {query: Change(version, query.view, delta) for query, delta in found.bound.items()}
+        relations = state.program.relations
+        bound = {query: Change(version, query.view, delta, relations[query.view]) for query, delta in found.bound.items()}
         pending.result = Result(
             version,
             changes,
@@ -506,3 +508,9 @@ class Pipeline(ProgramChanges):
         """Stop sending webhooks, and let go of the engine and the store."""
         self.runtime.close()
         self.state.close()
+
+
+def _columns(view: str, after: Program, before: Program) -> tuple[Relation, Relation | None]:
+    """The declarations of a view: of the rows that enter it, and of those that leave it. A dropped view has the old one alone."""
+    left = before.relations.get(view)
+    return after.relations.get(view) or cast("Relation", left), left

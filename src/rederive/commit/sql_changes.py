@@ -33,6 +33,7 @@ from rederive.lang.sql.parser import ParsedStatement, parse
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 from rederive.result import Answer
+from rederive.row_list import RowList
 from rederive.rows import typed_row
 from rederive.scalar.failures import ScalarError
 
@@ -268,12 +269,14 @@ def current_rows(state: DatabaseState, base: str) -> Iterable[Row]:
     return rows
 
 
-def select_rows(state: DatabaseState, text: str) -> list[Row]:
+def select_rows(state: DatabaseState, text: str) -> RowList:
     """The answers of a query in SQL, in order."""
     parsed, *others = parse(text, "<query>")
     if others:
         raise SyntaxProblem("one query at a time", others[0].span, hint="db.sql runs several statements")
-    return answer_query(state, parsed).rows
+    rows = answer_query(state, parsed).rows
+    assert isinstance(rows, RowList)
+    return rows
 
 
 def answer_query(state: DatabaseState, parsed: ParsedStatement, pending: Sequence[Operation] = ()) -> Answer:
@@ -281,5 +284,5 @@ def answer_query(state: DatabaseState, parsed: ParsedStatement, pending: Sequenc
     asked = compile_select(parsed, without_keys(state.program) if pending else state.program)
     if pending and _reads_view(asked, state.program):
         asked = compile_select(parsed, state.program)
-    columns = tuple(column.name for column in asked.program.relations[asked.view].columns)
-    return Answer(columns, sort_rows(answers(state, asked, pending)))
+    rows = RowList(sort_rows(answers(state, asked, pending)), asked.program.relations[asked.view].columns)
+    return Answer(rows.columns, rows)

@@ -30,6 +30,7 @@ from rederive.maintain.explain import explain
 from rederive.maintain.plan import plan
 from rederive.maintain.program import MaintenanceProgram
 from rederive.queries import matching, positions
+from rederive.row_list import RowList
 from rederive.rows import typed_row
 from rederive.rules.rule_set import CompiledRule, RuleSet
 from rederive.store.position import Position, new_epoch
@@ -249,14 +250,15 @@ class DatabaseState:
             raise UnknownRelation(name, (n for n, r in self.program.relations.items() if not r.is_auxiliary))
         return self.program.relations[name]
 
-    def rows(self, name: str, bindings: Mapping[str, Value] | None = None) -> list[Row]:
+    def rows(self, name: str, bindings: Mapping[str, Value] | None = None) -> RowList:
         """The rows of a relation, in order."""
         with self.budget():
-            bound = positions(self.relation(name), bindings or {})
+            relation = self.relation(name)
+            bound = positions(relation, bindings or {})
             self.check_evaluated(name)
-            return sort_rows(read_rows(self.program, name, bound, self.engine))
+            return RowList(sort_rows(read_rows(self.program, name, bound, self.engine)), relation.columns)
 
-    def rows_as_of(self, view: str, version: int, bindings: Mapping[str, Value]) -> list[Row]:
+    def rows_as_of(self, view: str, version: int, bindings: Mapping[str, Value]) -> RowList:
         """The rows of a view at an earlier version, in order."""
         store, relation = self.durable("reading an earlier version"), self.relation(view)
         if self.settings.signs != BOTH:
@@ -265,13 +267,14 @@ class DatabaseState:
                 hint="use a store that was made without only=",
             )
         now = partial(self.rows, view, bindings)
-        return sort_rows(rows_at(store, relation, version, positions(relation, bindings), now))
+        return RowList(sort_rows(rows_at(store, relation, version, positions(relation, bindings), now)), relation.columns)
 
-    def match(self, atom: str) -> list[Row]:
+    def match(self, atom: str) -> RowList:
         """The rows that match an atom, in order."""
         with self.budget():
-            self.check_evaluated(compile_query(atom, self.program).relation)
-            return sort_rows(matching(self.engine, self.program, atom))
+            name = compile_query(atom, self.program).relation
+            self.check_evaluated(name)
+            return RowList(sort_rows(matching(self.engine, self.program, atom)), self.program.relations[name].columns)
 
     def why(self, name: str, row: Sequence[Value], depth: int, width: int) -> Explanation:
         """How a row is derived."""

@@ -18,12 +18,15 @@ from rederive.result import Result
 from rederive.rows import base_relation, typed_row, typed_tuples
 
 if TYPE_CHECKING:
+    import polars
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from rederive.arrow_rows import ArrowRows
 
-GivenRows: TypeAlias = "Iterable[Sequence[Value] | Mapping[str, Value]] | pa.Table | pa.RecordBatch | DataFrame"
+GivenRows: TypeAlias = (
+    "Iterable[Sequence[Value] | Mapping[str, Value]] | pa.Table | pa.RecordBatch | polars.DataFrame | DataFrame"
+)
 
 
 @guard_class
@@ -39,7 +42,7 @@ class Transaction:
         self._pending = pipeline.begin(key)
 
     def insert(self, relation: str, rows: GivenRows) -> None:
-        """Insert rows: tuples in column order, dictionaries by column name, an Arrow table, or a data frame of pandas or Spark.
+        """Insert rows: tuples in column order, dictionaries by column name, or a table of Arrow, pandas, polars or Spark.
 
         Existing rows stay. The columns of tables and data frames go by name.
         """
@@ -145,17 +148,19 @@ def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row,
         from rederive.lake.frame_rows import requested_frame_rows
 
         return requested_frame_rows(cast("DataFrame", rows), relation, zone)
-    # By the name of its package: who has no Arrow rows does not wait for the import of Arrow.
-    if type(rows).__module__.partition(".")[0] == "pyarrow":
-        from rederive.arrow_rows import typed_columns
+    # Tables of Arrow, polars and others that export their columns; who has none does not wait for the import of Arrow.
+    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+        from rederive.arrow_rows import exported_table, typed_columns
 
-        return typed_columns(relation, cast("pa.Table | pa.RecordBatch", rows))
-    given = tuple(given_rows(cast("Iterable[Sequence[Value] | Mapping[str, Value]]", rows)))
+        return typed_columns(relation, exported_table(rows))
+    given = tuple(given_rows(rows))
     return typed_tuples(given, relation) or tuple([typed_row(relation, row) for row in given])
 
 
 def has_keys_alone(relation: Relation, rows: GivenRows) -> bool:
     """Whether rows are a data frame with the columns of the relation's key and no others."""
-    if not relation.key or not (hasattr(rows, "sparkSession") or hasattr(rows, "itertuples")):
+    # `column_names`: an Arrow table, whose `columns` are arrays. Rows that are a list have neither.
+    names = getattr(rows, "column_names", None) or getattr(rows, "columns", None)
+    if not relation.key or names is None or isinstance(rows, list):
         return False
-    return sorted(cast("DataFrame", rows).columns) == sorted(relation.columns[i].name for i in relation.key)
+    return sorted(map(str, names)) == sorted(relation.columns[i].name for i in relation.key)

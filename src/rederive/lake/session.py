@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rederive.boundary import guard
 from rederive.errors import Mismatch, MissingDependency
 from rederive.time_zones import zone_name
 
@@ -38,11 +39,12 @@ _SETTINGS: Final = {
 _OLDEST_JAVA: Final = 17
 
 
+@guard
 def spark_session(
     existing: SparkSession | None = None, *, master: str | None = None, options: Mapping[str, str] | None = None
 ) -> SparkSession:
     """`existing`, or the running session, or a new one with our settings and `options`, which win."""
-    _require_pyspark()
+    _import_pyspark()
     from pyspark.sql import SparkSession
 
     from rederive.engines.spark.session.sessions import running_session
@@ -173,12 +175,9 @@ def require_java() -> None:
         )
 
 
-def _require_pyspark() -> None:
-    try:
-        with warnings.catch_warnings():
-            # The warning about pandas 3 concerns pyspark's pandas API, which rederive does not use.
-            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-            import delta  # noqa: F401
-            import pyspark.sql  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingDependency(f"the Python package '{error.name}' is missing", hint="pip install 'rederive[spark]'") from None
+def _import_pyspark() -> None:
+    with warnings.catch_warnings():
+        # The warning about pandas 3 concerns pyspark's pandas API, which rederive does not use.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        import delta  # noqa: F401
+        import pyspark.sql  # noqa: F401

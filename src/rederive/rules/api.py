@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rederive.boundary import guard, guard_class
 from rederive.errors import IllTypedRow, UnknownName
+from rederive.html_tables import html_table
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 from rederive.lang.rules.syntax import ActiveRule, AlterRule, CreateRule, DropRule, RuleStatement
@@ -37,6 +38,20 @@ class Rules:
 
     def __len__(self) -> int:
         return len(self._set.rules)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.name,
+                ", ".join(column.name for column in one.condition.columns),
+                type(one.rule.action).__name__.removesuffix("Action").lower(),
+                "immediate" if one.rule.immediate else "deferred",
+                one.rule.priority,
+                one.activity.is_active,
+            )
+            for one in self
+        ]
+        return html_table(("rule", "columns of the condition", "action", "mode", "priority", "active"), rows)
 
     @property
     def _set(self) -> RuleSet:

@@ -189,13 +189,17 @@ def changes_of(record: VersionRecord) -> list[Change]:
     """The changes of views at a version, as subscribers were notified of them. The record holds those of a small version."""
     if record.staged is not None:
         raise StoreError(f"version {record.number} is a bulk version: its changes are in the lake, at {record.staged}")
-    views: dict[str, Delta] = {}
+    views: dict[str, list[RecordedDelta]] = {}
     for recorded in record.views:
-        # A view whose columns changed is recorded twice: the rows that left have the old columns, those that entered the new.
-        name, delta = recorded.relation.name, recorded.delta
-        other = views.get(name, Delta())
-        views[name] = Delta(delta.plus or other.plus, delta.minus or other.minus)
-    return [Change(record.number, name, delta) for name, delta in views.items()]
+        views.setdefault(recorded.relation.name, []).append(recorded)
+    return [_change_of(record.number, view) for view in views.values()]
+
+
+def _change_of(version: int, recorded: Sequence[RecordedDelta]) -> Change:
+    # A view whose columns changed is recorded twice: the rows that left have the old columns, those that entered the new.
+    plus = next((one for one in recorded if one.delta.plus), recorded[0])
+    minus = next((one for one in recorded if one.delta.minus), recorded[0])
+    return Change(version, plus.relation.name, Delta(plus.delta.plus, minus.delta.minus), plus.relation, minus.relation)
 
 
 def _view_deltas(changes: Mapping[str, Change], before: Program, after: Program) -> Iterator[RecordedDelta]:
