@@ -197,7 +197,7 @@ class Catalog:
 
     def create(self, added: SqlDefinition) -> CatalogChange | None:
         """Add a table or view of SQL, or replace a view; None where it exists and the statement says IF NOT EXISTS."""
-        there = any(name.lower() == added.name for name in self.program.relations)
+        there = added.name in self.program.folded_names
         if there and added.if_not_exists:
             return None
         if there and added.replaces and added.is_view:
@@ -207,13 +207,13 @@ class Catalog:
     def _to(self, statements: Statements, *, always: bool = True) -> CatalogChange:
         """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""
         program = compile_statements(statements, self._empty)
-        if ruled := [name for name in self.program.bases if name in program.views]:
+        if ruled := [name for name in self.program.bases if program.is_view(name)]:
             # facts that transactions took out of a base relation are not facts of the view
             statements = without_facts(statements, ruled)
             program = compile_statements(statements, self._empty)
         # A fact that was stated before does not enter again: a transaction may have deleted its row since.
         had = {(fact.relation, fact.row) for fact in self.program.facts}
-        new = (f for f in program.facts if f.relation in self.program.views or (f.relation, f.row) not in had)
+        new = (f for f in program.facts if self.program.is_view(f.relation) or (f.relation, f.row) not in had)
         return CatalogChange(Catalog((statements,), program), _by_relation(new), always)
 
     # In a store

@@ -107,9 +107,13 @@ def _invents(rule: Rule, inside: Sequence[str]) -> bool:
     return computes and any(atom.relation in inside for atom in atoms)
 
 
-def check_stratified(program: Program) -> None:
-    """Refuse negation and aggregation inside a recursion, naming the cycle."""
-    for component in components(program):
+def check_stratified(program: Program, known: Program | None = None) -> None:
+    """Refuse negation and aggregation inside a recursion, naming the cycle.
+
+    Of a program that extends a `known` one, only what is new: no relation of that can depend on a new one.
+    """
+    new = program.definitions[len(known.definitions) :] if known is not None else program.definitions
+    for component in components(Program(program.relations, new) if known is not None else program):
         if component.recursive:
             inside = [edge for d in component.definitions for edge in edges(d) if edge.source in component.relations]
             for edge in inside:

@@ -12,7 +12,10 @@ from rederive.ir.terms import Row
 
 def newly_counted(before: Program, after: Program) -> list[str]:
     """The views that are sets before, and bags after."""
-    return [n for n in before.views if n in after.relations and before.counting_relation(n) == n != after.counting_relation(n)]
+    if after.extends(before):
+        return []
+    others = (n for n in before.views if before.relations[n] is not after.relations.get(n, before.relations[n]))
+    return [n for n in others if before.counting_relation(n) == n != after.counting_relation(n)]
 
 
 def recounted(
@@ -24,7 +27,11 @@ def recounted(
     `uncounted`: the rows that views had before they became bags.
     """
     found = dict(views)
-    for name in after.views:
+    reported = {after.bag_of(name) or before.bag_of(name) or name for name in views}
+    if after.extends(before) and not reported.intersection(before.relations):
+        return found
+    others = [n for n in after.views if n in reported or before.relations.get(n) is not after.relations[n]]
+    for name in others:
         if name in before.relations and (before.counting_relation(name), after.counting_relation(name)) != (name, name):
             counting = next(n for n in (before.counting_relation(name), after.counting_relation(name)) if n != name)
             parts = (found.pop(counting, None), found.pop(name, None))

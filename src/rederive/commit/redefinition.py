@@ -24,7 +24,7 @@ from rederive.maintain.strategies.aggregates import WHOLE, not_incremental
 
 def check_program(state: DatabaseState, program: Program) -> None:
     """Refuse rules for a base relation that has rows, and what a strict database does not maintain."""
-    for base in (name for name in state.program.bases if name in program.views):
+    for base in (name for name in state.program.bases if program.is_view(name)):
         if state.engine.size(base):
             raise Redefined(f"'{base}' has rows of its own, and cannot have rules", program.relations[base].span)
     if state.settings.strict and (refused := not_incremental(program)) is not None:

@@ -27,6 +27,7 @@ from rederive.ir.terms import Row, Value
 from rederive.lang import compile_query
 from rederive.limits import Limits
 from rederive.maintain.explain import explain
+from rederive.maintain.extend_plan import Planned, PlanRequest
 from rederive.maintain.plan import plan
 from rederive.maintain.program import MaintenanceProgram
 from rederive.queries import matching, positions
@@ -90,7 +91,8 @@ class DatabaseState:
         self.tables: Mapping[str, Relation] = {}
         self.bags: frozenset[str] = frozenset()
         self.not_stored: frozenset[str] = frozenset()
-        self._planned: tuple[RuleSet, object, MaintenanceProgram] | None = None
+        self._planned: tuple[RuleSet, object, Planned] | None = None
+        self._standing: Planned | None = None  # the plan that the engine runs
 
     @property
     def folder(self) -> Path | None:
@@ -179,6 +181,7 @@ class DatabaseState:
 
     def switch(self, rules: RuleSet, monitoring: Monitoring, parked: ParkedDefinitions | None) -> None:
         """The engine has committed a program: it is the current one."""
+        self._standing = self._planned[2] if self._planned is not None and self._planned[0] is rules else None
         if rules is not self.rules:
             self.rules, self.program = rules, rules.program
             self.tables = {name: rules.program.relations[name] for name in rules.program.tables}
@@ -190,11 +193,12 @@ class DatabaseState:
         asked = (dict(monitored), self.not_stored)
         if self._planned is None or self._planned[0] is not rules or self._planned[1] != asked:
             settings = self.settings
-            found = plan(
-                rules.program, monitored, settings.strategy, settings.precision, monitored, self.not_stored, rules.precisions
+            request = PlanRequest(
+                rules.program, asked[0], settings.strategy, settings.precision, self.not_stored, rules.precisions
             )
-            self._planned = (rules, asked, found)
-        return self._planned[2]
+            extended = self._standing.extend(request) if self._standing is not None else None
+            self._planned = (rules, asked, extended or Planned.whole(request))
+        return self._planned[2].maintenance
 
     @property
     def monitored(self) -> tuple[str, ...]:
@@ -301,6 +305,8 @@ class DatabaseState:
 
     def explain(self, view: str | None, form: str, *, passes: bool = False) -> str:
         """Explain how a view, or everything that is monitored, is maintained."""
+        if passes:
+            self._planned = self._standing = None  # the plan of the whole program has the result of each pass
         if view is None:
             memory = self.engine.memory_use() if self._has_rows() else ""
             return self._explain(self._plan(self.rules, self.monitor(self.rules).relations), form, memory, passes=passes)

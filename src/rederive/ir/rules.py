@@ -6,11 +6,13 @@ count in comparisons: two rules are equal if they say the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property
+from itertools import islice
+from operator import is_
 from typing import TypeAlias
 
 from rederive.errors import Span
@@ -383,6 +385,33 @@ class Program:
             found.setdefault(defines(definition), []).append(definition)
         return {name: tuple(definitions) for name, definitions in found.items()}
 
+    def extends(self, before: Program) -> bool:
+        """Whether this program has everything of another one at its start, as the same objects, and then relations of its own."""
+        definitions, relations = before.definitions, before.relations
+        if len(self.definitions) < len(definitions) or len(self.relations) < len(relations):
+            return False
+        is_same = all(map(is_, definitions, self.definitions)) and all(map(is_, relations.values(), self.relations.values()))
+        return is_same and all(defines(d) not in relations for d in islice(self.definitions, len(definitions), None))
+
+    def inherit(self, before: Program) -> None:
+        """Take over what is known of a program that this one extends: the facts about it are not computed from scratch."""
+        if not self.extends(before):
+            return
+        added: dict[str, list[Definition]] = {}
+        for definition in islice(self.definitions, len(before.definitions), None):
+            added.setdefault(defines(definition), []).append(definition)
+        facts, new = self.__dict__, tuple(islice(self.relations, len(before.relations), None))
+        facts["defined"] = {**before.defined, **{name: tuple(found) for name, found in added.items()}}
+        facts["views"] = (*before.views, *(name for name in new if name in added))
+        facts["bases"] = (*before.bases, *(name for name in new if name not in added))
+        facts["_bags"] = {**before._bags, **_bag_names(self.relations[name] for name in new)}
+        facts["folded_names"] = before.folded_names.union(map(str.lower, new))
+
+    @cached_property
+    def folded_names(self) -> frozenset[str]:
+        """The names of all relations in lower case, as SQL reads them."""
+        return frozenset(map(str.lower, self.relations))
+
     @cached_property
     def memo(self) -> dict[str, object]:
         """Facts that an analysis found about this program, under its name: each is computed once."""
@@ -390,9 +419,7 @@ class Program:
 
     @cached_property
     def _bags(self) -> Mapping[str, str]:
-        # a pass may copy a relation under an auxiliary name; the bag is the declared one
-        bags = {name: relation.bag for name, relation in self.relations.items() if relation.bag and not relation.is_auxiliary}
-        return {bag.counts or bag.rows: name for name, bag in bags.items()}
+        return _bag_names(self.relations.values())
 
     @cached_property
     def views(self) -> tuple[str, ...]:
@@ -466,6 +493,13 @@ class Program:
     def definitions_of(self, name: str) -> tuple[Definition, ...]:
         """The rules and aggregates that define a relation; none for a base relation."""
         return self.defined.get(name, ())
+
+
+def _bag_names(relations: Iterable[Relation]) -> dict[str, str]:
+    """The bags among relations, by the relation that counts or numbers their rows."""
+    # A pass may copy a relation under an auxiliary name; the bag is the declared one.
+    bags = ((relation.name, relation.bag) for relation in relations if not relation.is_auxiliary)
+    return {bag.counts or bag.rows: name for name, bag in bags if bag is not None}
 
 
 def defines(definition: Definition) -> str:

@@ -36,6 +36,7 @@ class ProgramBuilder:
     stored: list[str] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
     zone: str = UTC
+    known: Program | None = None
 
     @classmethod
     def of(cls, program: Program) -> ProgramBuilder:
@@ -50,12 +51,16 @@ class ProgramBuilder:
             list(program.stored),
             list(program.constraints),
             program.zone,
+            program,
         )
 
     def program(self) -> Program:
         """The program as it is now."""
         rest = (tuple(self.outputs), tuple(self.remotes), tuple(self.stored), tuple(self.constraints), self.zone)
-        return Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), *rest)
+        program = Program(dict(self.relations), tuple(self.definitions), tuple(self.facts), tuple(self.inputs), *rest)
+        if self.known is not None:
+            program.inherit(self.known)
+        return program
 
     def projection(self, relation: Relation, kept: Sequence[int], span: Span | None) -> str:
         """The view of these columns of a relation. Its name determines it, so that equal projections are one view."""

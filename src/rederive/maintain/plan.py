@@ -145,12 +145,14 @@ def plan(
     check_strategy(strategy, precision)
     names = tuple(targets)
     program, history = _rewrite_program(program, names, strategy)
-    chosen = _sections(program, names, strategy, precision, only or {}, not_stored, conditions or {})
+    # Path analysis (HD94, section 4): rules of a sign that nobody monitors are not made.
+    signs = needed_signs(program, {name: (only or {}).get(name, BOTH) for name in names})
+    chosen = _sections(program, names, strategy, precision, signs, not_stored, conditions or {})
     history += (PassResult("strategies", "each component gets the rules of its strategy", program, chosen),)
     sections, rewritten = _rewrite_sections(chosen, program, strategy)
     # r^new = (r - r^del) + r^ins for every base relation: transactions fill r^del and r^ins with the net effect.
     bases = tuple(State(name) for name in program.bases)
-    return MaintenanceProgram(program, sections, bases, history + rewritten)
+    return MaintenanceProgram(program, sections, bases, history + rewritten, signs)
 
 
 def _rewrite_program(program: Program, targets: Collection[str], strategy: str) -> tuple[Program, tuple[PassResult, ...]]:
@@ -181,15 +183,13 @@ def _sections(
     targets: Collection[str],
     strategy: str,
     precision: str,
-    only: Mapping[str, frozenset[Sign]],
+    signs: Mapping[str, frozenset[Sign]],
     not_stored: Collection[str],
     conditions: Mapping[str, str],
 ) -> tuple[Section, ...]:
     """The rules of a strategy for each component that the targets need."""
     # A view that no target needs has no section: it is derived when somebody queries it.
     read = needed(program, targets)
-    # Path analysis (HD94, section 4): rules of a sign that nobody monitors are not made.
-    signs = needed_signs(program, {name: only.get(name, BOTH) for name in targets})
     found = [component for component in components(program) if read.intersection(component.relations)]
     differenced = _differenced(program, targets, conditions, found) if strategy == AUTO else {}
     passing = _passed_on(program, targets) if strategy in (AUTO, Strategy.MATERIALIZED.value) else frozenset[str]()

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from rederive.analysis.graph import Component, components
+from rederive.delta import Sign
 from rederive.ir.rules import Aggregate, Program
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule, State
 from rederive.maintain.passes.magic_sets import BindingPattern, QueryRules, query_rules
@@ -161,45 +163,79 @@ class PassResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanExtension:
+    """What a maintenance program adds to the one with this `token`: an engine that runs that one can keep all the rest.
+
+    `replaced`: sections of views that were there, whose rows stay as they are, but which others read now in another way.
+    `added`: sections that were not there. `relations`: the relations that were not there.
+    """
+
+    token: object
+    replaced: tuple[Section, ...]
+    added: tuple[Section, ...]
+    relations: tuple[str, ...]
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections that the program before lacks."""
+        return (*self.replaced, *self.added)
+
+
+# Without slots: what follows from the fields is computed once, at its first use, and stays in `__dict__`.
+@dataclass(frozen=True)
 class MaintenanceProgram:
     """The sections in the order they run, and the states of the base relations under them.
 
-    `history` has the result of each pass. Query rules are made for a binding pattern when an engine or `explain` first requests
-    it, and are the same from then on.
+    `history` has the result of each pass. `signs`: of which relations a section passes on which signs. `extends`: the program
+    that it was made from, where it was made by adding to one. Query rules are made for a binding pattern when an engine or
+    `explain` first requests it, and are the same from then on.
     """
 
     program: Program
     sections: tuple[Section, ...]
     bases: tuple[State, ...]
     history: tuple[PassResult, ...] = field(default=(), compare=False, repr=False)
+    signs: Mapping[str, frozenset[Sign]] = field(default_factory=dict, compare=False, repr=False)
+    extends: PlanExtension | None = field(default=None, compare=False, repr=False)
+    # Identifies this program to those that extend it; a reference to it would keep all its predecessors in memory.
+    token: object = field(default_factory=object, init=False, compare=False, repr=False)
     # Caches of functions of the fields above; they do not count in comparisons.
     _queries: dict[BindingPattern, QueryRules] = field(default_factory=dict, init=False, compare=False, repr=False)
     _components: dict[str, Component] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    @property
+    @cached_property
     def states(self) -> Mapping[str, State]:
         """The law of each new state that is read through one."""
         # A relation without a law has no overlay: its new state is derived or evaluated.
         return {state.relation: state for state in (*self.bases, *(s for section in self.sections for s in section.states))}
 
-    @property
+    @cached_property
+    def section_of(self) -> Mapping[str, Section]:
+        """The section that maintains each view that has one."""
+        return {name: section for section in self.sections for name in section.component.relations}
+
+    @cached_property
     def derived_views(self) -> tuple[str, ...]:
         """The views whose states are derived on demand: by their strategy, or because no section maintains them."""
         # Views under recompute are neither stored nor derived on demand: both states are evaluated as tables.
-        maintained = {name: section.strategy for section in self.sections for name in section.component.relations}
+        maintained = {name: section.strategy for name, section in self.section_of.items()}
         return tuple(n for n in self.program.views if maintained.get(n, Strategy.ON_DEMAND).is_derived_on_demand)
 
-    @property
+    @cached_property
     def stored_views(self) -> tuple[str, ...]:
         """The views whose rows are stored between transactions, in the order of their sections."""
         return tuple(n for section in self.sections if section.strategy.is_stored for n in section.component.relations)
 
-    def component(self, view: str) -> Component:
-        """The component that a view belongs to."""
-        # Views without a section have a component as well: queries derive them.
+    @property
+    def components(self) -> dict[str, Component]:
+        """The component of every view. Those without a section have one as well: queries derive them."""
         if not self._components:
             self._components.update({name: c for c in components(self.program) for name in c.relations})
-        return self._components[view]
+        return self._components
+
+    def component(self, view: str) -> Component:
+        """The component that a view belongs to."""
+        return self.components[view]
 
     def query_rules(self, pattern: BindingPattern) -> QueryRules:
         """The rules that derive the rows of a view for the bindings of one pattern."""
@@ -207,3 +243,22 @@ class MaintenanceProgram:
         if pattern not in self._queries:
             self._queries[pattern] = query_rules(pattern, self.component(pattern.relation), self.program.relations)
         return self._queries[pattern]
+
+    def inherit(self, before: MaintenanceProgram, changed: Mapping[str, Component]) -> None:
+        """Take over what a program that this one extends has found out, but for the components that changed."""
+        self._components.update({**before.components, **changed})
+        self._queries.update({pattern: rules for pattern, rules in before._queries.items() if pattern.relation not in changed})
+        extension = self.extends
+        assert extension is not None
+        new, old = self.__dict__, before
+        own = {name: section for section in extension.added for name in section.component.relations}
+        # A section of a relation that was there before takes it out of what is derived on demand.
+        if extension.replaced or not own.keys() <= set(extension.relations):
+            return
+        bases = self.bases[len(before.bases) :]
+        states = (*bases, *(state for section in extension.added for state in section.states))
+        new["section_of"] = {**old.section_of, **own}
+        new["states"] = {**old.states, **{state.relation: state for state in states}}
+        views = [name for name in extension.relations if self.program.is_view(name)]
+        new["derived_views"] = (*old.derived_views, *(n for n in views if n not in own or own[n].strategy.is_derived_on_demand))
+        new["stored_views"] = (*old.stored_views, *(n for n in own if own[n].strategy.is_stored))

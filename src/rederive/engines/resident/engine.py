@@ -83,9 +83,16 @@ class ResidentEngine:
         announce: bool = False,
     ) -> Propagation:
         """Build the new program next to the current one, which stays in use until `commit`."""
-        old, new = self.installed, Installed(maintenance, monitored, bound, self.around)
-        affected = affected_relations(old.program, new.program, initial or ())
-        reported = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.views]
+        old, extension = self.installed, maintenance.extends
+        extends = extension is not None and extension.token is old.maintenance.token
+        # Rows of a relation that was there change what its readers hold: everything that they are is built from scratch.
+        if extension is not None and extends and set(extension.relations).issuperset(initial or ()):
+            new = Installed(maintenance, monitored, bound, self.around, old)
+            affected = set(extension.relations)
+        else:
+            new = Installed(maintenance, monitored, bound, self.around)
+            affected = affected_relations(old.program, new.program, initial or ())
+        reported = [n for n in monitored if n in affected] + [n for n in old.monitored if n not in new.program.defined]
         # Both programs share the tables of base relations, so the old extents are taken before `build` adds initial rows.
         before = {name: old.extent(name) for name in reported if announce and name in old.program.relations}
         parts = [view for view in new.bound if announce and view.query.view in affected]
@@ -101,7 +108,7 @@ class ResidentEngine:
                 after = new.extent(name) if name in new.program.relations else {}
                 relations = (old.program.relations.get(name), new.program.relations.get(name))
                 changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
-            if announce:
+            if announce and new.before is None:
                 changes |= self._grown(old, new, entered)
             propagation = Propagation(nonempty(changes), new.touched, {}, 0, nonempty(bound_changes), entered=entered)
         # Also for KeyboardInterrupt: the base tables are the predecessor's, and must lose the initial rows again.

@@ -39,7 +39,7 @@ def extend_program(known: Program, statements: Sequence[Statement]) -> Program:
         program = lower(statements, known)
     except RecursionError:
         raise _too_deep(statements[0].span.source) from None
-    check_stratified(program)
+    check_stratified(program, known)
     _check_keys(program)
     return program
 

@@ -121,8 +121,7 @@ def refreshed_name(parsed: ParsedStatement) -> str:
 def add_definition(known: Program, added: SqlDefinition) -> Program:
     """The program with one more table or view."""
     # SQL ignores the case of names and Datalog does not: a name of SQL clashes with every relation that differs by case alone.
-    taken = next((name for name in known.relations if name.lower() == added.name), None)
-    if taken is not None:
+    if added.name in known.folded_names:
         hint = "use CREATE OR REPLACE VIEW to replace a view" if added.is_view else None
         raise Redefined(f"'{added.name}' is defined already", added.parsed.span, hint=hint)
     builder = ProgramBuilder.of(known)
@@ -133,7 +132,7 @@ def add_definition(known: Program, added: SqlDefinition) -> Program:
     if added.parsed.constraint is not None:
         builder.constraints.append(Constraint(added.name, Mode(added.parsed.constraint), added.span))
     program = builder.program()
-    check_stratified(program)
+    check_stratified(program, known)
     return program
 
 

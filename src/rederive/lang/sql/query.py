@@ -150,6 +150,7 @@ class QueryLowering:
 
     @staticmethod
     def _output_name(item: exp.Expr, position: int) -> str:
+        item = item.unnest() if isinstance(item, exp.Paren) else item
         if isinstance(item, exp.Alias | exp.Column):
             return identifier(item.args["alias"] if isinstance(item, exp.Alias) else item)
         return f"col{position + 1}"

@@ -84,6 +84,8 @@ class StatementContext:
             return self.ctes[name]
         relations = self.builder.relations
         # SQL ignores case and Datalog does not: of several relations that differ only by case, the name means the lower-case one.
+        if name in relations and "." not in name:
+            return table_as_read(name, relations)
         found = [known for known in relations if known.lower() == name and "." not in known]
         if not found:
             raise UnknownName("table or view", name, (*self.ctes, *(n for n in relations if "." not in n)), self.span(node))

@@ -16,14 +16,13 @@ from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.column_table import CodedColumns, ColumnTable
 from rederive.ir.rules import TOTALS, Aggregate, Atom, Comparison, Negation, Rule, Variant
-from rederive.maintain.program import MaintenanceProgram, Section, Semantics, Strategy
+from rederive.maintain.program import MaintenanceProgram, PlanExtension, Section, Semantics, Strategy
 
 
 class ColumnLinker:
     """Finds what of a program can run by column, and links it to the tables."""
 
     def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes) -> None:
-        self._maintenance = maintenance
         self._program = maintenance.program
         self._tables = tables
         self._codes = codes
@@ -31,6 +30,20 @@ class ColumnLinker:
         self._sources: dict[tuple[str, Variant], ColumnSource | None] = {}
         self._whole: dict[str, Batch | None] = {}
         self._passed_on = {s.component.relations[0]: s for s in maintenance.sections if _is_passed_on(s)}
+
+    def use(self, maintenance: MaintenanceProgram, extension: PlanExtension) -> None:
+        """Follow a maintenance program that extends the one before, or the one before again."""
+        changed = {name for section in extension.sections for name in section.component.relations}
+        self._program = maintenance.program
+        for name in changed.union(extension.relations):
+            for variant in Variant:
+                self._sources.pop((name, variant), None)
+        for name in changed:
+            section = maintenance.section_of.get(name)
+            if section is not None and _is_passed_on(section):
+                self._passed_on[name] = section
+            else:
+                self._passed_on.pop(name, None)
 
     # Changes
 

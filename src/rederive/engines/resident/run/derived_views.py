@@ -10,13 +10,13 @@ The compiled functions are the supplementary relations: what a rule has joined s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pyroaring import BitMap
 
-from rederive.analysis.graph import Component, inventing_rule
+from rederive.analysis.graph import Component, edges, inventing_rule
 from rederive.analysis.types import variable_types
 from rederive.engines.resident.compile.findings import Pending
 from rederive.engines.resident.compile.rule_compiler import compile_rule
@@ -27,7 +27,6 @@ from rederive.engines.resident.storage.table import PRESENT, Key, Leaf, Lookup, 
 from rederive.ir.rules import Aggregate, Atom, Relation
 from rederive.limits import Limits
 from rederive.maintain.passes.magic_sets import REQUEST_LABEL, BindingPattern, Bound, QueryRules, magic_relation
-from rederive.maintain.program import MaintenanceProgram
 from rederive.scalar.failures import ScalarError
 
 Lower = Callable[[str], Readable]
@@ -115,20 +114,24 @@ class RuleAnswers:
     def __init__(
         self,
         component: Component,
-        maintenance: MaintenanceProgram,
+        relations: Mapping[str, Relation],
+        query_rules: Callable[[BindingPattern], QueryRules],
         lower: Lower,
         codes: Codes,
         meter: Meter,
         limits: Limits,
     ) -> None:
-        self.maintenance = maintenance
+        self.query_rules = query_rules
         self.lower = lower
         self.codes = codes
         self.meter = meter
         self.limits = limits
-        self.relations = dict(maintenance.program.relations)
+        # Those that its rules name, and the magic relations that are made later: a program has many components.
+        read = (edge.source for definition in component.definitions for edge in edges(definition))
+        self.relations = {name: relations[name] for name in (*component.relations, *read)}
         self.targets: dict[str, Target] = {}
         self.compiled: set[BindingPattern] = set()
+        self.is_used = False
         self.failures: list[ScalarError] = []  # of requests that are left out: no row can answer them
         self.fixpoint = Fixpoint((), (), codes, inventing_rule(component))
         for name in component.relations:
@@ -149,6 +152,7 @@ class RuleAnswers:
             # m_p(key).  Requests only grow until `clear`, so a key in the magic table has been answered completely.
             if have is None or last not in have:
                 target.pending[first] = BitMap((last,))
+                self.is_used = True
                 self.fixpoint.run(self.meter, self.limits)
 
         return derive
@@ -166,6 +170,7 @@ class RuleAnswers:
             new = leaf.copy() if have is None else leaf - have
             if new:
                 target.pending[key] = new
+                self.is_used = True
                 self.fixpoint.run(self.meter, self.limits)
 
         return derive_leaf
@@ -176,6 +181,9 @@ class RuleAnswers:
 
     def clear(self) -> None:
         """Empty the view's and the magic tables; compiled rules stay."""
+        if not self.is_used:
+            return
+        self.is_used = False
         for target in self.targets.values():
             target.table.clear()
             target.pending.clear()
@@ -193,7 +201,7 @@ class RuleAnswers:
         target = self._magic_table(pattern)
         if pattern not in self.compiled:
             self.compiled.add(pattern)
-            self._compile(self.maintenance.query_rules(pattern))
+            self._compile(self.query_rules(pattern))
         return target
 
     def _magic_table(self, pattern: BindingPattern) -> Target:

@@ -24,14 +24,14 @@ from rederive.engines.resident.run.net_effect import check_keys
 from rederive.engines.resident.run.phases import LinkedSection
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.run.saved_state import SavedState, fill_codes, fill_table, saved_table, saved_values
-from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
+from rederive.engines.resident.storage.codes import Code, CodedRow, Codes, Encode
 from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable
 from rederive.engines.resident.storage.memory import Memory, memory_of
 from rederive.engines.resident.storage.table import CodedRows, Key, Leaf, Leaves, Lookup, Probe, Versions, whole_rows
 from rederive.ir.rules import Program, Relation, Variant
 from rederive.ir.terms import Row
 from rederive.limits import Limits
-from rederive.maintain.program import MaintenanceProgram, Section, Strategy
+from rederive.maintain.program import MaintenanceProgram, PlanExtension, Section, Strategy
 
 Added: TypeAlias = dict[Key, list[Code]] | CodeColumns
 """What a load put into a table, by which it can be taken back."""
@@ -137,33 +137,82 @@ class Decodable(LazyRows):
 
 
 class Installed:
-    """One program. It is built while its predecessor is in use, and takes over base relations and views that did not change."""
+    """One program. It is built while its predecessor is in use, and takes over base relations and views that did not change.
+
+    `before`: the predecessor where this program extends it. The two share tables and compiled sections, and only what is new is
+    built: until `accept`, the predecessor runs on, and does not see the tables that are added.
+    """
 
     def __init__(
-        self, maintenance: MaintenanceProgram, monitored: Sequence[str], bound: Sequence[Query], around: Surroundings
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        bound: Sequence[Query],
+        around: Surroundings,
+        before: Installed | None = None,
     ) -> None:
         self.maintenance = maintenance
         self.program = maintenance.program
         self.monitored = tuple(monitored)
-        self.bound = tuple(BoundView(query, self.program) for query in bound)
         self.around = around
         self.stored_views = maintenance.stored_views
-        # A transaction none of whose rows fits these patterns changes nothing that is stored or monitored.
-        read = [base_patterns(self.program, name) for name in (*self.monitored, *self.stored_views)]
-        self.patterns = {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in self.program.bases}
-        # `tables` serves transactions and `queries` serves readers; each forgets what it derived when its own use ends.
-        self.tables = self._new_tables(maintenance.derived_views)
-        self.queries = self._new_tables(set(self.program.views).difference(self.stored_views))
-        self.linker = Linker(maintenance, self.tables, around.codes, around.trace)
-        self.sections: tuple[LinkedSection, ...] = ()
-        self.versions: dict[str, Versions] = {}
-        self.stored: tuple[Versions, ...] = ()
-        self.encoders = {name: around.codes.encoder(self.program.relations[name].types) for name in self.program.bases}
+        self.before = before
         self.skipped = sum(section.skipped_paths for section in maintenance.sections)
         self.touched = 0
+        self.versions: dict[str, Versions] = {}
+        self.sections: tuple[LinkedSection, ...] = ()
+        self.stored: tuple[Versions, ...] = ()
         # deltas that nothing reads after the section at a position: under differencing they are dropped as the wave passes
         self.passed: dict[int, list[Versions]] = {}
+        self._last_reader: dict[str, int] = {}
         self._added: dict[str, Added] = {}
+        known = {view.query: view for view in before.bound} if before is not None else {}
+        self.tables: Tables
+        self.queries: Tables
+        self.linker: Linker
+        self.patterns: dict[str, frozenset[Pattern]]
+        self.encoders: dict[str, Encode]
+        self.bound: tuple[BoundView, ...] = tuple(
+            known[query] if query in known else BoundView(query, self.program) for query in bound
+        )
+        if before is not None:
+            self.tables, self.queries, self.linker = before.tables, before.queries, before.linker
+            self._share()
+            return
+        # `tables` serves transactions and `queries` serves readers; each forgets what it derived when its own use ends.
+        self.tables = self._new_tables(maintenance.derived_views)
+        self.queries = self._new_tables(self._queried_views)
+        self.linker = Linker(maintenance, self.tables, around.codes, around.trace)
+        # A transaction none of whose rows fits these patterns changes nothing that is stored or monitored.
+        self.patterns = self._patterns((*self.monitored, *self.stored_views), self.program.bases)
+        self.encoders = self._encoders(self.program.bases)
+
+    def _share(self) -> None:
+        """Take over what is known of the predecessor's relations."""
+        before, extension = self.before, self.maintenance.extends
+        assert before is not None
+        assert extension is not None
+        bases = [name for name in extension.relations if name not in self.program.defined]
+        stored = [n for s in extension.sections if s.strategy.is_stored for n in s.component.relations]
+        patterns = self._patterns((*(n for n in extension.relations if n in self.monitored), *stored), (*before.patterns, *bases))
+        self.patterns = {base: before.patterns.get(base, frozenset()) | found for base, found in patterns.items()}
+        self.encoders = {**before.encoders, **self._encoders(bases)}
+
+    def _use(self, program: Installed, extension: PlanExtension) -> None:
+        self.tables.use(program.maintenance, program.maintenance.derived_views)
+        self.queries.use(program.maintenance, program._queried_views)
+        self.linker.use(program.maintenance, extension)
+
+    @property
+    def _queried_views(self) -> set[str]:
+        return set(self.program.views).difference(self.stored_views)
+
+    def _patterns(self, names: Iterable[str], bases: Iterable[str]) -> dict[str, frozenset[Pattern]]:
+        read = [base_patterns(self.program, name) for name in names]
+        return {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in bases}
+
+    def _encoders(self, bases: Iterable[str]) -> dict[str, Encode]:
+        return {name: self.around.codes.encoder(self.program.relations[name].types) for name in bases}
 
     def _new_tables(self, on_demand: Collection[str]) -> Tables:
         around = self.around
@@ -171,7 +220,239 @@ class Installed:
 
     def build(self, before: Installed | None, affected: Collection[str], initial: Mapping[str, Iterable[Row]]) -> None:
         """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
+        if self.before is not None:
+            self._build_more(initial)
+            return
         reused = self._reuse(before, affected) if before is not None else frozenset[str]()
+        self._fill_bases(self.program.bases, initial)
+        # Keys first: views over rows that break a key would be evaluated for nothing.
+        self._evaluate(reused)
+        self._finish()
+
+    def restore(self, saved: SavedState) -> None:
+        """Continue from a saved state: no view is evaluated."""
+        fill_codes(self.around.codes, saved.values)
+        for name in (*self.program.bases, *self.stored_views):
+            fill_table(self.tables.stored_table(name), saved.tables[name])
+        self._index_keys(self.program.bases)
+        for section in self.maintenance.sections:
+            self.linker.restore(section, saved)
+        self._evaluate(self.stored_views)
+        self._finish()
+
+    def save(self) -> SavedState:
+        """The state of this program, whose parts are shared with it."""
+        tables = {name: saved_table(self.tables.stored_table(name)) for name in (*self.program.bases, *self.stored_views)}
+        return SavedState(saved_values(self.around.codes), tables, *self.linker.save(), self.linker.seconds)
+
+    def _index_keys(self, bases: Iterable[str]) -> None:
+        """No transaction waits for the index that keys are checked by."""
+        for relation in (self.program.relations[name] for name in bases):
+            table = self.tables.stored_table(relation.name)
+            if relation.key and not isinstance(table, ColumnTable):
+                table.entries(relation.key)
+
+    def _finish(self) -> None:
+from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable
+from rederive.engines.resident.storage.memory import Memory, memory_of
+from rederive.engines.resident.storage.table import CodedRows, Key, Leaf, Leaves, Lookup, Probe, Versions, whole_rows
+from rederive.ir.rules import Program, Relation, Variant
+from rederive.ir.terms import Row
+from rederive.limits import Limits
+from rederive.maintain.program import MaintenanceProgram, PlanExtension, Section, Strategy
+
+Added: TypeAlias = dict[Key, list[Code]] | CodeColumns
+"""What a load put into a table, by which it can be taken back."""
+MANY = 100_000  # tuples between two measurements of a first evaluation, at least
+LEAST = 16  # bytes of a row in a stored view, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all programs of one engine share."""
+
+    codes: Codes
+    meter: Meter
+    limits: Limits
+    trace: TraceCall
+
+
+class FillBudget:
+    """Watches a first evaluation: the tables are measured when they may have come half the way to the limit."""
+
+    def __init__(self, memory: int, measure: Callable[[], Memory], meter: Meter) -> None:
+        self._memory: float = memory
+        self._usable: float | None = None
+        self._measure = measure
+        self._meter = meter
+        self._start = meter.touched
+
+    def check(self) -> float:
+        """How many tuples there may be before the next check."""
+        used = self._measure().total
+        # Read once: the memory that is available shrinks while these tables grow.
+        self._usable = self._usable or used + USABLE * available_memory()
+        most = min(self._memory, self._usable)
+        if used > most:
+            raise OverBudget
+        done = self._meter.touched - self._start
+        # The next check is due when the tables may have taken half of the room that is left, at the bytes per tuple so
+        # far; at least a hundredth of the tuples later, so that measuring stays a small part of the work.
+        return self._meter.touched + done * max((most - used) / (2 * used), 0.01)
+
+
+class BoundView:
+    """A query that is subscribed to, and the base rows that can matter to it."""
+
+    def __init__(self, query: Query, program: Program) -> None:
+        self.query = query
+        self.patterns = base_patterns(program, query.view, query.bindings)
+        # An overlay remembers every lookup that it gave away, so each is made once.
+        self._sources: dict[Variant, tuple[Tables, Lookup, Probe]] = {}
+
+    def change(self, tables: Tables, program: Program, codes: Codes) -> Delta:
+        """Its rows in both states, and their difference."""
+        old, new = (self._rows_in(tables, state, codes) for state in (Variant.OLD, Variant.NEW))
+        return self.difference(old, new, program, codes)
+
+    def rows(self, installed: Installed) -> set[CodedRow]:
+        """Its rows in a program, where that has the view at all."""
+        if self.query.view not in installed.program.relations:
+            return set()
+        try:
+            return self._rows_in(installed.queries, Variant.OLD, installed.around.codes)
+        finally:
+            installed.queries.forget()
+
+    def difference(self, old: set[CodedRow], new: set[CodedRow], program: Program, codes: Codes) -> Delta:
+        """Return the delta from the old to the new rows; they are decoded when somebody reads them."""
+        relation = program.relations[self.query.view]
+        return Delta(Decodable(relation, tuple(new - old), codes), Decodable(relation, tuple(old - new), codes))
+
+    def _rows_in(self, tables: Tables, state: Variant, codes: Codes) -> set[CodedRow]:
+        relation = tables.program.relations[self.query.view]
+        coded = [(i, codes.codec(relation.columns[i].type).encode(value)) for i, value in self.query.bindings]
+        bound, key = tuple(i for i, _ in coded), tuple(code for _, code in coded)
+        made = self._sources.get(state)
+        if made is None or made[0] is not tables:
+            source = tables.source(relation.name, state)
+            made = self._sources[state] = (tables, source.lookup(bound), source.probe())
+        return self._rows(made[1], made[2], bound, key[0] if len(key) == 1 else key, max(relation.arity, 1))
+
+    @staticmethod
+    def _rows(lookup: Lookup, probe: Probe, bound: tuple[int, ...], key: Key, arity: int) -> set[CodedRow]:
+        # With all columns bound a probe asks for one row; a lookup in a derived view would ask for its whole leaf.
+        if len(bound) == arity:
+            first, last = (key[:-1], key[-1]) if isinstance(key, tuple) else ((), key)
+            holds = probe(first[0] if len(first) == 1 else first, BitMap((last,)))
+            return {key if isinstance(key, tuple) else (key,)} if holds else set()
+        return set(whole_rows(bound, key, lookup(key) or (), arity))
+
+
+@dataclass(frozen=True, slots=True)
+class Decodable(LazyRows):
+    """Coded rows of a part of a view."""
+
+    relation: Relation
+    rows: tuple[CodedRow, ...]
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.codes.decode_rows(self.relation.types, self.rows))
+
+
+class Installed:
+    """One program. It is built while its predecessor is in use, and takes over base relations and views that did not change.
+
+    `before`: the predecessor where this program extends it. The two share tables and compiled sections, and only what is new is
+    built: until `accept`, the predecessor runs on, and does not see the tables that are added.
+    """
+
+    def __init__(
+        self,
+        maintenance: MaintenanceProgram,
+        monitored: Sequence[str],
+        bound: Sequence[Query],
+        around: Surroundings,
+        before: Installed | None = None,
+    ) -> None:
+        self.maintenance = maintenance
+        self.program = maintenance.program
+        self.monitored = tuple(monitored)
+        self.around = around
+        self.stored_views = maintenance.stored_views
+        self.before = before
+        self.skipped = sum(section.skipped_paths for section in maintenance.sections)
+        self.touched = 0
+        self.versions: dict[str, Versions] = {}
+        self.sections: tuple[LinkedSection, ...] = ()
+        self.stored: tuple[Versions, ...] = ()
+        # deltas that nothing reads after the section at a position: under differencing they are dropped as the wave passes
+        self.passed: dict[int, list[Versions]] = {}
+        self._last_reader: dict[str, int] = {}
+        self._added: dict[str, Added] = {}
+        known = {view.query: view for view in before.bound} if before is not None else {}
+        self.tables: Tables
+        self.queries: Tables
+        self.linker: Linker
+        self.patterns: dict[str, frozenset[Pattern]]
+        self.encoders: dict[str, Encode]
+        self.bound: tuple[BoundView, ...] = tuple(
+            known[query] if query in known else BoundView(query, self.program) for query in bound
+        )
+        if before is not None:
+            self.tables, self.queries, self.linker = before.tables, before.queries, before.linker
+            self._share()
+            return
+        # `tables` serves transactions and `queries` serves readers; each forgets what it derived when its own use ends.
+        self.tables = self._new_tables(maintenance.derived_views)
+        self.queries = self._new_tables(self._queried_views)
+        self.linker = Linker(maintenance, self.tables, around.codes, around.trace)
+        # A transaction none of whose rows fits these patterns changes nothing that is stored or monitored.
+        self.patterns = self._patterns((*self.monitored, *self.stored_views), self.program.bases)
+        self.encoders = self._encoders(self.program.bases)
+
+    def _share(self) -> None:
+        """Take over what is known of the predecessor's relations."""
+        before, extension = self.before, self.maintenance.extends
+        assert before is not None
+        assert extension is not None
+        bases = [name for name in extension.relations if name not in self.program.defined]
+        stored = [n for s in extension.sections if s.strategy.is_stored for n in s.component.relations]
+        patterns = self._patterns((*(n for n in extension.relations if n in self.monitored), *stored), (*before.patterns, *bases))
+        self.patterns = {base: before.patterns.get(base, frozenset()) | found for base, found in patterns.items()}
+        self.encoders = {**before.encoders, **self._encoders(bases)}
+
+    def _use(self, program: Installed, extension: PlanExtension) -> None:
+        self.tables.use(program.maintenance, program.maintenance.derived_views)
+        self.queries.use(program.maintenance, program._queried_views)
+        self.linker.use(program.maintenance, extension)
+
+    @property
+    def _queried_views(self) -> set[str]:
+        return set(self.program.views).difference(self.stored_views)
+
+    def _patterns(self, names: Iterable[str], bases: Iterable[str]) -> dict[str, frozenset[Pattern]]:
+        read = [base_patterns(self.program, name) for name in names]
+        return {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in bases}
+
+    def _encoders(self, bases: Iterable[str]) -> dict[str, Encode]:
+        return {name: self.around.codes.encoder(self.program.relations[name].types) for name in bases}
+
+    def _new_tables(self, on_demand: Collection[str]) -> Tables:
+        around = self.around
+        return Tables(self.maintenance, on_demand, around.codes, around.meter, around.limits)
+
+    def build(self, before: Installed | None, affected: Collection[str], initial: Mapping[str, Iterable[Row]]) -> None:
+        """Fill the views bottom up, and compile each section when its own are filled. Where it fails, `undo` must follow."""
+        if self.before is not None:
+            self._build_more(initial)
+            return
+        reused = self._reuse(before, affected) if before is not None else frozenset[str]()
+<<<<<<< HEAD
         # `_added` records every change of a table that the predecessor shares, so that `undo` can take it back.
         for name, rows in initial.items():
             self._added[name] = self._load(name, rows)
@@ -205,11 +486,57 @@ class Installed:
                 table.entries(relation.key)
 
     def _finish(self) -> None:
+=======
+        self._fill_bases(self.program.bases, initial)
+        # Keys first: views over rows that break a key would be evaluated for nothing.
+        self._evaluate(reused)
         self.versions = {name: self._versions(name) for name in (*self.program.bases, *self.program.views)}
         self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
-        self.passed = self._last_readers()
+        self.passed = self._last_readers(self.maintenance.sections)
         for name in (*self.program.bases, *self.stored_views):
             self.queries.adopt(name, self.tables.stored_table(name))
+
+    def _build_more(self, initial: Mapping[str, Iterable[Row]]) -> None:
+        """Fill and compile what the predecessor lacks; its other sections are used as they are."""
+        before, extension = self.before, self.maintenance.extends
+        assert before is not None
+        assert extension is not None
+        self._use(self, extension)
+        self._fill_bases([name for name in extension.relations if name not in self.program.defined], initial)
+        meter = self.around.meter
+        meter.touched = 0
+        stored = set(before.stored_views)
+        linked = {}
+        for section in extension.sections:
+            if not stored.issuperset(section.component.relations):
+                self._fill(section)
+            linked[section.component.relations] = self.linker.link(section)
+        self._forget_first_evaluation()
+        old = before.sections
+        if extension.replaced:
+            old = tuple(linked.get(one.section.component.relations, one) for one in old)
+        self.sections = (*old, *(linked[section.component.relations] for section in extension.added))
+        self.versions = {**before.versions, **{name: self._versions(name) for name in extension.relations}}
+        more = [name for name in self._newly_stored if name not in stored]
+        self.stored = (*before.stored, *(self.versions[name] for name in more))
+        self.passed = self._last_readers(extension.added, before)
+        for name in more:
+            self.queries.adopt(name, self.tables.stored_table(name))
+
+    @property
+    def _newly_stored(self) -> list[str]:
+        """The base relations and stored views that the predecessor lacks or does not store."""
+        extension = self.maintenance.extends
+        assert extension is not None
+        bases = [name for name in extension.relations if name not in self.program.defined]
+        return bases + [n for s in extension.sections if s.strategy.is_stored for n in s.component.relations]
+
+    def _fill_bases(self, bases: Iterable[str], initial: Mapping[str, Iterable[Row]]) -> None:
+        # `_added` records every change of a table that the predecessor shares, so that `undo` can take it back.
+        for name, rows in initial.items():
+            self._added[name] = self._load(name, rows)
+        self._index_keys(bases)
+        check_keys(self.program.relations, self.tables, initial, self.around.codes)
 
     def _load(self, name: str, rows: Iterable[Row]) -> Added:
         table = self.tables.stored_table(name)
@@ -224,12 +551,32 @@ class Installed:
     def accept(self) -> None:
         """Make the program final: nothing can be undone any more."""
         self._added.clear()
+        self.before = None  # nobody keeps all predecessors in memory
 
     def undo(self) -> None:
-        """Take the initial rows out of the base relations again, which the predecessor has too."""
+        """Take everything back that the predecessor would see: initial rows of its base relations, and tables that they share."""
+        if self.before is not None:
+            self._undo_more(self.before)
+            return
         for name, rows in self._added.items():
             table = self.tables.stored_table(name)
             table.unload(rows)  # type: ignore[arg-type]  # a table takes out what its own `load` returned
+
+    def _undo_more(self, before: Installed) -> None:
+        extension = self.maintenance.extends
+        assert extension is not None
+        new = frozenset(extension.relations)
+        kept = {*before.stored_views, *before.program.bases}
+        emptied = [name for name in self._newly_stored if name not in new and name not in kept]
+        self.tables.drop(new, emptied)
+        self.queries.drop(new.union(emptied), ())
+        self.linker.drop((*new, *emptied))
+        self._use(before, extension)
+        # Their compiled functions may read what was emptied, and groups look up in it.
+        changed = {section.component.relations for section in extension.replaced}
+        before.sections = tuple(
+            self.linker.link(one.section) if one.section.component.relations in changed else one for one in before.sections
+        )
 
     def entered(self) -> dict[str, CodedRows | CodedColumns]:
         """The initial rows that were not there before."""
@@ -264,9 +611,13 @@ class Installed:
             if not reused or not all(name in reused for name in section.component.relations):
                 self._fill(section)
             sections.append(self.linker.link(section))
+        self._forget_first_evaluation()
+        self.sections = tuple(sections)
+
+    def _forget_first_evaluation(self) -> None:
         self.tables.forget()
         self.linker.by_column.forget()
-        self.sections, self.touched = tuple(sections), meter.touched
+        self.touched = self.around.meter.touched
 
     def _fill(self, section: Section) -> None:
         """The first evaluation of a section's views; under strategy auto, within what memory is left."""
@@ -290,16 +641,26 @@ class Installed:
         """The memory of tables and of auxiliary state."""
         return memory_of(self.tables.stored(), self.linker.auxiliary_state(), self.around.codes.codecs())
 
-    def _last_readers(self) -> dict[int, list[Versions]]:
-        last: dict[str, int] = {}
-        for i, section in enumerate(self.maintenance.sections):
-            # Sections are in order, so the last assignment is the last reader.
-            last.update({edge.source: i for definition in section.component.definitions for edge in edges(definition)})
-        waves = (s for s in self.maintenance.sections if s.strategy is Strategy.DIFFERENCING)
-        names = (name for s in waves for name in s.component.relations if name not in self.monitored and name in last)
-        found: dict[int, list[Versions]] = {}
-        for name in names:
-            found.setdefault(last[name], []).append(self.versions[name])
+    def _last_readers(self, sections: Sequence[Section], before: Installed | None = None) -> dict[int, list[Versions]]:
+        """The deltas that are passed by each position, with these sections behind those of a program before."""
+        last = self._last_reader = dict(before._last_reader) if before is not None else {}
+        known, found = (before._last_reader, dict(before.passed)) if before is not None else ({}, {})
+        extension = self.maintenance.extends if before is not None else None
+        replaced = extension.replaced if extension is not None else ()
+        touched = dict.fromkeys(name for section in replaced for name in section.component.relations)
+        # Sections are in order, so the last assignment is the last reader.
+        for i, section in enumerate(sections, len(self.sections) - len(sections)):
+            sources = [edge.source for definition in section.component.definitions for edge in edges(definition)]
+            touched.update(dict.fromkeys((*sources, *section.component.relations)))
+            last.update(dict.fromkeys(sources, i))
+        for name in touched:
+            maintained = self.maintenance.section_of.get(name)
+            is_wave = maintained is not None and maintained.strategy is Strategy.DIFFERENCING and name not in self.monitored
+            versions = self.versions[name]
+            if known.get(name) in found:
+                found[known[name]] = [one for one in found[known[name]] if one is not versions]
+            if is_wave and name in last:
+                found[last[name]] = [*found.get(last[name], ()), versions]
         return found
 
     def extent(self, name: str) -> dict[Key, Leaf]:

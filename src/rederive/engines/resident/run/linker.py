@@ -44,7 +44,7 @@ from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table
 from rederive.ir.rules import Aggregate, Atom, Literal, Negation, Rule, Variant, literal_variables
 from rederive.ir.terms import Type
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
-from rederive.maintain.program import MaintenanceProgram, Phase, Proof, ProofOrder, Section, Semantics
+from rederive.maintain.program import MaintenanceProgram, Phase, PlanExtension, Proof, ProofOrder, Section, Semantics
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.totals import Total
 
@@ -87,6 +87,18 @@ class Linker:
         self.by_column = ColumnLinker(maintenance, tables, codes)
         # Seconds of the first evaluation of a component.
         self.seconds: dict[tuple[str, ...], float] = {}
+
+    def use(self, maintenance: MaintenanceProgram, extension: PlanExtension) -> None:
+        """Follow a maintenance program that extends the one before, or the one before again; the tables follow it already."""
+        self.program = maintenance.program
+        self.by_column.use(maintenance, extension)
+
+    def drop(self, names: Collection[str]) -> None:
+        """Forget the auxiliary state of views."""
+        for state in (self._counts, self._groups, self._ages):
+            for name in names:
+                state.pop(name, None)
+        self.seconds = {component: time for component, time in self.seconds.items() if component[0] not in names}
 
     def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object]]]:
         """What is stored besides the rows of each view: derivation counts, the totals of groups, the ages of rows."""

@@ -17,6 +17,7 @@ from rederive.engines.resident.storage.column_table import ColumnTable, is_wide
 from rederive.engines.resident.storage.table import Overlay, Readable, StoredTable, Table
 from rederive.ir.rules import Aggregate, Atom, Variant
 from rederive.limits import Limits
+from rederive.maintain.passes.magic_sets import BindingPattern, QueryRules
 from rederive.maintain.program import MaintenanceProgram
 
 
@@ -34,10 +35,7 @@ class Tables:
         meter: Meter,
         limits: Limits,
     ) -> None:
-        self.maintenance = maintenance
-        self.program = maintenance.program
-        self.states = maintenance.states
-        self.on_demand = frozenset(on_demand)
+        self.use(maintenance, on_demand)
         self.codes = codes
         self.meter = meter
         self.limits = limits
@@ -45,6 +43,23 @@ class Tables:
         self._tables: dict[tuple[str, Variant], Table] = {}
         self._wide: dict[str, ColumnTable] = {}
         self.answers: dict[tuple[Component, Variant], Answers | ClosureAnswers] = {}
+
+    def use(self, maintenance: MaintenanceProgram, on_demand: Collection[str]) -> None:
+        """Follow a maintenance program: the first one, or one that differs in new relations, or that stores more of the old."""
+        self.maintenance = maintenance
+        self.program = maintenance.program
+        self.states = maintenance.states
+        self.on_demand = frozenset(on_demand)
+
+    def drop(self, relations: frozenset[str], emptied: Collection[str]) -> None:
+        """Forget the tables of some relations, and empty those of others that are derived on demand again."""
+        gone = [table for (name, _), table in self._tables.items() if name in relations]
+        self._tables = {key: table for key, table in self._tables.items() if key[0] not in relations}
+        self._wide = {name: table for name, table in self._wide.items() if name not in relations}
+        self.transient = [table for table in self.transient if not any(table is one for one in gone)]
+        self.answers = {key: found for key, found in self.answers.items() if relations.isdisjoint(key[0].relations)}
+        for name in emptied:
+            self.table(name).clear()
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
         """Return the table of a relation in one variant, made when it is first named."""
@@ -114,12 +129,17 @@ class Tables:
                 view = self.program.relations[definition.relation]
                 return GroupAnswers(definition, self.groups(definition), view, source, self.meter)
         lower = partial(self.source, variant=state)
-        rules = RuleAnswers(component, self.maintenance, lower, self.codes, self.meter, self.limits)
+        # By way of this object: the program that is followed may be another one when a pattern is first requested.
+        relations, limits = self.program.relations, self.limits
+        rules = RuleAnswers(component, relations, self._query_rules, lower, self.codes, self.meter, limits)
         closure = closure_of(component)
         # A search walks codes, so the halves of the closure must be one column each, and its steps one relation.
         if closure is not None and closure.step is not None and closure.width == 1:
             return ClosureAnswers(closure.relation, self.source(closure.step, state), rules, self.meter)
         return rules
+
+    def _query_rules(self, pattern: BindingPattern) -> QueryRules:
+        return self.maintenance.query_rules(pattern)
 
     def groups(self, aggregate: Aggregate) -> Groups:
         """Return the folding state of an aggregate, without any group."""
