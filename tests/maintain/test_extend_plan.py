@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,15 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.analysis.graph import edges
+from rederive.commit import restart
 from rederive.delta import BOTH, Sign
+from rederive.engines.resident.run.installed import Installed
 from rederive.errors import StrategyError
 from rederive.ir.rules import Program
 from rederive.lang import compile_program
 from rederive.maintain.extend_plan import Planned, PlanRequest
 from rederive.maintain.plan import STRATEGIES
+from rederive.maintain.program import Section
 from tests.selection import examples
 
 BASES = ".decl e(x: number, y: number)  .decl n(x: number, y: number, z: number) key(x)"
@@ -138,3 +142,17 @@ def test_a_refused_definition_leaves_what_it_shares_as_it_was() -> None:
     db.sql("DELETE FROM b WHERE v = 1")
     assert sorted(db.query("SELECT * FROM fails")) == [(1, 8, 10), (1, 8, 20)]
     assert sorted(db.query("SELECT * FROM s")) == [(1, 8)]
+
+
+def test_a_snapshot_of_an_extended_plan_is_the_one_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store plans the whole program when it is opened, with its sections in another order."""
+    monkeypatch.setattr(restart, "WORTH_SAVING", 1)
+    evaluated: list[Section] = []
+    with rederive.open(tmp_path) as db:
+        db.sql(TABLES + ROWS)
+        db.sql("CREATE VIEW m AS SELECT k, v + 1 AS w FROM b; CREATE VIEW s AS SELECT k, max(w) AS most FROM m GROUP BY k")
+        db.sql("CREATE VIEW above AS SELECT m.k, m.w, t.v FROM m JOIN t ON m.k = t.k")
+    monkeypatch.setattr(Installed, "_fill", lambda self, section: evaluated.append(section))
+    with rederive.open(tmp_path) as db:
+        assert not [section for section in evaluated if section.strategy.is_stored]
+        assert db.rows("s") == [(1, 2), (2, 6)]
