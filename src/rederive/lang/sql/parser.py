@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from rederive.errors import SourceText, Span, SyntaxProblem, TooDeep, Unsupported
 from rederive.lang.sql.dialect import AnsiSpark, tokenize
+from rederive.lang.sql.equivalent_syntax import replace_equivalent
 from rederive.lang.sql.nesting import DEPTH, balance_chains, check_depth
 from rederive.lang.sql.row_values import expand_row_values
 from rederive.lang.sql.supported_syntax import PARTS, construct_name, unsupported_parts
@@ -174,7 +175,7 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         raise SyntaxProblem("not SQL: the text is not one statement", span)
     (tree,) = trees
     if tree is not None:
-        tree = balance_chains(expand_row_values(_limit_for_fetch(tree)))
+        tree = balance_chains(expand_row_values(replace_equivalent(tree)))
         check_depth(tree, span)
     # sqlglot makes a Command, with the rest as plain text, of statements that it knows by their first word alone.
     if tree is None or isinstance(tree, exp.Command):
@@ -184,15 +185,6 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         for found in unsupported_parts(tree):
             raise parsed.unsupported(found.what, found.node, found.hint)
     return parsed
-
-
-def _limit_for_fetch(tree: exp.Expr) -> exp.Expr:
-    """The statement with LIMIT n for FETCH FIRST n ROWS ONLY, which means the same."""
-    for fetch in list(tree.find_all(exp.Fetch)):
-        options = fetch.args.get("limit_options")
-        if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
-            fetch.replace(exp.Limit(expression=fetch.args.get("count") or exp.Literal.number(1)))
-    return tree
 
 
 def _check_punctuation(tokens: Sequence[Token], source: SourceText) -> None:

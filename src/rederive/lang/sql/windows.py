@@ -96,7 +96,7 @@ def keep_first_rows(
     most = _whole_number(node.args.get("limit"), lower, context)
     skipped = _whole_number(node.args.get("offset"), lower, context) or 0
     order = node.args.get("order")
-    items = order.expressions if order is not None else ()
+    items = _ordered_items(order, len(outputs))
     keys = [(named.get(_plain_name(o)) or _ordered_by(o, lower, outputs, context), o) for o in items]
     terms = [(lower.scope.body.assign(typed, "key"), o) for typed, o in keys]
     frozen = FrozenBody.of(lower.scope.body, context)
@@ -112,6 +112,15 @@ def keep_first_rows(
     frozen.join(Atom(name, (*(frozen.variables[i] for i in places), number)))
     if skipped:
         lower.scope.body.add(Comparison(Operator.GT, number, Constant(skipped, NUMBER)))
+
+
+def _ordered_items(order: exp.Expr | None, outputs: int) -> list[exp.Expr]:
+    """What a query is ordered by. ORDER BY ALL means all outputs, from left to right."""
+    items = list(order.expressions) if order is not None else []
+    if len(items) != 1 or not isinstance(items[0].this, exp.Var):
+        return items
+    directions = {name: value for name, value in items[0].args.items() if name != "this"}
+    return [exp.Ordered(this=exp.Literal.number(i + 1), **directions) for i in range(outputs)]
 
 
 def _whole_number(node: exp.Expr | None, lower: ExpressionLowering, context: StatementContext) -> int | None:

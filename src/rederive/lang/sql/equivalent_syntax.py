@@ -1,0 +1,115 @@
+"""Constructs that mean the same as others: the parser replaces them, and nothing behind it knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlglot import exp
+
+# They arrange rows in partitions and files; a view has neither. With LIMIT they would decide which rows are kept.
+_PLACEMENT: Final = ("sort", "distribute", "cluster")
+
+
+def replace_equivalent(tree: exp.Expr) -> exp.Expr:
+    """The statement without FETCH FIRST, LIMIT ALL, SORT BY, DISTRIBUTE BY, CLUSTER BY and regressions.
+
+    >>> import sqlglot
+    >>> replace_equivalent(sqlglot.parse_one("SELECT a FROM t SORT BY a LIMIT ALL", read="spark")).sql("spark")
+    'SELECT a FROM t'
+    """
+    for fetch in list(tree.find_all(exp.Fetch)):
+        options = fetch.args.get("limit_options")
+        if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
+            fetch.replace(exp.Limit(expression=fetch.args.get("count") or exp.Literal.number(1)))
+    for limit in list(tree.find_all(exp.Limit)):
+        if isinstance(limit.expression, exp.Var) and limit.expression.name.upper() == "ALL":
+            limit.pop()
+    for select in tree.find_all(exp.Select):
+        if select.args.get("limit") is None and select.args.get("offset") is None:
+            for part in _PLACEMENT:
+                select.set(part, None)
+    for call in list(tree.find_all(exp.Anonymous)):
+        if (regression := _REGRESSIONS.get(call.name.lower())) is not None and len(call.expressions) == 2:
+            _replace_regression(call, regression)
+    return tree
+
+
+def _replace_regression(call: exp.Anonymous, regression: Callable[[_Pairs], exp.Expr]) -> None:
+    """A function of pairs as other aggregates of the pairs in which nothing is NULL; in a window it stays as it is."""
+    whole = call.parent if isinstance(call.parent, exp.Filter) else call
+    if isinstance(whole.parent, exp.Window):
+        return
+    y, x = call.expressions
+    condition = whole.expression.this if isinstance(whole, exp.Filter) else None
+    found = exp.paren(regression(_Pairs(y, x, condition)), copy=False)
+    # The place of the call, for errors.
+    for node in found.walk():
+        node.meta.update(call.meta)
+    whole.replace(found)
+
+
+class _Pairs:
+    """The pairs of two expressions in which neither is NULL, among the rows that fulfil a condition."""
+
+    def __init__(self, y: exp.Expr, x: exp.Expr, condition: exp.Expr | None) -> None:
+        self._y, self._x, self._condition = y, x, condition
+
+    @property
+    def _test(self) -> exp.Expr:
+        tests = [exp.Not(this=exp.Is(this=one.copy(), expression=exp.Null())) for one in (self._y, self._x)]
+        return exp.and_(*tests, *([self._condition.copy()] if self._condition is not None else []))
+
+    def _value(self, of: exp.Expr) -> exp.Expr:
+        return exp.Case(ifs=[exp.If(this=self._test, true=of.copy())])
+
+    @property
+    def count(self) -> exp.Expr:
+        return _call("count_if", self._test)
+
+    def of_x(self, name: str) -> exp.Expr:
+        return _call(name, self._value(self._x))
+
+    def of_y(self, name: str) -> exp.Expr:
+        return _call(name, self._value(self._y))
+
+    def of_both(self, name: str) -> exp.Expr:
+        return _call(name, self._value(self._y), self._value(self._x))
+
+    @property
+    def slope(self) -> exp.Expr:
+        return exp.Div(this=self.of_both("covar_pop"), expression=_nonzero(self.of_x("var_pop")))
+
+    @property
+    def intercept(self) -> exp.Expr:
+        return exp.Sub(this=self.of_y("avg"), expression=exp.Paren(this=exp.Mul(this=self.slope, expression=self.of_x("avg"))))
+
+    @property
+    def determination(self) -> exp.Expr:
+        """The square of the correlation; 1 where y is constant and x is not."""
+        zero, one = exp.Literal.number("0.0"), exp.Literal.number("1.0")
+        is_flat = (exp.EQ(this=self.of_x("var_pop"), expression=zero), exp.EQ(this=self.of_y("var_pop"), expression=zero.copy()))
+        ifs = [exp.If(this=is_flat[0], true=exp.Null()), exp.If(this=is_flat[1], true=exp.cast(one, "double"))]
+        square = _call("power", self.of_both("corr"), exp.Literal.number(2))
+        return exp.Case(ifs=ifs, default=square)
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def _nonzero(value: exp.Expr) -> exp.Expr:
+    return _call("nullif", value, exp.Literal.number("0.0"))
+
+
+_REGRESSIONS: Final[dict[str, Callable[[_Pairs], exp.Expr]]] = {
+    "regr_count": lambda pairs: pairs.count,
+    "regr_avgx": lambda pairs: pairs.of_x("avg"),
+    "regr_avgy": lambda pairs: pairs.of_y("avg"),
+    "regr_sxx": lambda pairs: exp.Mul(this=pairs.of_x("var_pop"), expression=pairs.count),
+    "regr_syy": lambda pairs: exp.Mul(this=pairs.of_y("var_pop"), expression=pairs.count),
+    "regr_sxy": lambda pairs: exp.Mul(this=pairs.of_both("covar_pop"), expression=pairs.count),
+    "regr_slope": lambda pairs: pairs.slope,
+    "regr_intercept": lambda pairs: pairs.intercept,
+    "regr_r2": lambda pairs: pairs.determination,
+}
