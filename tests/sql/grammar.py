@@ -208,13 +208,26 @@ def select(draw: Any, names: Names, views: tuple[str, ...]) -> str:
         return f"SELECT {one} AS x, {two} AS y, max({text(draw, narrow)}) AS s FROM {clause}{where}"
     alias = draw(st.sampled_from(inside.aliases))
     having = draw(st.sampled_from(["", f" HAVING {aggregate(draw, narrow)} > 1", " HAVING count(*) > 1"]))
-    return f"SELECT {alias}.y AS x, {one} AS y, {alias}.s AS s FROM {clause}{where} GROUP BY {alias}.y, {alias}.s{having}"
+    # Without rows, DuckDB has the grand total of a ROLLUP and a CUBE, and Spark has none.
+    group, having = draw(
+        st.sampled_from(
+            [
+                (f"{alias}.y, {alias}.s", having),
+                (f"{alias}.y, {alias}.s", having),
+                (f"ROLLUP ({alias}.y, {alias}.s)", " HAVING count(*) > 0"),
+                (f"CUBE ({alias}.y, {alias}.s)", " HAVING count(*) > 0"),
+                (f"GROUPING SETS (({alias}.y, {alias}.s), ({alias}.s))", having),
+            ]
+        )
+    )
+    return f"SELECT {alias}.y AS x, {one} AS y, {alias}.s AS s FROM {clause}{where} GROUP BY {group}{having}"
 
 
 def aggregate(draw: Any, names: Names) -> str:
     calls = ["count(*)", "count({n})", "count(DISTINCT {n})", "sum({n})", "sum(DISTINCT {n})", "min({n})", "max({n})"]
+    calls += ["bit_and({n})", "bit_or({n})", "bit_xor({n})", "median({n}) * 2", "regr_count({n}, {m})", "regr_sxx({n}, 1)"]
     calls += [f"{call} FILTER (WHERE {{c}})" for call in ("count(*)", "sum({n})", "count(DISTINCT {n})", "max({n})")]
-    call = draw(st.sampled_from(calls)).format(n=number(draw, names, 1), c=condition(draw, names, 0))
+    call = draw(st.sampled_from(calls)).format(n=number(draw, names, 1), m=number(draw, names, 1), c=condition(draw, names, 0))
     return f"CAST({call} AS INT)"
 
 
@@ -244,14 +257,23 @@ def window(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     alias = names.fresh()
     call = draw(st.sampled_from(WINDOWS)).format(q=alias, all=ALL_COLUMNS.format(q=alias))
     where = draw(st.sampled_from(["", f" WHERE {condition(draw, Names((alias,), 0, names.fresh), 1)}"]))
-    first = f"SELECT CAST({call} AS INT) AS x, {alias}.y AS y, {alias}.s AS s"
-    return f"{first} FROM {source(draw, names.inner(), views)} AS {alias}{where}"
+    sources = f"FROM {source(draw, names.inner(), views)} AS {alias}{where}"
+    if draw(st.integers(0, 3)) == 0:
+        number_of = f"row_number() OVER (PARTITION BY {alias}.y ORDER BY {ALL_COLUMNS.format(q=alias)})"
+        return f"SELECT {alias}.x AS x, {alias}.y AS y, {alias}.s AS s {sources} QUALIFY {number_of} <= 2"
+    return f"SELECT CAST({call} AS INT) AS x, {alias}.y AS y, {alias}.s AS s {sources}"
 
 
 def top(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     limit = draw(st.sampled_from(["LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1"]))
     order = draw(
-        st.sampled_from(["x NULLS FIRST, y DESC NULLS LAST, s NULLS FIRST", "3 DESC NULLS FIRST, 2 NULLS LAST, 1 NULLS LAST"])
+        st.sampled_from(
+            [
+                "x NULLS FIRST, y DESC NULLS LAST, s NULLS FIRST",
+                "3 DESC NULLS FIRST, 2 NULLS LAST, 1 NULLS LAST",
+                "ALL DESC NULLS FIRST",
+            ]
+        )
     )
     return f"{select(draw, names, views)} ORDER BY {order} {limit}"
 

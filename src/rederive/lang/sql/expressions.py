@@ -19,7 +19,7 @@ from rederive.lang.sql.array_functions import subscript
 from rederive.lang.sql.column_defaults import Lowered
 from rederive.lang.sql.functions import FUNCTIONS, WRITTEN_BY_REWRITINGS
 from rederive.lang.sql.intervals import interval_parts, is_interval
-from rederive.lang.sql.invocation import AGGREGATES, Invocation, invocation_of
+from rederive.lang.sql.invocation import AGGREGATES, WINDOW_FUNCTIONS, Invocation, invocation_of
 from rederive.lang.sql.literals import cast_constant, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.number_functions import bits
@@ -483,6 +483,8 @@ class ExpressionLowering:
             raise self.context.unsupported(f"{what} in this clause", node, "use it in SELECT, HAVING or ORDER BY")
         found = FUNCTIONS.get(call.name) or WRITTEN_BY_REWRITINGS.get(call.name)
         if found is None:
+            if call.name in WINDOW_FUNCTIONS:
+                raise self.context.unsupported(f"'{call.name}' without OVER", node, "add OVER (ORDER BY ...)")
             raise self.context.unsupported(f"'{call.name}'", node, "see docs/sql.md for the supported functions")
         found.check(call, self)
         typed = found.lower(self, call)

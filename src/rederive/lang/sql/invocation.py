@@ -21,6 +21,10 @@ AGGREGATES: Final = frozenset({
     "mode", "listagg", "string_agg", "max_by", "min_by", "bit_and", "bit_or", "bit_xor", "product",
 })  # fmt: skip
 
+WINDOW_FUNCTIONS: Final = frozenset({
+    "row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist", "lag", "lead", "nth_value",
+})  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Invocation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from rederive.lang.sql.nesting import DEPTH, balance_chains, check_depth
 from rederive.lang.sql.row_values import expand_row_values
 from rederive.lang.sql.supported_syntax import PARTS, construct_name, unsupported_parts
 
+_STATEMENTS = (exp.DDL, exp.DML, exp.Alter, exp.Grant, exp.Copy, exp.LoadData, exp.Kill, exp.Set, exp.Use, exp.Declare, exp.Cache)
 SAVEPOINTS = ("SAVEPOINT", "RELEASE", "ROLLBACK TO")
 _OPENING = (TokenType.L_PAREN, TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.FROM)
 _CLOSING = (TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY)
@@ -60,6 +62,8 @@ class ParsedStatement:
                 return "refresh"
             case exp.Query() | exp.Values():
                 return "query"
+        if not isinstance(self.tree, _STATEMENTS):
+            raise SyntaxProblem("not SQL: the text is not a statement", self.span)
         raise self.unsupported(f"the statement {construct_name(self.tree)}")
 
     def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
@@ -82,7 +86,8 @@ def tokenize_source(source: SourceText) -> list[Token]:
     try:
         return tokenize(source.text)
     except TokenError as error:
-        raise SyntaxProblem(f"not SQL: {_first_line(error)}", span_between(source, 0, max(len(source.text) - 1, 0))) from None
+        whole = span_between(source, 0, max(len(source.text) - 1, 0))
+        raise SyntaxProblem(f"not SQL: {_in_words(_first_line(error), '')}", whole) from None
 
 
 def _chunks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -203,10 +208,22 @@ def _refused(error: ParseError, source: SourceText, span: Span) -> SyntaxProblem
     details: dict[str, Any] = error.errors[0] if error.errors else {}
     line, column, text = details.get("line"), details.get("col"), details.get("highlight") or ""
     if line is None or column is None:
-        return SyntaxProblem(f"not SQL: {_first_line(error)}", span)
+        return SyntaxProblem(f"not SQL: {_in_words(_first_line(error), '')}", span)
     begin = max(column - len(text), 0) + 1
     place = Span(source, line, begin, line, begin + max(len(text), 1))
-    return SyntaxProblem(f"not SQL: {details.get('description', 'unexpected text').rstrip('.')}", place)
+    return SyntaxProblem(f"not SQL: {_in_words(details.get('description', 'unexpected text'), text)}", place)
+
+
+def _in_words(description: str, text: str) -> str:
+    """What sqlglot says about a text, without the names of its classes."""
+    if description.startswith("Required keyword"):
+        return f"an expression is missing at '{text}'" if text else "an expression is missing"
+    if description.startswith("Invalid expression") and text:
+        return f"unexpected '{text}'"
+    if description.startswith("Error tokenizing"):
+        return "a text, a quoted name or a comment does not end"
+    words = re.sub(r" but got <.*|<class .*", "", description).rstrip(". ")
+    return re.sub(r"^(Expecting|Expected)", "expected", words)
 
 
 def _first_line(error: Exception) -> str:

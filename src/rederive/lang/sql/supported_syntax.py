@@ -158,6 +158,7 @@ _DIALECT: Final[dict[type[exp.Expr], frozenset[str]]] = {
 _KNOWN: Final[dict[tuple[type[exp.Expr], str], tuple[str, ...]]] = {
     (exp.Join, "method"): ("NATURAL",),
     (exp.Window, "over"): ("OVER",),
+    (exp.Describe, "style"): ("EXTENDED", "FORMATTED"),
 }
 
 _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
@@ -203,6 +204,14 @@ _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.UniqueColumnConstraint: ("UNIQUE", "declare it as the PRIMARY KEY, or use CREATE CONSTRAINT VIEW"),
     exp.Property: ("TBLPROPERTIES", "omit it"),
     exp.LikeProperty: ("CREATE TABLE ... LIKE", "list the columns"),
+}
+
+
+# Constructs whose class is not called as SQL calls them.
+_WORDS: Final[dict[type[exp.Expr], str]] = {
+    exp.CTE: "WITH",
+    exp.WindowSpec: "OVER",
+    exp.Cluster: "CLUSTER BY",
 }
 
 
@@ -278,5 +287,7 @@ def _kind(node: exp.Expr) -> tuple[str, exp.Expr, str | None]:
 
 def construct_name(node: exp.Expr) -> str:
     """The words of SQL for a node that has no entry: `PartitionedByProperty` is PARTITIONED BY."""
+    if (words := _WORDS.get(type(node))) is not None:
+        return words
     name = re.sub(r"(?<=[a-z])(?:ColumnConstraint|Property|Properties)$", "", type(node).__name__)
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()

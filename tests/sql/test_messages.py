@@ -1,0 +1,42 @@
+"""What is said about a text that is not SQL, or not supported: in words of SQL, never in names of the parser's classes."""
+
+from __future__ import annotations
+
+import pytest
+
+import rederive
+
+NOT_SQL = {
+    "SELECT id FROM t WHERE": "an expression is missing at 'WHERE'",
+    "SELECT id FROM t WHERE v = = 1": "an expression is missing at '='",
+    "SELECT v // 2 FROM t": "an expression is missing at '/'",
+    "SELECT TOP 3 * FROM t": "unexpected '3'",
+    "SELECT 'abc FROM t": "a text, a quoted name or a comment does not end",
+    "SELECT CEIL(v TO DAY) FROM t": "expected )",
+    "SELECT CASE END FROM t": "expected END after CASE",
+    "FROM": "expected table name",
+    "END": "the text is not a statement",
+}
+REFUSED = {
+    "SELECT lag(v) FROM t": "'lag' without OVER",
+    "WITH x AS MATERIALIZED (SELECT 1 AS a) SELECT * FROM x": "MATERIALIZED in WITH",
+    "DESCRIBE HISTORY t": "HISTORY in DESCRIBE",
+    "OPTIMIZE t": "the statement OPTIMIZE",
+}
+
+
+@pytest.fixture(scope="module")
+def db() -> rederive.Database:
+    found = rederive.open()
+    found.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, s STRING)")
+    return found
+
+
+@pytest.mark.parametrize("text", [*NOT_SQL, *REFUSED])
+def test_a_message_has_words_of_sql(db: rederive.Database, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(rederive.RederiveError) as raised:
+        db.sql(text)
+    message = str(raised.value)
+    assert (NOT_SQL | REFUSED)[text] in message
+    assert not any(word in message for word in ("sqlglot", "Token", "class "))
+    assert capfd.readouterr() == ("", "")
