@@ -49,7 +49,7 @@ from rederive.commit.restart import MANY_CHANGES, save_if_due
 from rederive.commit.source_rows import check_not_in_place
 from rederive.commit.state import DatabaseState
 from rederive.delta import Delta, from_counted
-from rederive.engines.protocol import Operation
+from rederive.engines.protocol import Bulk, Operation
 from rederive.errors import Closed, NoLake, Unsupported, Violated
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.records import SourceVersion
@@ -348,6 +348,8 @@ class Pipeline(ProgramChanges):
             engine_reason=state.engine.reason,
             firings=tuple(pending.firings),
             jobs=found.jobs,
+            net={name: (len(delta.plus), len(delta.minus)) for name, delta in pending.net.items() if not _is_bulk(delta)},
+            timings=found.seconds,
         )
 
     def _check_constraints(self, pending: PendingVersion) -> None:
@@ -514,3 +516,8 @@ def _columns(view: str, after: Program, before: Program) -> tuple[Relation, Rela
     """The declarations of a view: of the rows that enter it, and of those that leave it. A dropped view has the old one alone."""
     left = before.relations.get(view)
     return after.relations.get(view) or cast("Relation", left), left
+
+
+def _is_bulk(delta: Delta) -> bool:
+    """Whether counting the rows would be a job of Spark."""
+    return isinstance(delta.plus, Bulk) or isinstance(delta.minus, Bulk)
