@@ -347,9 +347,7 @@ class Database:
         """
         return self._state.why_not(relation, row)
 
-    def why_change(
-        self, relation: str, row: Sequence[Value], version: int, *, depth: int = 10, width: int = 3
-    ) -> RowChange:
+    def why_change(self, relation: str, row: Sequence[Value], version: int, *, depth: int = 10, width: int = 3) -> RowChange:
         """Explain why a row entered or left a view at a version: which changed rows made or broke which derivation.
 
         >>> import rederive, tempfile

@@ -126,16 +126,23 @@ class Pipeline(ProgramChanges):
             raise Unsupported(
                 "an immediate rule calls a function in each statement, which a dry run must not", hint="deactivate the rule"
             )
+        result = self._try(request).result
+        assert result is not None
+        return result
+
+    def _try(self, version: PendingVersion | TransactionRequest) -> PendingVersion:
+        """Take the steps to a result, and discard what they prepared."""
         pending: PendingVersion | None = None
         try:
-            with state.budget():
-                pending = self._open(request)
+            with self.state.budget():
+                pending = self._open(version)
                 for step in () if pending.result is not None else self._steps_to_a_result:
                     step(pending)
-                assert pending.result is not None
-                # Read while the engine has them: what it prepared is discarded below.
-                changes = {view: change.in_order for view, change in pending.result.changes.items()}
-                return replace(pending.result, changes=changes)
+                if pending.result is not None:
+                    # Read while the engine has them: what it prepared is discarded below.
+                    changes = {view: change.in_order for view, change in pending.result.changes.items()}
+                    pending.result = replace(pending.result, changes=changes)
+                return pending
         finally:
             self._discard(pending)
 
@@ -516,6 +523,18 @@ def _columns(view: str, after: Program, before: Program) -> tuple[Relation, Rela
     """The declarations of a view: of the rows that enter it, and of those that leave it. A dropped view has the old one alone."""
     left = before.relations.get(view)
     return after.relations.get(view) or cast("Relation", left), left
+
+
+class DryRun(Pipeline):
+    """A pipeline that commits nothing: whatever enters it has its result, and leaves everything as it was.
+
+    Several versions are each tried on the current state, not one after the other.
+    """
+
+    def _commit_one(self, version: PendingVersion | TransactionRequest) -> PendingVersion:
+        if calls_in_statements(self.state.rules.active):
+            raise Unsupported("a dry run where an immediate rule calls a function", hint="deactivate the rule")
+        return self._try(version)
 
 
 def _is_bulk(delta: Delta) -> bool:

@@ -7,11 +7,12 @@ costs its own rows and the size of d, not that of the relation.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Any, Final
 
 import numpy as np
@@ -141,9 +142,9 @@ class SortedRows:
         if self._filtered is None or self._filtered[0] != wanted:
             mask = np.ones(len(self), np.bool_)
             for i, value in wanted.bound.items():
-                mask &= self._where(i, lambda one, value=value: one == value)
+                mask &= self._where(i, partial(operator.eq, value))
             for i, text in wanted.contains.items():
-                mask &= self._where(i, lambda one, text=text: _contains(one, text))
+                mask &= self._where(i, partial(_contains, text=text))
             self._filtered = (wanted, np.flatnonzero(mask))
         return self._filtered[1]
 
