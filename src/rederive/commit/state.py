@@ -305,6 +305,7 @@ class DatabaseState:
 
         fact = GroundAtom(name, typed_row(self.relation(name), row))
         with PastReader(self) as past:
+            past.check(version)
             states = [Explainer(self.program, past.read(at), self.catalog.queries) for at in (version - 1, version)]
             found = ChangeExplainer(*states).why(fact, depth, width)
         if found is None:

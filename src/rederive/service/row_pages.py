@@ -7,12 +7,11 @@ costs its own rows and the size of d, not that of the relation.
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cmp_to_key, partial
+from functools import cached_property, cmp_to_key, partial
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from rederive.ir.terms import Row, Value
 MOST_SORTED: Final = 50_000  # rows that are read and sorted for one page where they are not stored as codes: about 0.2 s
 MOST_CHANGED: Final = 20_000  # rows by which a page may differ from the sorted rows before they are sorted from scratch
 MOST_READ: Final = 20_000_000  # characters of the journal that are read for one page
+MOST_FILTERS: Final = 16  # filters whose rows are known, for each sorted relation
 MOST_ORDERS: Final = 6  # sorted relations in memory: 4 bytes for each value of each of them
 MOST_LEFT: Final = 50  # rows that left, in one answer
 
@@ -103,19 +103,30 @@ def _compare(a: Value, b: Value) -> int:
 
 
 class SortedRows:
-    """All rows of a relation at one version, in one order, as columns of codes."""
+    """All rows of a relation at one version, in one order, as columns of codes.
+
+    `changed_to`: the version up to which `delta` knows what changed since.
+    """
 
     def __init__(self, version: int, extent: CodedExtent, order: Order) -> None:
-        self.version = version
+        self.version = self.changed_to = version
         self.order = order
         self._values = extent.values
-        ranks = [_rank(column, values) for column, values in zip(extent.columns, extent.values, strict=True)]
-        if order.column is not None:
-            first = ranks[order.column]
-            ranks = [_reversed(first) if order.is_descending else first, *ranks]
-        places = _sorted_positions(ranks)
+        self._distinct = [_distinct(column) for column in extent.columns]
+        ranks = [_ranks(codes, values) for codes, values in zip(self._distinct, extent.values, strict=True)]
+        ranked = [rank[column] for rank, column in zip(ranks, extent.columns, strict=True)]
+        self._packing = _Packing.of(ranks, order)
+        if self._packing is not None:
+            packed = self._packing.pack(ranked)
+            places = np.argsort(packed, kind="stable")
+            self._packed = packed[places]
+        else:
+            places = np.lexsort(_by_order(ranked, order)[::-1])
         self._columns = [column[places] for column in extent.columns]
-        self._filtered: tuple[RowFilter, Array] | None = None
+        self._ranks = ranks
+        self._selected: OrderedDict[RowFilter, Array] = OrderedDict()
+        self._changed = DeltaSum()
+        self._difference: tuple[int, Difference] | None = None
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -124,8 +135,31 @@ class SortedRows:
         """The row at a position."""
         return tuple([values[column[i]] for column, values in zip(self._columns, self._values, strict=True)])
 
-    def position(self, row: Row) -> int:
-        """Where a row is, or would be inserted."""
+    def positions(self, rows: Sequence[Row]) -> list[int]:
+        """Where rows are, or would be inserted: by their ranks where all their values occur, else by comparing rows."""
+        ranked = {i: ranks for i, row in enumerate(rows) if (ranks := self._rank_row(row)) is not None}
+        found = [-1] * len(rows)
+        if ranked and self._packing is not None:
+            columns = list(np.array(list(ranked.values()), np.uint64).T)
+            places: Array = np.searchsorted(self._packed, self._packing.pack(columns))
+            for i, place in zip(ranked, places.tolist(), strict=True):
+                found[i] = place
+        return [self._search(row) if place < 0 else place for row, place in zip(rows, found, strict=True)]
+
+    @cached_property
+    def _codes(self) -> list[dict[Value, int]]:
+        """The codes of the values that occur, by column."""
+        return [
+            {values[code]: code for code in codes.tolist()} for codes, values in zip(self._distinct, self._values, strict=True)
+        ]
+
+    def _rank_row(self, row: Row) -> tuple[int, ...] | None:
+        codes = [code for known, value in zip(self._codes, row, strict=True) if (code := known.get(value)) is not None]
+        if len(codes) < len(row):
+            return None
+        return tuple([int(rank[code]) for rank, code in zip(self._ranks, codes, strict=True)])
+
+    def _search(self, row: Row) -> int:
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -139,20 +173,53 @@ class SortedRows:
         """The positions of the rows that pass a filter; None for all. Each value of a column is tested once."""
         if not wanted:
             return None
-        if self._filtered is None or self._filtered[0] != wanted:
+        key = RowFilter(_Items(wanted.bound), _Items(wanted.contains))
+        if key not in self._selected:
             mask = np.ones(len(self), np.bool_)
             for i, value in wanted.bound.items():
-                mask &= self._where(i, partial(operator.eq, value))
+                code = self._codes[i].get(value)
+                mask &= self._columns[i] == code if code is not None else np.False_
             for i, text in wanted.contains.items():
                 mask &= self._where(i, partial(_contains, text=text))
-            self._filtered = (wanted, np.flatnonzero(mask))
-        return self._filtered[1]
+            self._selected[key] = np.flatnonzero(mask)
+            if len(self._selected) > MOST_FILTERS:
+                self._selected.popitem(last=False)
+        return self._selected[key]
 
     def _where(self, i: int, holds: Callable[[Value], bool]) -> Array:
-        codes = _distinct(self._columns[i])
+        codes = self._distinct[i]
         is_wanted = np.zeros(int(codes[-1]) + 1 if len(codes) else 1, np.bool_)
         is_wanted[[code for code in codes.tolist() if holds(self._values[i][code])]] = True
         return is_wanted[self._columns[i]]
+
+    def at(self, state: DatabaseState, relation: Relation, version: int) -> Difference | None:
+        """The rows at another version, later or earlier; None where that is unknown, or differs in too many rows."""
+        if self._difference is not None and self._difference[0] == version:
+            return self._difference[1]
+        try:
+            if version < self.changed_to:
+                total = DeltaSum()
+                for _, delta in recorded_deltas(state, relation, min(self.version, version), max(self.version, version)):
+                    total.add(delta)
+                delta = total.delta() if version > self.version else total.delta().invert()
+            else:
+                for _, one in recorded_deltas(state, relation, self.changed_to, version):
+                    self._changed.add(one)
+                self.changed_to = version
+                delta = self._changed.delta()
+        except (Expired, Mismatch, NoStore, UnknownRelation):
+            return None
+        if len(delta.plus) + len(delta.minus) > MOST_CHANGED:
+            return None
+        self._difference = (version, Difference(self, delta))
+        return self._difference[1]
+
+
+class _Items(dict[Any, Any]):
+    """A dictionary that is a key."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
 
 
 def _distinct(column: Array) -> Array:
@@ -163,35 +230,49 @@ def _distinct(column: Array) -> Array:
     return np.flatnonzero(there)
 
 
-def _rank(column: Array, values: Sequence[Value]) -> Array:
-    """The column with each code replaced by the place of its value among the values that occur."""
-    codes = _distinct(column)
-    if not len(codes):
-        return column.astype(np.uint64)
+def _ranks(codes: Array, values: Sequence[Value]) -> Array:
+    """By code, the place of its value among the values that occur."""
     ordered = sorted(codes.tolist(), key=lambda code: (values[code] is not None, values[code]))
-    rank = np.zeros(int(codes[-1]) + 1, np.uint64)
+    rank = np.zeros(int(codes[-1]) + 1 if len(codes) else 1, np.uint64)
     rank[ordered] = np.arange(len(ordered), dtype=np.uint64)
-    return rank[column]
+    return rank
 
 
-def _reversed(rank: Array) -> Array:
-    return rank.max() - rank if len(rank) else rank
+def _by_order(ranked: Sequence[Array], order: Order) -> list[Array]:
+    """The columns of ranks to sort by, the first one first."""
+    if order.column is None:
+        return list(ranked)
+    first = ranked[order.column]
+    return [first.max() - first if order.is_descending and len(first) else first, *ranked]
 
 
-def _sorted_positions(ranks: Sequence[Array]) -> Array:
-    """The positions of rows by their ranks, the first column first. Ranks that fit one number are sorted as one."""
-    if not len(ranks[0]):
-        return np.empty(0, np.int64)
-    sizes, total = [int(rank.max()) + 1 for rank in ranks], 1
-    for size in sizes:
-        total *= size
-    if total >= 2**64:
-        return np.lexsort(list(reversed(ranks)))
-    packed = ranks[0].copy()
-    for rank, size in zip(ranks[1:], sizes[1:], strict=True):
-        packed *= np.uint64(size)
-        packed += rank
-    return np.argsort(packed, kind="stable")
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """How the ranks of a row become one number by which rows are sorted; `sizes`: how many values each column has."""
+
+    sizes: tuple[int, ...]
+    order: Order
+
+    @classmethod
+    def of(cls, ranks: Sequence[Array], order: Order) -> _Packing | None:
+        """None where the numbers would have more than 64 bits."""
+        sizes = tuple(int(rank.max()) + 1 for rank in ranks)
+        total = sizes[order.column] if order.column is not None else 1
+        for size in sizes:
+            total *= size
+        return cls(sizes, order) if total < 2**64 else None
+
+    def pack(self, ranked: Sequence[Array]) -> Array:
+        """The numbers of rows, whose ranks are given by column."""
+        column = self.order.column
+        packed = np.zeros(len(ranked[0]), np.uint64)
+        if column is not None:
+            first = ranked[column]
+            packed += np.uint64(self.sizes[column] - 1) - first if self.order.is_descending else first
+        for rank, size in zip(ranked, self.sizes, strict=True):
+            packed *= np.uint64(size)
+            packed += rank
+        return packed
 
 
 class Difference:
@@ -200,9 +281,10 @@ class Difference:
     def __init__(self, base: SortedRows, delta: Delta) -> None:
         self.base = base
         came = sorted(copies(delta.plus), key=cmp_to_key(base.order.compare))
-        self._came = [(base.position(row), row) for row in came]
+        self._came = list(zip(base.positions(came), came, strict=True))
+        leaving = multiplicities(delta.minus)
         # The copies of a row of a bag are next to one another.
-        gone = ((base.position(row), count) for row, count in multiplicities(delta.minus).items())
+        gone = zip(base.positions(list(leaving)), leaving.values(), strict=True)
         self._gone = sorted(first + i for first, count in gone for i in range(count))
 
     def page(self, wanted: RowFilter, offset: int, limit: int) -> tuple[int, list[Row]]:
@@ -256,7 +338,7 @@ class RowPages:
     def extent_to_sort(self, state: DatabaseState, relation: Relation, order: Order) -> tuple[int, CodedExtent] | None:
         """The rows to sort for pages in this order; None where they are sorted already, or not stored as codes."""
         known = self._sorted.get((relation, order))
-        if known is not None and _delta_between(state, relation, known.version, state.version) is not None:
+        if known is not None and known.at(state, relation, state.version) is not None:
             return None
         program = state.program
         numbered, counting = program.numbered_copies(relation.name), program.counting_relation(relation.name)
@@ -292,10 +374,10 @@ class RowPages:
         """A page at a version, by default the present one; with what changed after `since`."""
         at = state.version if version is None else version
         known = self._sorted.get((relation, order))
-        delta = _delta_between(state, relation, known.version, at) if known is not None else None
-        if known is not None and delta is not None:
+        difference = known.at(state, relation, at) if known is not None else None
+        if difference is not None:
             self._sorted.move_to_end((relation, order))
-            total, rows = Difference(known, delta).page(wanted, offset, limit)
+            total, rows = difference.page(wanted, offset, limit)
             is_complete = True
         else:
             total, is_complete, rows = _read_page(state, relation, order, wanted, offset, limit, at)
@@ -363,22 +445,6 @@ def _recorded_as(state: DatabaseState, relation: Relation) -> tuple[str, str]:
     numbered = state.program.numbered_copies(relation.name)
     is_base = numbered is not None or not state.program.is_view(relation.name)
     return ("base", numbered or relation.name) if is_base else ("view", relation.name)
-
-
-def _delta_between(state: DatabaseState, relation: Relation, start: int, end: int) -> Delta | None:
-    """What leads from the rows of one version to those of another, later or earlier; None where it is unknown or too large."""
-    if start == end:
-        return Delta()
-    total = DeltaSum()
-    try:
-        for _, delta in recorded_deltas(state, relation, min(start, end), max(start, end)):
-            total.add(delta)
-            if len(total.counts) > MOST_CHANGED:
-                return None
-    except (Expired, Mismatch, NoStore, UnknownRelation):
-        return None
-    found = total.delta()
-    return found if start < end else found.invert()
 
 
 def _recent(

@@ -108,13 +108,13 @@ export function overview(page) {
   const section = el("section", { class: "card" }, el("div", { class: "row" }, el("h2", {}, "Propagation network"), note), picture,
     el("ul", { class: "legend" }, [["base", "base relation"], ["view", "view"], ["constraint", "constraint"], ["rule", "active rule"], ["subscriber", "subscribers"]]
       .map(([kind, text]) => el("li", { class: kind }, el("span", {}, MARKS[kind]), text)), el("li", {}, el("span", { class: "dash" }), "read negatively or by an aggregate")));
-  let arcs = [], timer = null, request = 0, lit = null;
+  let nodes = [], arcs = [], timer = null, request = 0, lit = null;
 
   const draw = async () => {
     const mine = ++request;
     const found = await ask(path(["network"], { version: page.at }));
     if (mine !== request) return;
-    arcs = found.arcs;
+    ({ nodes, arcs } = found);
     if (!found.nodes.length) {
       picture.replaceChildren(empty("Nothing is defined yet.", "Create tables and views under Work."));
       return;
@@ -146,6 +146,17 @@ export function overview(page) {
     }
     note.textContent = `version ${version.version}${version.microseconds !== undefined ? `: ${duration(version.microseconds)}, ${version.engine} engine` : ""}`;
   };
+  /** A version says by how much sizes change: the network need not be read again. */
+  const resize = (version) => {
+    for (const change of version.changes) {
+      const node = nodes.find((one) => one.name === change.relation);
+      if (node.size === null) continue;
+      node.size += change.plus - change.minus;
+      const drawn = picture.querySelector(`.node[data-name="${CSS.escape(node.name)}"]`);
+      drawn.querySelector(".size").textContent = subtitle(node);
+      drawn.classList.toggle("violated", node.kind === "constraint" && node.size > 0);
+    }
+  };
   const dim = () => {
     lit = null;
     note.textContent = "";
@@ -155,10 +166,12 @@ export function overview(page) {
   const passed = (version) => {
     if (page.at !== null) return;
     lit = version;
+    const isKnown = version.changes.every((change) => nodes.some((node) => node.name === change.relation));
+    if (isKnown) resize(version);
+    else guarded(picture, draw());
     light(version);
     clearTimeout(timer);
-    timer = setTimeout(() => { dim(); }, LIT_MS);
-    guarded(picture, draw());
+    timer = setTimeout(dim, LIT_MS);
   };
   const travel = async () => {
     clearTimeout(timer);
