@@ -103,13 +103,10 @@ class FollowedViews:
         return PublishedVersion(result.version, found, passed=self._passed(result))
 
     def _passed(self, result: Result) -> PassedVersion:
-        owner = self._state.program.bag_of
         changed = {view: (_count(c.delta.plus), _count(c.delta.minus)) for view, c in result.changes.items()}
         timings: dict[str, float] = {}
         for name, seconds in result.timings.items():
-            # The time of an auxiliary relation is that of the view which it is named after.
-            view = owner(name) or name.partition(".")[0]
-            timings[view] = timings.get(view, 0.0) + seconds
+            timings[owner := _owner(name)] = timings.get(owner, 0.0) + seconds
         return PassedVersion(
             result.version,
             datetime.now(UTC).isoformat(),
@@ -117,7 +114,7 @@ class FollowedViews:
             result.strategy,
             result.seconds,
             result.touched,
-            {owner(name) or name: rows for name, rows in result.net.items()} | changed,
+            {_owner(name): rows for name, rows in result.net.items()} | changed,
             timings,
         )
 
@@ -214,6 +211,11 @@ class FollowedViews:
             parted = {view: change.where(bindings[view]) if bindings[view] else change for view, change in changes.items()}
             if deltas := {view: change.ordered for view, change in parted.items() if change}:
                 yield version, deltas
+
+
+def _owner(name: str) -> str:
+    """The relation that a user knows: an auxiliary one is named after it."""
+    return name.partition(".")[0]
 
 
 def _count(side: Rows) -> int:
