@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cmp_to_key
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_a_page_is_what_sorting_gives(tmp_path: Path, seed: int) -> None:
 
 
 def check(
-    db: rederive.Database, pages: RowPages, name: str, order: str | None, truth: list[list[Row]], rng: random.Random
+    db: rederive.Database, pages: RowPages, name: str, order: str | None, truth: Sequence[Sequence[Row]], rng: random.Random
 ) -> None:
     by = order_by(db.pipeline.state.relation(name), order)
     for version in {db.version, rng.randrange(len(truth))}:

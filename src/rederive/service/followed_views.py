@@ -106,7 +106,8 @@ class FollowedViews:
         changed = {view: (_count(c.delta.plus), _count(c.delta.minus)) for view, c in result.changes.items()}
         timings: dict[str, float] = {}
         for name, seconds in result.timings.items():
-            timings[owner := _owner(name)] = timings.get(owner, 0.0) + seconds
+            owner = _owner(name)
+            timings[owner] = timings.get(owner, 0.0) + seconds
         return PassedVersion(
             result.version,
             datetime.now(UTC).isoformat(),
