@@ -32,6 +32,7 @@ from rederive.rules.webhook import Webhooks
 from rederive.store.backup import back_up
 from rederive.store.cursor import Cursor
 from rederive.store.store import Store
+from rederive.why.changes import RowChange
 from rederive.why.explanation import Absence, Explanation
 
 if TYPE_CHECKING:
@@ -345,6 +346,36 @@ class Database:
             fails: 4 % 2 = 1
         """
         return self._state.why_not(relation, row)
+
+    def why_change(self, relation: str, row: Sequence[Value], version: int, *, depth: int = 10, width: int = 3) -> RowChange:
+        """Explain why a row entered or left a view at a version: which changed rows made or broke which derivation.
+
+        >>> import rederive, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(folder) as db:
+        ...     db.migrate(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        ...     with db.transaction() as tx:
+        ...         tx.insert("n", [(1,), (2,)])
+        ...     with db.transaction() as tx:
+        ...         tx.delete("n", [(1,)])
+        ...     print(db.why_change("odd", (1,), 2))
+        odd(1) left
+          broken: odd(x) :- n(x), x % 2 = 1.
+            n(1) left  (deleted)
+        """
+        return self._state.why_change(relation, row, version, depth, width)
+
+    def preview(self, transaction: Transaction) -> Result:
+        """The result that an open transaction would have if it were committed now; nothing is changed.
+
+        >>> import rederive
+        >>> db = rederive.open()
+        >>> db.define(".decl n(x: number)  .decl odd(x: number)  odd(x) :- n(x), x % 2 = 1.")
+        >>> tx = db.transaction()
+        >>> tx.insert("n", [(1,), (2,)])
+        >>> db.preview(tx).changes["odd"].plus, db.rows("n")
+        ([(1,)], [])
+        """
+        return transaction.preview()
 
     def subscribe(self, view: str, callback: Callback, *, only: str | None = None, **bindings: Value) -> Subscription:
         """Call back with each `Change` of a view, after the transaction that made it is committed.

@@ -35,6 +35,7 @@ RederiveError
 │   ├── DuplicateKey        duplicate_key     two rows share a key and differ in other columns
 │   ├── AbsentRow           absent_row        the row that is to be explained is not there
 │   ├── PresentRow          present_row       the row whose absence is to be explained is there
+│   ├── UnchangedRow        unchanged_row     the row whose change is to be explained did not change at that version
 │   └── InconsistentViews   inconsistent_views  no state of the sources gives the rows of the stored views
 ├── SourceUnavailable       source_unavailable  a remote source: it cannot be read now, or not in the state that is needed
 ├── MissingDependency       missing_dependency  the installation: Spark, Java or one of their libraries is missing
@@ -404,6 +405,15 @@ class PresentRow(DataError):
 
     def __init__(self, fact: str) -> None:
         super().__init__(f"{fact} is there", hint="ask why")
+
+
+class UnchangedRow(DataError):
+    """The row whose change is to be explained did not change at that version."""
+
+    code = "unchanged_row"
+
+    def __init__(self, fact: str, version: int) -> None:
+        super().__init__(f"{fact} neither entered nor left at version {version}", hint="ask about another version")
 
 
 class UnknownColumn(DataError):

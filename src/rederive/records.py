@@ -77,6 +77,16 @@ class VersionRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionSummary:
+    """When a version was committed, by which engine, and how many rows entered and left each relation."""
+
+    number: int
+    at: str
+    engine: str
+    changed: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class DefinitionText:
     """The text of definitions. Texts of one `part` were compiled together.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -154,6 +154,8 @@ class Result:
     `engine_reason`: why this engine ran. `repeated`: the idempotency key was known, and this is the result of its first use.
     `firings`: the active rules that fired, in their order. `answer`: of a query, SHOW, DESCRIBE or EXPLAIN in a text of
     statements, its rows; such a result changes nothing. `jobs`: the number of Spark jobs until the version was computed.
+    `net`: how many rows entered and left each base relation, but those of data frames in Spark. `timings`: the seconds that
+    the component of each relation took, by its first relation, where that is measured.
     """
 
     version: int
@@ -173,6 +175,8 @@ class Result:
     answer: Answer | None = None
     jobs: int = 0
     by_column: int = 0
+    net: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         if self.answer is not None:

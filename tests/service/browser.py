@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -37,6 +38,34 @@ class Page:
     def evaluate(self, expression: str) -> Any:
         """The value of an expression of JavaScript."""
         found = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def size(self, width: int, height: int) -> None:
+        """Give the page the size of another screen; a narrow one is that of a phone."""
+        narrow = width < 600
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=narrow)
+
+    def scheme(self, name: str) -> None:
+        """Prefer light or dark colours."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def type(self, key: str, modifiers: int = 0) -> None:
+        """Press a key; `modifiers`: 2 for Ctrl."""
+        text = key if len(key) == 1 and not modifiers else ""
+        code = {"Enter": 13, "Escape": 27, "Tab": 9}.get(key, 0)
+        shared = {"key": key, "modifiers": modifiers, "windowsVirtualKeyCode": code}
+        self._call("Input.dispatchKeyEvent", type="keyDown", text="\r" if key == "Enter" and not modifiers else text, **shared)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **shared)
+
+    def picture(self, whole: bool = False) -> bytes:
+        """What the page looks like, as PNG."""
+        found = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return b64decode(found["data"])
+
+    def wait(self, expression: str) -> Any:
+        """The value of a promise."""
+        found = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 

@@ -22,7 +22,7 @@ from rederive.service.http.openapi import openapi_document
 from tests.service.conftest import Served, start
 
 
-@schemathesis.serializer("application/x-ndjson")
+@schemathesis.serializer("application/x-ndjson", "application/sql")
 def lines(ctx: schemathesis.SerializationContext, value: Any) -> bytes:
     """A text as it is."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

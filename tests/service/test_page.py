@@ -1,4 +1,4 @@
-"""The page of the service, in a real browser: the network, live rows, why, the feed, a dry run; and what it may load."""
+"""The page of the service, in a real browser: network, time, rows, why, feed, work, operations; and what it may load."""
 
 from __future__ import annotations
 
@@ -10,12 +10,33 @@ import pytest
 
 from tests.service.browser import Page, opened
 from tests.service.conftest import Served, start, until
+from tests.service.serving import free_port
+
+PROGRAM = """
+.decl edge(x: symbol, y: symbol)
+.decl closure(x: symbol, y: symbol)
+.decl stock(item: symbol, n: number) key(item)
+.decl low(item: symbol, n: number)
+.decl total(n: number)
+.decl negative(item: symbol)
+closure(x, y) :- edge(x, y).
+closure(x, y) :- edge(x, z), closure(z, y).
+low(item, n) :- stock(item, n), n < 10.
+total(n) :- n = sum m : { stock(_, m) }.
+negative(item) :- stock(item, n), n < 0.
+.output closure
+.output low
+.output total
+.constraint negative
+"""
+RULE = "CREATE RULE empty WHEN SELECT item FROM stock WHERE n = 0 DO DELETE FROM edge WHERE x IN (SELECT item FROM firing)"
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Page]]:
     folder = tmp_path_factory.mktemp("page")
-    served = start(folder / "project")
+    served = start(folder / "project", PROGRAM)
+    assert served.request("POST", "/v1/views", json={"language": "sql", "text": RULE}).status_code == 201
     with opened(f"{served.url}/", folder / "profile") as browser:
         until(lambda: "live" in text(browser, "#status"))
         yield served, browser
@@ -29,95 +50,350 @@ def text(page: Page, selector: str = "body") -> str:
     )
 
 
+def words(page: Page, selector: str) -> str:
+    return " ".join(text(page, selector).split())
+
+
+def count(page: Page, selector: str) -> int:
+    return int(page.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length"))
+
+
 def press(page: Page, label: str) -> None:
-    page.evaluate(f"[...document.querySelectorAll('button')].find((one) => one.textContent === {json.dumps(label)}).click()")
+    found = f"[...document.querySelectorAll('button')].find((one) => one.textContent.startsWith({json.dumps(label)}))"
+    until(lambda: bool(page.evaluate(f"Boolean({found})")))
+    page.evaluate(f"{found}.click()")
+
+
+def click(page: Page, selector: str) -> None:
+    until(lambda: count(page, selector) > 0)
+    page.evaluate(f"document.querySelector({json.dumps(selector)}).dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+
+
+def fill(page: Page, selector: str, value: str) -> None:
+    until(lambda: count(page, selector) > 0)
+    found = f"document.querySelector({json.dumps(selector)})"
+    page.evaluate(f"{found}.value = {json.dumps(value)}; {found}.dispatchEvent(new Event('input', {{bubbles: true}}))")
 
 
 def go(page: Page, part: str) -> None:
-    page.evaluate(f"location.hash = {json.dumps(part)}")
+    page.evaluate(f"location.hash = ''; location.hash = {json.dumps(part)}")
+    until(lambda: page.evaluate("document.getElementById('main').dataset.part") == part.partition("=")[0])
 
 
-def test_the_network_shows_relations_and_what_reads_them(page: tuple[Served, Page]) -> None:
+def rows(page: Page) -> list[list[str]]:
+    lines = "[...document.querySelectorAll('tbody tr[tabindex]:not(.minus)')]"
+    found: list[list[str]] = page.evaluate(f"{lines}.map((row) => [...row.children].slice(1).map((cell) => cell.innerText))")
+    return found
+
+
+def travel(page: Page, version: int) -> None:
+    fill(page, "#time input", str(version))
+
+
+def test_a_version_lights_up_what_it_passes(page: tuple[Served, Page]) -> None:
     served, browser = page
     go(browser, "overview")
-    until(lambda: "closure" in text(browser, "svg"))
-    assert browser.evaluate("document.querySelectorAll('.arc[data-source=edge][data-target=closure]').length") == 1
-    served.insert("edge", ["n", "m"])
-    # what a transaction changes lights up
-    until(lambda: browser.evaluate("document.querySelectorAll('.node.lit').length") == 1)
-    assert browser.evaluate("document.querySelector('.node.lit').dataset.name") == "closure"
-    served.delete("edge", ["n", "m"])
+    until(lambda: "closure" in text(browser, "svg.network"))
+    assert count(browser, '.arc[data-source="edge"][data-target="closure"]') == 1
+    # constraints and rules are nodes, too, and a rule leads to the table that it changes
+    assert count(browser, ".node.constraint") == count(browser, ".node.rule") == 1
+    assert count(browser, '.arc[data-source="rule empty"][data-target="edge"]') == 1
+    served.insert("edge", ["a", "b"], ["b", "c"])
+    until(lambda: count(browser, ".node.lit") == 2)
+    assert text(browser, '.arc.lit[data-source="edge"] text') == "+2"
+    assert text(browser, '.node[data-name="closure"] .badge').startswith("+3 · ")
+    assert text(browser, '.node[data-name="closure"] .badge').endswith(("µs", "ms"))
+    assert text(browser, '.node[data-name="closure"] .size').startswith("3 rows")
+    # where nobody subscribes, there is no node; then there is one
+    with served.events("/v1/views/closure/changes") as events:
+        next(events)
+        go(browser, "overview")
+        until(lambda: "1 connected" in text(browser, "svg.network"))
 
 
-def test_rows_enter_and_leave_while_one_looks(page: tuple[Served, Page]) -> None:
+def test_the_network_and_the_rows_as_they_were(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    first = served.insert("edge", ["t", "u"])
+    served.insert("edge", ["u", "v"])
+    go(browser, "view=closure")
+    until(lambda: ["t", "v"] in rows(browser))
+    travel(browser, first)
+    until(lambda: ["t", "v"] not in rows(browser))
+    assert ["t", "u"] in rows(browser)
+    go(browser, "overview")
+    until(lambda: browser.evaluate("document.querySelector('.picture')?.dataset.version") == str(first))
+    # what led to the version is lit as long as one looks at it
+    until(lambda: text(browser, '.node[data-name="edge"] .badge') == "+1")
+    press(browser, "Back to live")
+    until(lambda: count(browser, "body.past") == 0)
+    served.delete("edge", ["t", "u"], ["u", "v"])
+
+
+def test_rows_that_enter_and_leave_are_marked_with_their_version(page: tuple[Served, Page]) -> None:
     served, browser = page
     go(browser, "view=closure")
-    until(lambda: "version" in text(browser, "main"))
-    served.insert("edge", ["a", "b"], ["b", "c"])
-    until(lambda: "a\tc" in text(browser, "tr.plus") or "a\tc" in text(browser, "tbody"))
-    served.delete("edge", ["b", "c"])
-    until(lambda: "b\tc" in text(browser, "tr.minus") or "a\tc" in text(browser, "tr.minus"))
-    served.insert("edge", ["b", "c"])
+    until(lambda: "of" in text(browser, ".pager"))
+    version = served.insert("edge", ["p", "q"])
+    until(lambda: f"+{version}\tp\tq" in text(browser, "tr.plus"))
+    left = served.delete("edge", ["p", "q"])
+    until(lambda: f"−{left}\tp\tq" in text(browser, "tr.minus"))
 
 
-def test_a_row_is_explained_and_so_is_one_that_is_absent(page: tuple[Served, Page]) -> None:
+def test_a_row_that_left_is_explained_by_what_broke(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("edge", ["k", "l"], ["l", "m"])
+    go(browser, "view=closure")
+    until(lambda: ["k", "m"] in rows(browser))
+    version = served.delete("edge", ["l", "m"])
+    until(lambda: "k\tm" in text(browser, "tbody") and count(browser, "tr.minus") == 2)
+    browser.evaluate("[...document.querySelectorAll('tr.minus')].find((row) => row.innerText.includes('k')).click()")
+    until(lambda: f"Why it left at version {version}" in text(browser, ".panel"))
+    until(lambda: 'closure("l", "m") left' in words(browser, ".panel"))
+    click(browser, ".panel .branch")
+    until(lambda: 'edge("l", "m") deleted' in words(browser, ".panel"))
+    press(browser, "why it is not there")
+    until(lambda: "fails" in text(browser, ".panel"))
+
+
+def test_a_row_is_explained_one_level_at_a_time_and_so_is_one_that_is_absent(page: tuple[Served, Page]) -> None:
     served, browser = page
     served.insert("edge", ["a", "b"], ["b", "c"])
     go(browser, "view=closure")
-    until(lambda: "a\tc" in text(browser, "tbody"))
-    browser.evaluate("[...document.querySelectorAll('tbody tr')].find((one) => one.innerText === 'a\\tc').click()")
-    until(lambda: 'Why closure("a", "c")' in text(browser))
-    assert 'edge("a", "b")' in text(browser)
-    browser.evaluate('document.querySelector(\'[aria-label="a row as JSON"]\').value = \'["c", "a"]\'')
+    until(lambda: ["a", "c"] in rows(browser))
+    browser.evaluate("[...document.querySelectorAll('tbody tr')].find((one) => one.innerText.trim() === 'a\\tc').click()")
+    until(lambda: 'edge("a", "b")' in text(browser, ".panel"))
+    assert 'edge("b", "c")' not in text(browser, ".panel")
+    click(browser, ".panel .branch")
+    until(lambda: 'edge("b", "c")' in text(browser, ".panel"))
+    fill(browser, '[aria-label="value of x"]', "c")
+    fill(browser, '[aria-label="value of y"]', "a")
     press(browser, "Ask")
-    until(lambda: 'Why not closure("c", "a")' in text(browser))
-    assert 'fails: no row edge("c", "a")' in text(browser)
+    until(lambda: "Why not" in text(browser, ".panel"))
+    assert 'no row edge("c", "a")' in text(browser, ".panel")
 
 
-def test_rows_are_filtered_and_sorted_by_the_server(page: tuple[Served, Page]) -> None:
+def test_rows_are_filtered_sorted_and_paged_by_the_server(page: tuple[Served, Page]) -> None:
     served, browser = page
-    served.insert("stock", ["bolt", 2], ["nut", 1])
+    served.insert("stock", ["bolt", 2], ["nut", 1], *([f"part{i:03}", 9] for i in range(60)))
     go(browser, "view=low")
-    until(lambda: "bolt\t2" in text(browser, "tbody"))
-    press(browser, "n")
-    until(lambda: text(browser, "tbody").startswith("nut"))
-    box = "document.querySelector('[aria-label=\"filter n\"]')"
-    browser.evaluate(f"{box}.value = '2'; {box}.dispatchEvent(new Event('change'))")
-    until(lambda: text(browser, "tbody").strip() == "bolt\t2")
+    until(lambda: len(rows(browser)) == 50)
+    press(browser, "Next")
+    until(lambda: len(rows(browser)) == 12)
+    press(browser, "nnumber")
+    until(lambda: rows(browser)[:2] == [["nut", "1"], ["bolt", "2"]])
+    fill(browser, '[aria-label="filter item"]', "OLT")
+    until(lambda: rows(browser) == [["bolt", "2"]])
+    fill(browser, '[aria-label="filter item"]', "")
+    fill(browser, '[aria-label="filter n"]', "=1")
+    until(lambda: rows(browser) == [["nut", "1"]])
+
+
+def test_a_binary_relation_is_a_graph_that_follows(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("edge", ["a", "b"])
+    go(browser, "view=edge")
+    press(browser, "Graph")
+    fill(browser, '[aria-label="node"]', "a")
+    press(browser, "Add")
+    until(lambda: "a" in text(browser, ".graph .dot.chosen"))
+    served.insert("edge", ["a", "new"])
+    until(lambda: count(browser, ".edge.plus") == 1)
+    click(browser, '.dot[aria-label="node new"]')
+    until(lambda: count(browser, ".dot.chosen") >= 2)
+    served.delete("edge", ["a", "new"])
+
+
+def test_a_numeric_view_is_a_chart_over_versions(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("stock", ["gear", 100])
+    go(browser, "view=total")
+    press(browser, "Chart")
+    until(lambda: count(browser, ".chart .line") == 1)
+    drawn = "document.querySelector('.chart .line').getAttribute('d')"
+    before = browser.evaluate(drawn)
+    served.insert("stock", ["wheel", 1000])
+    until(lambda: browser.evaluate(drawn) != before)
+    press(browser, "number of rows")
+    until(lambda: text(browser, ".chart title") == "rows")
+
+
+def test_the_feed_pauses_and_resumes_without_loss(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    go(browser, "feed")
+    until(lambda: count(browser, ".feed li[data-version]") > 3)
+    press(browser, "Pause")
+    versions = [served.insert("edge", ["feed", f"{i}"]) for i in range(3)]
+    until(lambda: "3 versions waiting" in text(browser, "main"))
+    assert count(browser, f'.feed li[data-version="{versions[0]}"]') == 0
+    press(browser, "Resume")
+    until(lambda: count(browser, f'.feed li[data-version="{versions[-1]}"]') == 1)
+    shown = browser.evaluate(
+        "[...document.querySelectorAll('.feed li[data-version]')].slice(0, 3).map((one) => one.dataset.version)"
+    )
+    assert shown == [str(version) for version in reversed(versions)]
+    assert "resident, auto" in text(browser, ".feed summary")
+    click(browser, ".feed summary")
+    until(lambda: 'closure("feed", "2")' in text(browser, ".feed"))
 
 
 def test_a_dry_run_shows_the_change_and_commits_nothing(page: tuple[Served, Page]) -> None:
     served, browser = page
-    version = served.get("/v1/health").json()["version"]
     go(browser, "work")
-    until(lambda: "Dry run" in text(browser))
-    body = json.dumps({"insert": {"stock": [["screw", 3]]}})
-    browser.evaluate(f"document.querySelector('[aria-label=transaction]').value = {json.dumps(body)}")
-    press(browser, "Dry run")
-    until(lambda: '+ low("screw", 3)' in text(browser))
+    press(browser, "Change data, SQL")
+    version = served.get("/v1/health").json()["version"]
+    fill(browser, "textarea", "INSERT INTO stock VALUES ('screw', 3);\nDELETE FROM stock WHERE item = 'nut'")
+    browser.evaluate("document.querySelector('textarea').focus()")
+    browser.type("Enter", 2)
+    until(lambda: 'low("screw", 3)' in text(browser, ".answer") and 'low("nut", 1)' in text(browser, ".answer"))
     assert served.get("/v1/health").json()["version"] == version
+    press(browser, "Discard")
+    until(lambda: "Nothing was changed" in text(browser, ".answer"))
+    press(browser, "Change data, Datalog")
+    fill(browser, "textarea", '~stock("nut", 2).\n+edge("dry", "run").')
+    press(browser, "Dry run")
+    until(lambda: 'closure("dry", "run")' in text(browser, ".answer"))
     press(browser, "Apply")
-    until(lambda: f"committed as version {version + 1}" in text(browser))
-    go(browser, "feed")
-    until(lambda: '+ low("screw", 3)' in text(browser))
+    until(lambda: f"Committed as version {version + 1}." in text(browser, ".answer"))
 
 
-def test_an_error_is_shown_at_its_position(page: tuple[Served, Page]) -> None:
+def test_a_definition_is_tried_and_then_defined(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("edge", ["def", "ined"])
+    go(browser, "work")
+    press(browser, "Define, SQL")
+    fill(browser, "textarea", "CREATE VIEW starts AS SELECT DISTINCT x FROM edge WHERE x = 'def'")
+    press(browser, "Dry run")
+    until(lambda: 'starts("def")' in text(browser, ".answer"))
+    assert served.get("/v1/views/starts/rows").status_code == 404
+    press(browser, "Apply")
+    until(lambda: served.get("/v1/views/starts/rows").status_code == 200)
+    go(browser, "view=starts")
+    until(lambda: rows(browser) == [["def"]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "line", "says"),
+    [
+        ("Define, SQL", "CREATE VIEW x AS\nSELECT itm FROM stock", 2, "unknown column 'itm'"),
+        ("Define, Datalog", ".decl y(x: symbol)\n\ny(x) :- edgy(x, _).", 3, "edgy"),
+        ("Change data, SQL", "DELETE FROM stock\nWHERE m = 1", 2, "m"),
+        ("Change data, Datalog", '+edge("a", "b").\nedge("c")', 2, "not a change"),
+    ],
+)
+def test_an_error_is_shown_at_its_position(page: tuple[Served, Page], kind: str, written: str, line: int, says: str) -> None:
     _, browser = page
     go(browser, "work")
-    until(lambda: "Definition" in text(browser))
-    browser.evaluate("document.querySelector('[aria-label=definition]').value = 'CREATE VIEW x AS SELECT itm FROM stock'")
-    press(browser, "Define")
-    until(lambda: "^^^" in text(browser, ".problem"))
+    press(browser, kind)
+    fill(browser, "textarea", written)
+    press(browser, "Dry run")
+    until(lambda: says in text(browser, ".answer .problem"))
+    until(lambda: text(browser, ".numbers .wrong").strip() == str(line))
+    assert count(browser, ".marks mark") == 1
+
+
+def test_operations_show_rules_constraints_and_who_is_behind(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("edge", ["empty", "shelf"])
+    served.commit({"upsert": {"stock": [["empty", 0]]}})
+    with served.events("/v1/views/closure/changes") as events:
+        next(events)
+        go(browser, "operations")
+        until(lambda: "up to date" in text(browser, "main"))
+        shown = text(browser, "main")
+    assert all(word in shown for word in ("Constraints", "negative", "holds", "empty", "done", "Webhooks", "Lake"))
+    assert ["empty", "shelf"] not in served.rows("closure")
+
+
+def test_the_keyboard_is_enough(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("edge", ["a", "b"])
+    go(browser, "overview")
+    browser.type("2")
+    until(lambda: browser.evaluate("document.getElementById('main').dataset.part") == "view")
+    go(browser, "view=closure")
+    until(lambda: len(rows(browser)) > 0)
+    browser.type("j")
+    browser.type("Enter")
+    until(lambda: "Why" in text(browser, ".panel h2"))
+    browser.type("Escape")
+    until(lambda: count(browser, ".panel:not([hidden])") == 0)
+    browser.type("[")
+    until(lambda: count(browser, "body.past") == 1)
+    browser.type("l")
+    until(lambda: count(browser, "body.past") == 0)
+    browser.type("/")
+    assert browser.evaluate("document.activeElement.ariaLabel") == "filter x"
+    browser.evaluate("document.activeElement.blur()")
+    browser.type("?")
+    until(lambda: "one version back" in text(browser, "#help"))
+    browser.evaluate("document.getElementById('help').close()")
+
+
+@pytest.mark.parametrize("part", ["overview", "view=closure", "feed", "work", "operations"])
+def test_a_phone_shows_every_part_without_scrolling_sideways(page: tuple[Served, Page], part: str) -> None:
+    _, browser = page
+    browser.size(390, 844)
+    browser.scheme("dark")
+    go(browser, part)
+    until(lambda: len(text(browser, "main")) > 20)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    dark = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    browser.scheme("light")
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+    browser.size(1280, 860)
+
+
+def test_values_are_never_read_as_html(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("edge", ["<img src=x onerror=alert(1)>", "<b>"])
+    go(browser, "view=closure")
+    fill(browser, '[aria-label="filter x"]', "<img")
+    until(lambda: rows(browser) == [["<img src=x onerror=alert(1)>", "<b>"]])
+    assert count(browser, "main img") == 0
+
+
+def test_a_lost_connection_is_resumed(tmp_path: Path) -> None:
+    port = free_port()
+    served = start(tmp_path / "project", PROGRAM, port=port)
+    try:
+        with opened(f"{served.url}/#feed", tmp_path / "profile") as browser:
+            until(lambda: "live" in text(browser, "#status"))
+            served.end()
+            until(lambda: "reconnecting" in text(browser, "#status"))
+            served = start(tmp_path / "project", PROGRAM, port=port)
+            versions = [served.insert("edge", ["back", f"{i}"]) for i in range(3)]
+            for version in versions:
+                until(lambda version=version: count(browser, f'.feed li[data-version="{version}"]') == 1)  # type: ignore[misc]
+    finally:
+        served.end()
+
+
+def test_a_token_is_asked_for_and_shows_what_it_reads(tmp_path: Path) -> None:
+    token = '[[token]]\nname = "ann"\nsecret = "ANN"\nread = ["low"]\nrows = { low = { item = "bolt" } }'
+    served = start(tmp_path / "project", PROGRAM, token, ANN="secret of sixteen")
+    try:
+        with opened(f"{served.url}/", tmp_path / "profile") as browser:
+            until(lambda: bool(browser.evaluate("document.getElementById('token').open")))
+            fill(browser, "#secret", "secret of sixteen")
+            press(browser, "Sign in")
+            until(lambda: "low" in text(browser, "svg.network"))
+            assert "stock" not in text(browser, "svg.network")
+            go(browser, "operations")
+            until(lambda: "may not administer" in text(browser, "main"))
+    finally:
+        served.end()
 
 
 def test_nothing_of_the_page_comes_from_elsewhere(graph: Served) -> None:
     answer = graph.get("/")
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
     for path in Path("src/rederive/service/page").iterdir():
         served = graph.get(f"/page/{path.name}")
         assert served.text == path.read_text()
         assert "https://" not in served.text
+        assert "style=" not in served.text
     assert graph.get("/page/..%2Fproject.py").status_code == 404
     assert graph.get("/page/nothing.js").status_code == 404
 
@@ -130,3 +406,50 @@ def test_pages_of_rows(graph: Served) -> None:
     assert graph.get("/v1/relations/stock/page?order=m").status_code == 422
     assert graph.get("/v1/relations/stock/page?where=[]").status_code == 400
     assert graph.get("/v1/relations/stock/page?limit=5000").status_code == 400
+    assert graph.get("/v1/relations/stock/page?version=0").json()["rows"] == []
+    assert graph.get("/v1/relations/stock/page?version=9").status_code == 400
+
+
+def test_statements_over_http_are_one_transaction(graph: Served) -> None:
+    def run(statements: str, preview: str = "") -> tuple[int, dict[str, object]]:
+        headers = {"Content-Type": "application/sql"}
+        answer = graph.request("POST", f"/v1/transactions{preview}", content=statements, headers=headers)
+        return answer.status_code, answer.json()
+
+    assert run("INSERT INTO stock VALUES ('a', 1); UPDATE stock SET n = n + 1 WHERE item = 'a'") == (
+        200,
+        {"version": 1, "repeated": False},
+    )
+    assert graph.rows("low") == [["a", 2]]
+    status, found = run("DELETE FROM stock WHERE n = 2", "?preview=true")
+    assert (status, found["changes"]) == (200, [{"view": "low", "plus": [], "minus": [["a", 2]]}])
+    assert graph.rows("low") == [["a", 2]]
+    assert run("CREATE TABLE t (x INT)")[0] == 422
+    assert run("")[0] == 400
+
+
+def test_versions_and_their_rows(graph: Served) -> None:
+    graph.insert("edge", ["a", "b"])
+    graph.insert("edge", ["b", "c"])
+    found = graph.get("/v1/versions?limit=1").json()
+    assert found["first"] == 0
+    (last,) = found["versions"]
+    changes = {change["relation"]: (change["plus"], change["minus"]) for change in last["changes"]}
+    assert (last["version"], changes) == (2, {"edge": (1, 0), "closure": (2, 0)})
+    rows = {change["relation"]: change["plus"] for change in graph.get("/v1/versions/2").json()["changes"]}
+    assert rows == {"edge": [["b", "c"]], "closure": [["a", "c"], ["b", "c"]]}
+    assert graph.get("/v1/versions/3").status_code == 404
+    with graph.events("/v1/versions", "1") as events:
+        assert [next(events)["event"], next(events)["version"]] == ["progress", 2]
+
+
+def test_why_a_row_left_and_why_it_was_there_over_http(graph: Served) -> None:
+    graph.insert("edge", ["a", "b"])
+    graph.delete("edge", ["a", "b"])
+    ask = '/v1/views/closure/why?row=["a","b"]'
+    assert graph.get(ask).json()["present"] is False
+    assert graph.get(f"{ask}&version=1").json()["present"] is True
+    left = graph.get(f"{ask}&version=2&changed=true").json()
+    assert left["change"] == "left"
+    assert left["derivations"][0]["changed"] == [{"relation": "edge", "row": ["a", "b"], "change": "left", "base": True}]
+    assert graph.get(f"{ask}&version=9&changed=true").status_code == 409

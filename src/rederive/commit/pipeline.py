@@ -49,7 +49,7 @@ from rederive.commit.restart import MANY_CHANGES, save_if_due
 from rederive.commit.source_rows import check_not_in_place
 from rederive.commit.state import DatabaseState
 from rederive.delta import Delta, from_counted
-from rederive.engines.protocol import Operation
+from rederive.engines.protocol import Bulk, Operation
 from rederive.errors import Closed, NoLake, Unsupported, Violated
 from rederive.ir.rules import Mode, Program, Relation
 from rederive.records import SourceVersion
@@ -126,16 +126,23 @@ class Pipeline(ProgramChanges):
             raise Unsupported(
                 "an immediate rule calls a function in each statement, which a dry run must not", hint="deactivate the rule"
             )
+        result = self._try(request).result
+        assert result is not None
+        return result
+
+    def _try(self, version: PendingVersion | TransactionRequest) -> PendingVersion:
+        """Take the steps to a result, and discard what they prepared."""
         pending: PendingVersion | None = None
         try:
-            with state.budget():
-                pending = self._open(request)
+            with self.state.budget():
+                pending = self._open(version)
                 for step in () if pending.result is not None else self._steps_to_a_result:
                     step(pending)
-                assert pending.result is not None
-                # Read while the engine has them: what it prepared is discarded below.
-                changes = {view: change.in_order for view, change in pending.result.changes.items()}
-                return replace(pending.result, changes=changes)
+                if pending.result is not None:
+                    # Read while the engine has them: what it prepared is discarded below.
+                    changes = {view: change.in_order for view, change in pending.result.changes.items()}
+                    pending.result = replace(pending.result, changes=changes)
+                return pending
         finally:
             self._discard(pending)
 
@@ -348,6 +355,8 @@ class Pipeline(ProgramChanges):
             engine_reason=state.engine.reason,
             firings=tuple(pending.firings),
             jobs=found.jobs,
+            net={name: (len(delta.plus), len(delta.minus)) for name, delta in pending.net.items() if not _is_bulk(delta)},
+            timings=found.seconds,
         )
 
     def _check_constraints(self, pending: PendingVersion) -> None:
@@ -514,3 +523,20 @@ def _columns(view: str, after: Program, before: Program) -> tuple[Relation, Rela
     """The declarations of a view: of the rows that enter it, and of those that leave it. A dropped view has the old one alone."""
     left = before.relations.get(view)
     return after.relations.get(view) or cast("Relation", left), left
+
+
+class DryRun(Pipeline):
+    """A pipeline that commits nothing: whatever enters it has its result, and leaves everything as it was.
+
+    Several versions are each tried on the current state, not one after the other.
+    """
+
+    def _commit_one(self, version: PendingVersion | TransactionRequest) -> PendingVersion:
+        if calls_in_statements(self.state.rules.active):
+            raise Unsupported("a dry run where an immediate rule calls a function", hint="deactivate the rule")
+        return self._try(version)
+
+
+def _is_bulk(delta: Delta) -> bool:
+    """Whether counting the rows would be a job of Spark."""
+    return isinstance(delta.plus, Bulk) or isinstance(delta.minus, Bulk)

@@ -10,9 +10,11 @@ from rederive.commit.spark_tables import SparkTables
 from rederive.commit.sql_answers import shown_answer
 from rederive.commit.sql_changes import ChangeEvaluator, answer_query
 from rederive.commit.sql_definitions import SqlDefinitions, existing_tables
+from rederive.engines.protocol import Operation
 from rederive.errors import (
     EvaluationError,
     IllTypedRow,
+    MalformedInput,
     RuleError,
     Span,
     SyntaxProblem,
@@ -63,6 +65,23 @@ class SqlRun:
                     yield result
             if (result := self._run_statement(parsed)) is not None:
                 yield result
+
+    def run_changes(self, text: str, name: str, check: Callable[[Sequence[Operation]], None]) -> Result:
+        """Run statements that change data as one transaction; any other statement is refused.
+
+        `check` may refuse the operations that they ask for.
+        """
+        statements = parse(text, name)
+        for parsed in statements:
+            if parsed.kind != "change":
+                raise parsed.unsupported("a statement that does not change data", None, "use INSERT, UPDATE, DELETE or MERGE")
+        if not statements:
+            raise MalformedInput("the text has no statement", hint="INSERT INTO t VALUES (1)").at(name)
+        self._transaction = transaction = self._pipeline.begin()
+        for parsed in statements:
+            self._change(parsed)
+        check(transaction.requests)
+        return self._commit(transaction, statements[-1].span)
 
     def define(self, text: str, name: str = "<text>") -> None:
         """Run the definitions alone; the other statements are checked and not run."""

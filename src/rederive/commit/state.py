@@ -21,7 +21,7 @@ from rederive.commit.monitoring import Monitoring, Settings
 from rederive.commit.parked import ParkedDefinitions, base_program
 from rederive.delta import BOTH, Sign, sort_rows
 from rederive.engines.protocol import DoesNotFit, Engine, Propagation, Query, Trace
-from rederive.errors import AbsentRow, Closed, Mismatch, NoStore, PresentRow, UnknownRelation
+from rederive.errors import AbsentRow, Closed, Mismatch, NoStore, PresentRow, UnchangedRow, UnknownRelation
 from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lang import compile_query
@@ -37,6 +37,7 @@ from rederive.rules.rule_set import CompiledRule, RuleSet
 from rederive.store.position import Position, new_epoch
 from rederive.store.store import Store
 from rederive.store.time_travel import rows_at
+from rederive.why.changes import ChangeExplainer, RowChange
 from rederive.why.explainer import Explainer
 from rederive.why.explanation import Absence, Explanation, show_fact
 from rederive.why.instances import GroundAtom
@@ -296,6 +297,19 @@ class DatabaseState:
             found = explainer.why_not(fact)
         if found is None:
             raise PresentRow(show_fact(fact.relation, fact.row))
+        return found
+
+    def why_change(self, name: str, row: Sequence[Value], version: int, depth: int, width: int) -> RowChange:
+        """Why a row entered or left at a version."""
+        from rederive.commit.past import PastReader  # which imports this module
+
+        fact = GroundAtom(name, typed_row(self.relation(name), row))
+        with PastReader(self) as past:
+            past.check(version)
+            states = [Explainer(self.program, past.read(at), self.catalog.queries) for at in (version - 1, version)]
+            found = ChangeExplainer(*states).why(fact, depth, width)
+        if found is None:
+            raise UnchangedRow(show_fact(fact.relation, fact.row), version)
         return found
 
     def _fact_to_explain(self, name: str, row: Sequence[Value]) -> tuple[GroundAtom, Explainer]:

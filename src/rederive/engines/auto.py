@@ -16,7 +16,7 @@ from rederive.analysis.cost import Estimate
 from rederive.delta import Delta
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import LARGE, Footprint
-from rederive.engines.protocol import Action, Bulk, Engine, Operation, Propagation, Query, Trace
+from rederive.engines.protocol import Action, Bulk, CodedExtent, Engine, Operation, Propagation, Query, Trace
 from rederive.engines.resident.engine import ResidentEngine
 from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
@@ -179,6 +179,10 @@ class AutoEngine:
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, which may stay in Spark."""
         return self._current.extent(relation)
+
+    def coded_rows(self, relation: str) -> CodedExtent | None:
+        """All rows of a stored relation as columns of codes; None where they are not stored so."""
+        return self._current.coded_rows(relation)
 
     def size(self, relation: str) -> int:
         """The number of rows of a base relation or view."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rederive.analysis.cost import Estimate
 from rederive.delta import Delta, LazyRows, Rows
@@ -15,6 +15,14 @@ from rederive.maintain.program import MaintenanceProgram
 
 if TYPE_CHECKING:
     from rederive.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class CodedExtent:
+    """The rows of a relation by column, as arrays of codes. `values`: of each column, the values by their codes; 0 is NULL."""
+
+    columns: tuple[Any, ...]
+    values: tuple[Sequence[Value], ...]
 
 
 class DoesNotFit(Exception):
@@ -72,7 +80,8 @@ class Propagation:
     `skipped`: the number of rules that path analysis left out. `bound`: the deltas of monitored queries. `estimated`: the tuples
     that strategy auto expected to touch. `recomputed`: the number of views that were evaluated from scratch. `entered`: the
     initial rows that base relations did not have, where a program was installed. `jobs`: the number of Spark jobs, with those of
-    the net effect. `by_column`: the number of views that were joined by whole columns.
+    the net effect. `by_column`: the number of views that were joined by whole columns. `seconds`: how long the
+    component of each relation took; empty where it is not measured.
     """
 
     views: Mapping[str, Delta]
@@ -85,6 +94,7 @@ class Propagation:
     entered: Mapping[str, Rows] = field(default_factory=dict)
     jobs: int = 0
     by_column: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +209,9 @@ class Engine(Protocol):
 
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, which may stay in Spark."""
+
+    def coded_rows(self, relation: str) -> CodedExtent | None:
+        """All rows of a stored relation as columns of codes; None where they are not stored so."""
 
     def memory_use(self) -> str:
         """How much memory of this process the rows take, and may take, as text; empty where they are in Spark."""

@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rederive.commit.announce import Subscription
 from rederive.commit.monitoring import is_bound_alone
 from rederive.database import Database
-from rederive.delta import BOTH, Delta, Sign, multiplicities
+from rederive.delta import BOTH, Delta, Rows, Sign, multiplicities
 from rederive.engines.protocol import Query
 from rederive.errors import Expired, Mismatch, NoStore, RederiveError, UnknownRelation
 from rederive.ir.rules import Column
 from rederive.ir.terms import Row, Value
 from rederive.result import Change, Result
 from rederive.service.events import Event, Segment, error_event, progress, snapshot
-from rederive.service.hub import PublishedVersion
+from rederive.service.hub import PassedVersion, PublishedVersion
 from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
 
@@ -99,7 +100,24 @@ class FollowedViews:
                 for part, delta in _split_change(change, columns, parts):
                     # A part that the engine computed for itself is in `found` already.
                     found.setdefault(part, delta)
-        return PublishedVersion(result.version, found)
+        return PublishedVersion(result.version, found, passed=self._passed(result))
+
+    def _passed(self, result: Result) -> PassedVersion:
+        changed = {view: (_count(c.delta.plus), _count(c.delta.minus)) for view, c in result.changes.items()}
+        timings: dict[str, float] = {}
+        for name, seconds in result.timings.items():
+            owner = _owner(name)
+            timings[owner] = timings.get(owner, 0.0) + seconds
+        return PassedVersion(
+            result.version,
+            datetime.now(UTC).isoformat(),
+            result.engine,
+            result.strategy,
+            result.seconds,
+            result.touched,
+            {_owner(name): rows for name, rows in result.net.items()} | changed,
+            timings,
+        )
 
     def ended_parts(self) -> dict[Query, RederiveError]:
         """Return the parts whose view the present program does not define, or defines with other columns."""
@@ -194,6 +212,15 @@ class FollowedViews:
             parted = {view: change.where(bindings[view]) if bindings[view] else change for view, change in changes.items()}
             if deltas := {view: change.ordered for view, change in parted.items() if change}:
                 yield version, deltas
+
+
+def _owner(name: str) -> str:
+    """The relation that a user knows: an auxiliary one is named after it."""
+    return name.partition(".")[0]
+
+
+def _count(side: Rows) -> int:
+    return sum(side.values()) if isinstance(side, Mapping) else len(side)
 
 
 def _bound_columns(part: Query) -> tuple[tuple[int, ...], Values]:

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
+from typing import Final
 
 from rederive.delta import Delta, Sign
 from rederive.engines.protocol import Query
@@ -25,6 +26,22 @@ from rederive.service.settings import ServiceLimits
 from rederive.service.subscription_request import SubscriptionRequest
 from rederive.store.position import Position
 
+MAX_RECENT: Final = 1_000  # versions whose costs are known
+
+
+@dataclass(frozen=True, slots=True)
+class PassedVersion:
+    """What a version cost, and how many rows entered and left each relation. `timings`: seconds, by relation."""
+
+    number: int
+    at: str
+    engine: str
+    strategy: str
+    seconds: float
+    touched: int
+    changed: Mapping[str, tuple[int, int]]
+    timings: Mapping[str, float]
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
@@ -33,6 +50,7 @@ class PublishedVersion:
     number: int
     changes: Mapping[Query, Delta]
     ended: Mapping[Query, RederiveError] = field(default_factory=dict)
+    passed: PassedVersion | None = None
 
 
 class Subscriber:
@@ -212,6 +230,8 @@ class Hub:
         self.version = version
         self.epoch = epoch
         self.subscribers: dict[int, Subscriber] = {}
+        self.recent: deque[PassedVersion] = deque(maxlen=MAX_RECENT)
+        self.listeners: dict[Callable[[], None], None] = {}  # called after each version, and at the end
         self._bounds = bounds
         self._is_nervous = nervous
         self._closed = False
@@ -275,6 +295,10 @@ class Hub:
         for feed, deltas in by_feed.items():
             feed.publish(version.number, deltas)
         self.version = version.number
+        if version.passed is not None:
+            self.recent.append(version.passed)
+            for listener in list(self.listeners):
+                listener()
         # The last change of a part comes before its end.
         for part, error in version.ended.items():
             for feed in list(self._of_part.get(part, ())):
@@ -318,6 +342,13 @@ class Hub:
         self._closed = True
         for subscriber in list(self.subscribers.values()):
             self._finish(subscriber, Closed())
+        for listener in list(self.listeners):
+            listener()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all subscriptions have ended."""
+        return self._closed
 
     def _end(self, feed: Feed, error: RederiveError) -> None:
         for subscriber in [*feed.live, *feed.late]:

@@ -23,6 +23,7 @@ from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.database import Database
 from rederive.engines.protocol import Query
 from rederive.errors import Busy, Closed, Mismatch, RederiveError, RuleError
+from rederive.ir.rules import Program
 from rederive.result import Result
 from rederive.service.followed_views import FollowedViews
 from rederive.service.hub import PublishedVersion
@@ -121,6 +122,11 @@ class Writer:
     def state(self) -> tuple[str, Exception | None]:
         """The engine's name, and why the lake is behind, if it is; read without waiting for the thread."""
         return self._db.pipeline.state.engine.name, self._db.pipeline.state.unsettled
+
+    @property
+    def program(self) -> Program:
+        """The current program; read without waiting for the thread."""
+        return self._db.pipeline.state.program
 
     @property
     def busy_seconds(self) -> float:
@@ -234,6 +240,7 @@ class Writer:
                 done.versions = [_without_parts(self._followed.published_version(result), ended) for result in found]
                 # After the versions: subscribers get the last change of a view before its end.
                 done.versions.append(PublishedVersion(self._db.version, {}, ended))
+                done.fired = any(result.firings for result in found)
             done.found.append((job, found, None))
         except BaseException as error:
             done.found.append((job, None, error))
@@ -276,4 +283,4 @@ class Writer:
 def _without_parts(version: PublishedVersion, ended: Mapping[Query, RederiveError]) -> PublishedVersion:
     """Return a version without the changes of parts whose columns it replaced: those mix rows of old and new columns."""
     changes = {part: delta for part, delta in version.changes.items() if not isinstance(ended.get(part), Mismatch)}
-    return PublishedVersion(version.number, changes)
+    return PublishedVersion(version.number, changes, passed=version.passed)

@@ -64,7 +64,7 @@ class Explainer:
                 premise if isinstance(premise, Condition) else self._explain(premise, depth - 1, width, shown)
                 for premise in step.premises
             )
-            steps.append(DerivationStep(self._title(fact.relation, step.definition), premises, step.left_out))
+            steps.append(DerivationStep(self.title(fact.relation, step.definition), premises, step.left_out))
             # After the first derivation, which is a proof: a row is referred to only where its own proof is complete.
             shown.add(fact)
         return Explanation(fact.relation, fact.row, tuple(steps), further=is_top and len(found) > width)
@@ -105,26 +105,33 @@ class Explainer:
                 for fact in instance.facts:
                     self._add(fact, owner, width, found)
                 for literal in rule.body:
-                    if (text := self._condition(rule, literal, instance.binding)) is not None:
+                    if (text := self.condition(rule, literal, instance.binding)) is not None:
                         found.premises[Condition(text)] = None
 
+    def as_shown(self, fact: GroundAtom, owner: str, width: int) -> tuple[GroundAtom | Condition, ...]:
+        """A row that holds as the rows and conditions that a user knows."""
+        found = _Found()
+        self._add(fact, owner, width, found)
+        return tuple(found.premises)
+
     def _add(self, fact: GroundAtom, owner: str, width: int, found: _Found) -> None:
-        known = self._visible(fact, owner)
+        known = self.visible(fact, owner)
         if known is not None:
             found.premises[known] = None
         elif self.proofs.prove(fact):
             self._collect(self.proofs.chosen[fact], owner, width, found)
 
-    def _visible(self, fact: GroundAtom, owner: str) -> GroundAtom | None:
+    def visible(self, fact: GroundAtom, owner: str) -> GroundAtom | None:
         """The row as the user knows it; None for a row that lowering needs to define the owner."""
-        if not self._is_hidden(fact.relation):
+        if not self.is_hidden(fact.relation):
             return fact
         bag = self._bags.get(fact.relation)
         if bag is None or bag == owner:
             return None
         return GroundAtom(bag, fact.row[: self.program.relations[bag].arity])
 
-    def _is_hidden(self, relation: str) -> bool:
+    def is_hidden(self, relation: str) -> bool:
+        """Whether a user does not know the relation."""
         # A recursion in WITH is shown by its own name: its rows are the levels of the proof.
         is_recursive = relation in self._recursive and relation not in self._bags
         return self.program.relations[relation].is_auxiliary and not is_recursive
@@ -143,7 +150,7 @@ class Explainer:
     def _failures(self, relation: str, wanted: Mapping[int, Value], owner: str) -> Iterator[FailedRule]:
         """What fails in each definition of a relation, for rows that have these values in these columns."""
         for definition in self.program.definitions_of(relation):
-            title = self._title(owner, definition)
+            title = self.title(owner, definition)
             match definition:
                 case Rule():
                     yield from self._failed_rule(definition, wanted, owner, title)
@@ -160,7 +167,7 @@ class Explainer:
             return  # this part holds; what fails is elsewhere
         holds = self._held(rule, failed.binding, owner)
         literal = failed.literal
-        if isinstance(literal, Atom) and self._is_hidden(literal.relation) and self._bags.get(literal.relation, owner) == owner:
+        if isinstance(literal, Atom) and self.is_hidden(literal.relation) and self._bags.get(literal.relation, owner) == owner:
             for below in self._failures(literal.relation, bound_columns(literal.terms, failed.binding), owner):
                 yield FailedRule(title, tuple(dict.fromkeys((*holds, *below.holds))), below.fails)
         else:
@@ -182,7 +189,7 @@ class Explainer:
     ) -> Iterator[FailedRule]:
         group = {column: wanted[i] for i, column in enumerate(aggregate.group) if i in wanted}
         if not self.instances.rows(aggregate.source, group):
-            if self._is_hidden(aggregate.source):
+            if self.is_hidden(aggregate.source):
                 yield from self._failures(aggregate.source, group, owner)
             else:
                 yield FailedRule(title, (), Condition(f"no row {self._pattern(aggregate.source, group)}"))
@@ -210,14 +217,14 @@ class Explainer:
 
     # Texts
 
-    def _title(self, relation: str, definition: Definition) -> str:
+    def title(self, relation: str, definition: Definition) -> str:
         """How the user wrote the definition: a view of SQL as a whole, a rule of Datalog by itself."""
         text = self.queries.get(relation)
         if text is None and definition.span is not None:
             text = definition.span.whole
         return " ".join(text.split()) if text else show_definition(definition, self.program)
 
-    def _condition(self, rule: Rule, literal: Literal, binding: Binding) -> str | None:
+    def condition(self, rule: Rule, literal: Literal, binding: Binding) -> str | None:
         """A test or negation that holds; None for atoms, assignments and the guards that lowering adds."""
         match literal:
             case Negation(atom):
@@ -240,7 +247,7 @@ class Explainer:
     def _pattern(self, relation: str, bound: Mapping[int, Value]) -> str:
         """A relation with the values that are looked for, as a user knows it: `edge("a", _)`."""
         name = self._bags.get(relation, relation)
-        if self._is_hidden(name):
+        if self.is_hidden(name):
             columns = self.program.relations[name].columns
             given = ", ".join(f"{columns[i].name} = {show_value(value)}" for i, value in bound.items())
             return f"of {', '.join(declared_sources(self.program, name))}{f' with {given}' if given else ''} matches"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
+from time import perf_counter
 
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
@@ -13,7 +14,7 @@ from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta, nonempty, sort_rows
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
-from rederive.engines.protocol import FilterStep, Operation, Propagation, Query, Trace, Unrestorable
+from rederive.engines.protocol import CodedExtent, FilterStep, Operation, Propagation, Query, Trace, Unrestorable
 from rederive.engines.resident.batch.encoding import as_batch
 from rederive.engines.resident.run.filtration import PropagationRule
 from rederive.engines.resident.run.fixpoint import Meter
@@ -46,6 +47,7 @@ class ResidentEngine:
         self.traces: list[Trace] = []
         self.around = Surroundings(self.codes, self.meter, self.limits, self._trace_call)
         self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), (), self.around)
+        self._seconds: dict[str, float] = {}  # of the last propagation, by the first relation of each component
         self._prepared: Installed | None = None  # between `install` and its `commit` or `rollback`
 
     @contextmanager
@@ -164,11 +166,13 @@ class ResidentEngine:
                         table.add_batch(as_batch(rows)) if len(rows) else None
                     else:
                         table.load(encode(rows))
+            self._seconds = {}
             estimated, recomputed = self._run_sections() if self._matters(self.installed.patterns, net) else (0.0, 0)
             bound = self._bound_changes(net)
             derived = self.installed.tables.derived_sizes() if self.installed.tables.on_demand else {}
             costs = self.meter.touched, derived, self.installed.skipped
-            return Propagation(self._changes(), *costs, bound, round(estimated), recomputed, by_column=self.meter.by_column)
+            seconds, by_column = self._seconds, self.meter.by_column
+            return Propagation(self._changes(), *costs, bound, round(estimated), recomputed, by_column=by_column, seconds=seconds)
         except BaseException:
             self.rollback()
             raise
@@ -179,7 +183,9 @@ class ResidentEngine:
         # Sections are in the order of their components: when one runs, the deltas of all that it reads are exact.
         for position, section in enumerate(self.installed.sections):
             if section.is_affected():
+                started = perf_counter()
                 expected, from_scratch = section.run(self.meter, self.limits)
+                self._seconds[section.section.component.relations[0]] = perf_counter() - started
                 estimated += expected
                 recomputed += from_scratch
             # Under differencing a change set is dropped as soon as the last view that reads it is done (SR's wave front).
@@ -335,6 +341,18 @@ class ResidentEngine:
     def extent(self, relation: str) -> list[Row]:
         """Return all rows of a relation, decoded."""
         return self.rows(relation, {})
+
+    def coded_rows(self, relation: str) -> CodedExtent | None:
+        """Return the rows of a stored relation as columns of codes, copied; None for a view that is derived on demand."""
+        declared = self.program.relations[relation]
+        try:
+            source = self.installed.queries.source(relation, Variant.OLD)
+            if not declared.columns or not isinstance(source, Table | ColumnTable):
+                return None
+            columns = tuple(column.copy() for column in source.scan())
+        finally:
+            self.installed.queries.forget()
+        return CodedExtent(columns, tuple(self.codes.codec(type_).values for type_ in declared.types))
 
     def size(self, relation: str) -> int:
         """Return the number of rows; a view that is not stored is derived to count them."""

@@ -13,7 +13,7 @@ from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta, LazyRows, Rows, nonempty
-from rederive.engines.protocol import Bulk, Operation, Propagation, Query, Trace, Unrestorable
+from rederive.engines.protocol import Bulk, CodedExtent, Operation, Propagation, Query, Trace, Unrestorable
 from rederive.engines.spark.net.net_effect import net_effect, rows_with_prefix
 from rederive.engines.spark.plan.sources import Frame, Source
 from rederive.engines.spark.run.data_frames import DataFrameRows, as_rows, frame_in_place, take_rows
@@ -265,6 +265,10 @@ class SparkEngine:
         """All rows of a base relation or view, which may stay in Spark."""
         found = self.installed.extent(relation)
         return as_rows(self.jobs.queries.frame_of(found), self.jobs) if found is not None else ()
+
+    def coded_rows(self, relation: str) -> CodedExtent | None:
+        """None: values are not coded here."""
+        return None
 
     def memory_use(self) -> str:
         """How much memory of this process the rows take, and may take, as text; empty where they are in Spark."""

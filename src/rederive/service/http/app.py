@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketState
 from rederive.database import Database
 from rederive.errors import Forbidden, NotFound, RederiveError, RequestError, Unauthorized, WrongMethod
 from rederive.service.access import ANYONE, NOBODY, redact
-from rederive.service.http import change_streams, page, rules, status, transactions, views
+from rederive.service.http import change_streams, page, rules, status, transactions, versions, views
 from rederive.service.http.openapi import openapi_document
 from rederive.service.http.problems import answer_exception, problem
 from rederive.service.http.service import Service
@@ -51,6 +51,10 @@ async def openapi(service: Service, token: Token, request: Request) -> Response:
 ENDPOINTS: Final = (
     Endpoint("GET", "/v1/network", page.network),
     Endpoint("GET", "/v1/relations/{name}/page", page.page_of_rows),
+    Endpoint("GET", "/v1/relations/{name}/graph", page.graph),
+    Endpoint("GET", "/v1/relations/{name}/series", page.series),
+    Endpoint("GET", "/v1/versions", versions.versions),
+    Endpoint("GET", "/v1/versions/{name}", versions.version),
     Endpoint("POST", "/v1/transactions", transactions.commit),
     Endpoint("GET", "/v1/relations", views.relations),
     Endpoint("GET", "/v1/relations/{name}/rows", views.rows),
@@ -67,6 +71,7 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/v1/rules/{name}/firings", rules.firings),
     Endpoint("GET", "/v1/firings", rules.firings),
     Endpoint("GET", "/v1/subscriptions", status.subscriptions),
+    Endpoint("GET", "/v1/status", status.overview),
     Endpoint("GET", "/v1/metrics", status.metrics),
     Endpoint("GET", "/v1/health", status.health, is_open=True),
     Endpoint("GET", "/v1/openapi.json", openapi, is_open=True),

@@ -43,6 +43,16 @@ def _query(name: str, text: str, schema: Json = TEXT) -> Json:
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
 
 
+_NUMBER: Final[Json] = {"type": "integer", "minimum": 0}
+_LAST_EVENT: Final[Json] = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The same as `since`, over which it takes precedence.",
+    "schema": POSITION,
+}
+
+
 # With style `form` and `explode`, each member of the object is a parameter of its own: ?x=a&y=b.
 _BINDINGS: Final[Json] = {
     "name": "bindings",
@@ -60,13 +70,7 @@ _SUBSCRIPTION_OPTIONS: Final[list[Json]] = [
         "precision", "Nervous changes may repeat rows that have not changed.", {"enum": ["exact", "nervous"], "default": "exact"}
     ),
     _query("since", "Resume after this position: the id of the last event.", POSITION),
-    {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "required": False,
-        "description": "The same as `since`, over which it takes precedence.",
-        "schema": POSITION,
-    },
+    _LAST_EVENT,
 ]
 _STREAM: Final[Json] = {
     "content": {
@@ -109,20 +113,13 @@ def _firings(summary: str, name: str, parameters: list[Json], *problems: int) ->
     listed = object_schema(
         {"version": VERSION, "firings": {"type": "array", "items": ref("Firing")}, "more": BOOLEAN, "next": POSITION}
     )
-    last = {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "required": False,
-        "description": "The same as `since`, over which it takes precedence.",
-        "schema": POSITION,
-    }
     return {
         "summary": summary,
         "operationId": name,
         "parameters": [
             *parameters,
             _query("since", "The id or number of a firing; the answer has the later ones.", POSITION),
-            last,
+            _LAST_EVENT,
         ],
         "responses": _responses(
             {"content": {"application/json": {"schema": listed}, "text/event-stream": {"schema": TEXT}}}, 406, 409, *problems
@@ -146,6 +143,7 @@ PATHS: Final[Json] = {
                 "content": {
                     "application/json": {"schema": ref("Transaction")},
                     "application/x-ndjson": {"schema": TEXT},
+                    "application/sql": {"schema": TEXT},
                 },
             },
             "responses": _responses(
@@ -173,8 +171,16 @@ PATHS: Final[Json] = {
         "post": {
             "summary": "Define relations and views with a text of Datalog or one CREATE statement of SQL.",
             "operationId": "define",
+            "parameters": [
+                _query(
+                    "preview", "Answer with the changes that the definition would make, and define nothing.", {"enum": ["true"]}
+                )
+            ],
             "requestBody": {"required": True, **_content(ref("Definition"))},
-            "responses": _responses(_content(ref("Defined")), 404, 409, 413, 415, 422, status=201),
+            "responses": {
+                **_responses(_content(ref("Defined")), 404, 409, 413, 415, 422, status=201),
+                "200": {"description": "What it would change.", **_content({"type": "object"})},
+            },
         },
     },
     "/v1/views/{name}": {
@@ -197,7 +203,8 @@ PATHS: Final[Json] = {
         "get": {
             "summary": "List relations with sizes and strategies, and which of them reads which.",
             "operationId": "network",
-            "responses": _responses(_content({"type": "object"})),
+            "parameters": [_query("version", "The sizes at this version.", _NUMBER)],
+            "responses": _responses(_content({"type": "object"}), 410),
         },
     },
     "/v1/relations/{name}/page": {
@@ -209,9 +216,65 @@ PATHS: Final[Json] = {
                 _query("offset", "Rows to skip.", {"type": "integer", "minimum": 0, "default": 0}),
                 _query("limit", "Rows to read.", {"type": "integer", "minimum": 0, "maximum": 1000, "default": 100}),
                 _query("order", "A column; with - before it, descending.", TEXT),
-                _query("where", "Columns and values, as a JSON object.", TEXT),
+                _query("where", 'Columns and values, as a JSON object: `{"x": "a", "y": {"contains": "b"}}`.', TEXT),
+                _query("version", "The rows as they were at this version.", _NUMBER),
+                _query("since", "Also say which rows of the page entered after this version, and which left.", _NUMBER),
             ],
-            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 422),
+            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 409, 410, 422),
+        },
+    },
+    "/v1/relations/{name}/graph": {
+        "get": {
+            "summary": "Read the rows of a binary relation around some nodes.",
+            "operationId": "graph",
+            "parameters": [
+                _NAME,
+                _query("node", "A node, as JSON; several are allowed.", {"type": "array", "items": TEXT}),
+                _query("version", "The rows as they were at this version.", _NUMBER),
+            ],
+            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 409, 410, 422),
+        },
+    },
+    "/v1/relations/{name}/series": {
+        "get": {
+            "summary": "Read the number of rows, and the values of a numeric column, over the last versions.",
+            "operationId": "series",
+            "parameters": [
+                _NAME,
+                _query("versions", "How many versions.", {"type": "integer", "minimum": 1, "maximum": 400, "default": 200}),
+                _query("column", "A numeric column; the last one by default.", TEXT),
+            ],
+            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 409, 410, 422),
+        },
+    },
+    "/v1/versions": {
+        "get": {
+            "summary": "List versions, newest first, with what they changed and cost; or follow them as events.",
+            "operationId": "versions",
+            "parameters": [
+                _query("before", "List the versions before this one.", _NUMBER),
+                _query("limit", "How many.", {"type": "integer", "minimum": 0, "maximum": 500, "default": 50}),
+                _query("since", "Follow the versions after this position.", POSITION),
+                _LAST_EVENT,
+            ],
+            "responses": _responses(
+                {"content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {"schema": TEXT}}}, 406
+            ),
+        },
+    },
+    "/v1/versions/{name}": {
+        "get": {
+            "summary": "Read the rows that entered and left at one version.",
+            "operationId": "version",
+            "parameters": [_NAME],
+            "responses": _responses(_content({"type": "object"}), 404, 409, 410, 422),
+        },
+    },
+    "/v1/status": {
+        "get": {
+            "summary": "Read the state of the store, the lake, webhooks, constraints and subscribers.",
+            "operationId": "status",
+            "responses": _responses(_content({"type": "object"})),
         },
     },
     "/v1/views/{name}/why": {
@@ -223,8 +286,10 @@ PATHS: Final[Json] = {
                 {**_query("row", "The row, as a JSON array.", TEXT), "required": True},
                 _query("depth", "Levels of the tree.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 10}),
                 _query("width", "Derivations of the row.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 3}),
+                _query("version", "Explain the row as of this version.", _NUMBER),
+                _query("changed", "Explain why the row entered or left at the version.", {"enum": ["true"]}),
             ],
-            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 422),
+            "responses": _responses(_content({"type": "object"}), 400, 403, 404, 409, 410, 422),
         },
     },
     "/v1/views/{name}/explain": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import time
 from typing import Final
 
@@ -18,12 +18,14 @@ from rederive.errors import Busy
 from rederive.service.access import Access
 from rederive.service.hub import Hub
 from rederive.service.notifier import Notifier
+from rederive.service.row_pages import RowPages
 from rederive.service.settings import Project
 from rederive.service.writer import Writer
 from rederive.warehouse.bridge import RetryWaitingViews, WarehouseBridge
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
+SQL: Final = "application/sql"
 TIMER_SECONDS: Final = 0.05  # how exactly intervals end; the shortest interval is as long
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds of a transaction
 
@@ -38,6 +40,7 @@ class Service:
     firings: Notifier
     access: Access
     metrics: Metrics
+    pages: RowPages = field(default_factory=RowPages)
 
     @classmethod
     def start(cls, project: Project, database: Database) -> Service:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rederive.database import Database
 from rederive.engines.protocol import Query
 from rederive.errors import Closed
 from rederive.ir.rules import Program
@@ -62,6 +63,43 @@ async def subscriptions(service: Service, token: Token, request: Request) -> Res
             "subscriptions": [_description(one, program) for one in service.hub.subscribers.values()],
         }
     )
+
+
+async def overview(service: Service, token: Token, request: Request) -> Response:
+    """Report on the parts of the service: store, lake, webhooks, constraints, warehouse, and named subscribers."""
+    check_admin(token)
+
+    def read(db: Database) -> dict[str, Any]:
+        state = db.pipeline.state
+        journal = state.store.journal if state.store is not None else None
+        found: dict[str, Any] = {
+            "version": db.version,
+            "engine": state.engine.name,
+            "reason": state.engine.reason,
+            "memory": state.engine.memory_use(),
+            "parked": str(state.parked.error) if state.parked is not None else None,
+            "constraints": [
+                {"view": one.view, "mode": one.mode.value, "text": one.text, "violations": state.engine.size(one.view)}
+                for one in (state.program.constraints if state.parked is None else ())
+            ],
+            "sources": [{"relation": one.relation, "version": one.version} for one in state.sources.values()],
+        }
+        if journal is not None:
+            found["store"] = {"first": journal.reach(), "defined": journal.defined_since, "retention": journal.retention}
+            found["cursors"] = [{"name": name, "version": version, "at": at} for name, version, at in journal.cursors()]
+        if state.lake is not None and journal is not None:
+            behind = db.version - journal.settled
+            error = str(state.unsettled) if state.unsettled is not None else None
+            found["lake"] = {"address": state.lake, "settled": journal.settled, "behind": behind, "error": error}
+        if state.bridge is not None:
+            found["warehouse"] = {"waiting": sorted(map(str, state.bridge.waiting))}
+        return found
+
+    found = await service.writer.run(lambda db, _: read(db))
+    hooks = service.writer.deliveries
+    sent = {"waiting": hooks.waiting, "lag": round(hooks.lag(time()), 3), "parked": hooks.parked, "error": hooks.error or None}
+    queue = {"waiting": service.writer.waiting, "busy": service.writer.busy_seconds}
+    return json_response(found | {"webhooks": sent, "writer": queue, "subscriptions": len(service.hub.subscribers)})
 
 
 def _description(subscriber: Subscriber, program: Program) -> dict[str, Any]:

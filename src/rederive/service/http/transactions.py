@@ -11,14 +11,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rederive.commit.pending import BatchOutcome, TransactionRequest
+from rederive.commit.pipeline import DryRun
+from rederive.commit.sql_statements import SqlRun
 from rederive.database import Database
-from rederive.errors import MalformedInput, RederiveError, Unsupported
+from rederive.engines.protocol import Operation
+from rederive.errors import Forbidden, MalformedInput, RederiveError, Unsupported
 from rederive.ingest.change_file import ChangeLine, decode_line, parse_change_line, type_change_line
-from rederive.service.access import ANYONE, can_read_all_rows, check_write_relations, check_write_rows, redact
+from rederive.result import Result
+from rederive.service.access import (
+    ANYONE,
+    can_read_all_rows,
+    can_read_everything,
+    check_write_relations,
+    check_write_rows,
+    redact,
+)
 from rederive.service.events import delta_text
 from rederive.service.http.problems import problem
 from rederive.service.http.request_limits import read_body
-from rederive.service.http.service import JSON, LINES, Service
+from rederive.service.http.service import JSON, LINES, SQL, Service
 from rederive.service.settings import Token
 from rederive.store.position import Position
 
@@ -31,13 +42,16 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     started = perf_counter()
     key = _idempotency_key(request, token)
     # A client that disconnects while it sends the body raises ClientDisconnect here: nothing is changed.
-    media, body = await read_body(request, service.project.bounds, (JSON, LINES))
+    media, body = await read_body(request, service.project.bounds, (JSON, LINES, SQL))
+    is_preview = request.query_params.get("preview") == "true"
+    if media == SQL:
+        return await _run_sql(service, token, decode_line(body, "body", 1), is_preview)
     # JSON is parsed here, in the event loop. Rows are typed by the writer, under the program that is current then.
     raw = _parse(body, media)
     # Rights before names: typing the rows first would reveal which relations exist (decision 0024).
     check_write_relations(token, (name for transaction in raw for name in transaction.relations))
     lines = media == LINES
-    if request.query_params.get("preview") == "true":
+    if is_preview:
         return await _preview(service, token, raw)
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
     service.metrics.seconds.observe(perf_counter() - started)
@@ -57,12 +71,40 @@ async def _preview(service: Service, token: Token, raw: Sequence[ChangeLine]) ->
 
     def run(db: Database) -> dict[str, Any]:
         requests = _writes(db, token, raw, None, False)
-        result = db.pipeline.preview(requests[0]) if requests else None
-        changes = result.changes.values() if result is not None else ()
-        shown = [change for change in changes if can_read_all_rows(token, change.view)]
-        return {"version": db.version, "changes": [{"view": c.view, **json.loads(f"{{{delta_text(c.delta)}}}")} for c in shown]}
+        return preview_answer(token, db, [db.pipeline.preview(requests[0])] if requests else [])
 
     return Response(json.dumps(await service.writer.run(lambda db, _: run(db))), media_type=JSON)
+
+
+def preview_answer(token: Token, db: Database, results: Sequence[Result]) -> dict[str, Any]:
+    """What versions would change, of the views that the token reads."""
+    changes = (change for result in results for change in result.changes.values())
+    shown = [change for change in changes if can_read_all_rows(token, change.view)]
+    return {"version": db.version, "changes": [{"view": c.view, **json.loads(f"{{{delta_text(c.delta)}}}")} for c in shown]}
+
+
+async def _run_sql(service: Service, token: Token, text: str, is_preview: bool) -> Response:
+    """Commit statements that change data as one transaction. They may read every relation, so the token must, too."""
+    if not can_read_everything(token):
+        raise Forbidden(f"the token '{token.name}' may not read everything, which statements may", hint="send rows as JSON")
+    check_write_relations(token, ())
+
+    def run(db: Database) -> list[Result]:
+        state = db.pipeline.state
+
+        def check(operations: Sequence[Operation]) -> None:
+            check_write_relations(token, (operation.relation for operation in operations))
+            check_write_rows(token, state.program.relations, operations)
+
+        return [SqlRun(DryRun(state, db.pipeline.runtime) if is_preview else db.pipeline).run_changes(text, "body", check)]
+
+    if is_preview:
+        found = await service.writer.run(lambda db, _: preview_answer(token, db, run(db)))
+        return Response(json.dumps(found), media_type=JSON)
+    # Alone, not in a group: what a statement reads must be committed, and not only prepared, when it is evaluated.
+    (made,) = await service.writer.redefine(run)
+    headers = {POSITION: str(Position(made.version, service.hub.epoch))}
+    return Response(json.dumps({"version": made.version, "repeated": False}), media_type=JSON, headers=headers)
 
 
 def _parse(body: bytes, media: str) -> list[ChangeLine]:

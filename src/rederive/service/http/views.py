@@ -7,31 +7,36 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 
 from rederive.analysis.graph import needed
 from rederive.catalog import check_view
+from rederive.commit.past import PastReader
+from rederive.commit.pipeline import DryRun
+from rederive.commit.sql_statements import SqlRun
 from rederive.database import Database
 from rederive.errors import AbsentRow, Forbidden, MalformedInput, UnknownOption, Unsupported
 from rederive.ingest.change_file import decode_line
 from rederive.ingest.strict_json import Json, parse_line
 from rederive.ir.rules import Program, Relation
+from rederive.ir.terms import Row
 from rederive.lang.sql.ddl import definition_of as sql_definition
 from rederive.lang.sql.parser import parse
 from rederive.maintain.explain import FORMATS as EXPLAINED
 from rederive.result import Result
 from rederive.rows import typed_json_rows
 from rederive.service.access import can_read, can_read_all_rows, check_define, check_read
+from rederive.service.http.parameters import number_parameter
 from rederive.service.http.request_limits import read_body
 from rederive.service.http.row_formats import FORMATS, VersionedRows, choose_format
 from rederive.service.http.service import JSON, Service
-from rederive.service.http.transactions import POSITION
+from rederive.service.http.transactions import POSITION, preview_answer
 from rederive.service.settings import Token
 from rederive.service.subscription_request import Parameters, parse_query
-from rederive.why.explainer import MOST_DEPTH
+from rederive.why.explainer import MOST_DEPTH, Explainer
 from rederive.why.explanation import Absence, Explanation
+from rederive.why.instances import GroundAtom
 
 LANGUAGES: Final = ("datalog", "sql")
 _MEDIA: Final = {"text": "text/plain", "json": "application/json", "dot": "text/vnd.graphviz"}
@@ -115,16 +120,23 @@ async def explain(service: Service, token: Token, request: Request) -> Response:
 
 
 async def why(service: Service, token: Token, request: Request) -> Response:
-    """Explain why a row is in a relation or view, or why it is not."""
+    """Explain why a row is in a relation or view, or why it is not; with `changed`, why it entered or left at a version."""
     name, parameters = request.path_params["name"], request.query_params
     check_read(token, name)
     row = parse_line(parameters.get("row", ""), "row", 1)
-    depth, width = (_count(parameters, option, default) for option, default in (("depth", 10), ("width", 3)))
+    depth, width = (number_parameter(parameters, n, default, MOST_DEPTH, 1) for n, default in (("depth", 10), ("width", 3)))
+    version = number_parameter(parameters, "version", 0, 2**53) if "version" in parameters else None
+    changed = parameters.get("changed") == "true"
 
     def explain_row(db: Database) -> dict[str, Any]:
         program = db.pipeline.state.program
         _check_sources(token, program, name)
         (typed,) = typed_json_rows([row], db.pipeline.state.relation(name), lambda _: "row")
+        at = db.version if version is None else version
+        if changed:
+            return {"version": at, **db.why_change(name, typed, at, depth=depth, width=width).to_json()}
+        if at != db.version:
+            return {"version": at, **_explain_past(db, name, typed, at, depth, width)}
         # One job of the writer: the row is looked up and explained in one state.
         try:
             found: Explanation | Absence = db.why(name, typed, depth=depth, width=width)
@@ -135,11 +147,14 @@ async def why(service: Service, token: Token, request: Request) -> Response:
     return json_response(await service.writer.run(lambda db, _: explain_row(db)))
 
 
-def _count(parameters: QueryParams, name: str, default: int) -> int:
-    text = parameters.get(name, str(default))
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_DEPTH:
-        raise UnknownOption(name, text, (f"1 to {MOST_DEPTH}",))
-    return int(text)
+def _explain_past(db: Database, name: str, row: Row, version: int, depth: int, width: int) -> dict[str, Any]:
+    """Explain why a row was in a relation at an earlier version, or why it was not."""
+    state, fact = db.pipeline.state, GroundAtom(name, row)
+    with PastReader(state) as past:
+        explainer = Explainer(state.program, past.read(version), state.catalog.queries)
+        found = explainer.why(fact, depth, width) or explainer.why_not(fact)
+        assert found is not None
+        return {"present": isinstance(found, Explanation), **found.to_json()}
 
 
 def _check_sources(token: Token, program: Program, name: str) -> None:
@@ -153,6 +168,8 @@ async def define(service: Service, token: Token, request: Request) -> Response:
     """Define relations and views: a text of Datalog, or one CREATE statement of SQL."""
     check_define(token)
     definition = await _read_definition(service, request)
+    if request.query_params.get("preview") == "true":
+        return await _preview_definition(service, token, definition)
 
     def run(db: Database) -> Sequence[Result]:
         if definition.language == "sql":
@@ -163,6 +180,21 @@ async def define(service: Service, token: Token, request: Request) -> Response:
         return [made] if made is not None else []
 
     return await _redefine(service, run, 201)
+
+
+async def _preview_definition(service: Service, token: Token, definition: DefinitionBody) -> Response:
+    """Answer with what a definition would change; nothing is defined."""
+
+    def run(db: Database) -> dict[str, Any]:
+        pipeline = DryRun(db.pipeline.state, db.pipeline.runtime)
+        if definition.language == "sql":
+            _check_statement(definition.text, None)
+            made: Sequence[Result | None] = list(SqlRun(pipeline).run(definition.text, "body"))
+        else:
+            made = [pipeline.define(db.pipeline.state.catalog.define(definition.text, "body"))]
+        return preview_answer(token, db, [result for result in made if result is not None])
+
+    return json_response(await service.writer.run(lambda db, _: run(db)))
 
 
 async def replace(service: Service, token: Token, request: Request) -> Response:

@@ -1,82 +1,124 @@
-// The page: its parts, the address of each (the part after #), and the stream of changes that all of them follow.
+// The page: its parts and their addresses (after #), the version that is looked at, and the stream of versions that all follow.
 
-import { el, guarded } from "/page/dom.js";
+import { count, el, guarded } from "/page/dom.js";
+import { feed, remember } from "/page/feed.js";
 import { overview } from "/page/network.js";
-import { ask, follow } from "/page/server.js";
-import { relationView } from "/page/view.js";
-import { changeList, work } from "/page/work.js";
+import { relationPart } from "/page/rows.js";
+import { ask, follow, path } from "/page/server.js";
+import { operations } from "/page/operations.js";
+import { work } from "/page/work.js";
 
-const KEPT_EVENTS = 200;
-const main = document.getElementById("main"), tabs = document.getElementById("tabs"), status = document.getElementById("status");
-const feed = { events: [], paused: false };
-let current = null, relations = [], stream = null;
+const main = document.getElementById("main"), tabs = document.getElementById("tabs"), time = document.getElementById("time");
+const status = document.getElementById("status"), statusText = document.getElementById("status-text");
 
-function feedSection() {
-  const list = el("div"), pause = el("button", { onclick: () => { feed.paused = !feed.paused; draw(); } });
-  const draw = () => {
-    pause.textContent = feed.paused ? "Resume" : "Pause";
-    if (feed.paused) return;
-    list.replaceChildren(...(feed.events.length ? feed.events : [{ version: null, changes: [] }]).map((event) => (event.version === null
-      ? el("p", { class: "quiet" }, "No change since this page was opened.")
-      : el("section", {}, el("h2", {}, `version ${event.version}`), el("ul", {}, event.changes.flatMap(changeList))))));
-  };
-  draw();
-  return { section: el("div", {}, el("div", { class: "row" }, pause), list), event: draw };
-}
+/** What all parts know. `at`: the earlier version that is looked at, or null for the present one. */
+const page = { relations: [], version: 0, first: 0, at: null, open, travel, reload: restart };
+let current = { section: el("p") }, stream = null, state = "connecting";
 
-const open = (name) => { location.hash = `view=${encodeURIComponent(name)}`; };
-
-/** The parts of the page by the start of their address. */
+/** The parts of the page by the start of their address. Each has a section, and may follow versions and times. */
 const PARTS = {
-  overview: ["Overview", () => { const part = overview(open); return { ...part, event: (event) => part.light(event.changes.map((change) => change.view)) }; }],
-  view: ["Rows", rowsPart],
-  feed: ["Feed", feedSection],
-  work: ["Work", () => ({ section: work(restart) })],
+  overview: ["Overview", () => overview(page)],
+  view: ["Rows", (name) => relationPart(page, name)],
+  feed: ["Feed", () => feed(page)],
+  work: ["Work", () => work(page)],
+  operations: ["Operations", () => operations(page)],
 };
 
-function rowsPart(name) {
-  const chosen = relations.find((relation) => relation.name === name) || relations.find((relation) => relation.kind === "view") || relations[0];
-  if (!chosen) return { section: el("p", {}, "Nothing is defined yet.") };
-  const select = el("select", { "aria-label": "relation", onchange: (event) => open(event.target.value) },
-    relations.map((relation) => el("option", { value: relation.name, selected: relation === chosen }, `${relation.name} (${relation.kind})`)));
-  const part = relationView(chosen.name, chosen.columns);
-  return {
-    section: el("div", {}, el("div", { class: "row" }, select), part.section),
-    event: (event) => event.changes.filter((change) => change.view === chosen.name).forEach(part.apply),
-  };
+function open(name, extra = "") {
+  location.hash = `view=${encodeURIComponent(name)}${extra}`;
 }
 
 function route() {
-  const [name, argument] = location.hash.slice(1).split("=");
+  const [name, argument] = location.hash.slice(1).split("&")[0].split("=");
   const part = PARTS[name] ? name : "overview";
-  tabs.replaceChildren(...Object.entries(PARTS).map(([key, [title]]) =>
-    el("a", { href: `#${key}`, "aria-current": key === part ? "page" : null }, title)));
+  tabs.replaceChildren(...Object.entries(PARTS).map(([key, [title]], i) =>
+    el("a", { href: `#${key}`, "aria-current": key === part ? "page" : null, title: `${title} (${i + 1})` }, title)));
+  current.leave?.();
   current = PARTS[part][1](argument ? decodeURIComponent(argument) : undefined);
   main.replaceChildren(current.section);
+  main.dataset.part = part;
+  time.hidden = !current.travel;
+}
+
+/** Looks at an earlier version, or at the present one with null. */
+function travel(version) {
+  page.at = version === null || version >= page.version ? null : Math.max(version, page.first);
+  drawTime();
+  current.travel?.();
+}
+
+const slider = el("input", { type: "range", min: 0, step: 1, "aria-label": "version", oninput: () => travel(Number(slider.value)) });
+const label = el("output", {}), back = el("button", { class: "small", onclick: () => travel(null) }, "Back to live");
+time.append(el("span", { class: "quiet" }, "Version"), el("button", { class: "icon", "aria-label": "one version back", onclick: () => step(-1) }, "‹"),
+  slider, el("button", { class: "icon", "aria-label": "one version on", onclick: () => step(1) }, "›"), label, back);
+const step = (by) => travel((page.at ?? page.version) + by);
+
+function drawTime() {
+  slider.min = page.first;
+  slider.max = page.version;
+  slider.value = page.at ?? page.version;
+  slider.disabled = page.first === page.version;
+  document.body.classList.toggle("past", page.at !== null);
+  label.textContent = page.at === null ? `${count(page.version)}, now` : `${count(page.at)} of ${count(page.version)}`;
+  back.hidden = page.at === null;
+}
+
+function drawStatus() {
+  status.dataset.state = state;
+  status.dataset.version = page.version;
+  statusText.textContent = `${state}, version ${count(page.version)}`;
 }
 
 function onEvent({ name, data }) {
-  if (data.version !== undefined) status.dataset.version = data.version;
-  if (name === "change") {
-    const event = { version: data.version, changes: data.changes || [data] };
-    feed.events = [event, ...feed.events].slice(0, KEPT_EVENTS);
-    if (current.event) current.event(event);
+  if (data.version !== undefined) page.version = Math.max(page.version, data.version);
+  if (name === "reset") { restart(); return; }
+  if (name === "version") {
+    remember(data);
+    current.passed?.(data);
+    if (data.changes.some((change) => !page.relations.some((relation) => relation.name === change.relation))) readRelations();
   }
-  status.textContent = `live, version ${status.dataset.version}`;
+  drawStatus();
+  drawTime();
 }
 
-/** Reads what is defined, and follows all monitored views. A snapshot is not shipped: the stream begins at the current position. */
-async function restart() {
-  if (stream) stream.abort();
-  stream = new AbortController();
+async function readRelations() {
   const found = await ask("/v1/relations");
-  relations = found.relations;
-  status.dataset.version = found.version;
-  route();
-  const views = relations.filter((relation) => relation.kind === "view" && relation.monitored).map((relation) => relation.name);
-  status.textContent = `version ${found.version}`;
-  if (views.length) follow(views, found.position, onEvent, (state) => { status.textContent = `${state}, version ${status.dataset.version}`; }, stream.signal);
+  page.relations = found.relations;
+  page.version = Math.max(page.version, found.version);
+  return found;
 }
 
+/** Reads what is defined, and follows the versions from there on. No row is shipped before it is looked at. */
+async function restart() {
+  stream?.abort();
+  stream = new AbortController();
+  const found = await readRelations();
+  page.first = (await ask(path(["versions"], { limit: 1 }))).first;
+  drawTime();
+  route();
+  drawStatus();
+  follow(found.position, onEvent, (now) => { state = now; drawStatus(); current.connected?.(now); }, stream.signal);
+}
+
+const KEYS = {
+  "1 … 5": "the parts of the page", "/": "filter the rows", "j, k": "next and previous row", "Enter": "explain the row",
+  "[ and ]": "one version back and on", "l": "back to live", "Ctrl+Enter": "dry run", "Esc": "close", "?": "this list",
+};
+const help = document.getElementById("help");
+help.append(el("h2", {}, "Keys"), el("dl", { class: "keys" }, Object.entries(KEYS).flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)])),
+  el("form", { method: "dialog", class: "row end" }, el("button", {}, "Close")));
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, textarea, select, dialog[open]");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const parts = Object.keys(PARTS);
+  if (event.key >= "1" && event.key <= String(parts.length)) location.hash = parts[Number(event.key) - 1];
+  else if (event.key === "?") help.showModal();
+  else if (event.key === "[" && current.travel) step(-1);
+  else if (event.key === "]" && current.travel) step(1);
+  else if (event.key === "l" && current.travel) travel(null);
+  else if (!current.key?.(event.key)) return;
+  event.preventDefault();
+});
 window.addEventListener("hashchange", route);
 guarded(main, restart());

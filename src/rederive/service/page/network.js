@@ -1,88 +1,188 @@
-// The propagation network: base relations on the left, each view right of what it reads. A transaction lights up what it changed.
+// The propagation network: base relations on the left, each view right of what it reads, then rules and subscribers.
+// When a version passes, its arcs light up with the number of rows, and its nodes with the time that they took.
 
-import { el, guarded, svg } from "/page/dom.js";
-import { ask } from "/page/server.js";
+import { duration, el, empty, guarded, short, svg } from "/page/dom.js";
+import { ask, path } from "/page/server.js";
 
-const WIDTH = 170, HEIGHT = 44, GAP_X = 70, GAP_Y = 22, MARGIN = 22, LIT_MS = 1500;
+const WIDTH = 176, HEIGHT = 52, GAP_X = 64, GAP_Y = 22, MARGIN = 26, LIT_MS = 4000, SWEEPS = 6, LEAST_SCALE = 0.8;
 
-/** The level of each node: one more than the highest that it reads; a recursion does not raise itself. */
+/** The level of each node: one more than the highest that it reads. A cycle does not raise itself: an arc back is drawn as one. */
 function levels(nodes, arcs) {
   const level = new Map(nodes.map((node) => [node.name, 0]));
+  const order = new Map(nodes.map((node, i) => [node.name, i]));
+  const forward = arcs.filter(({ source, target }) => source !== target && !(source.startsWith("rule ") && order.get(target) < order.get(source)));
   for (let round = 0; round < nodes.length; round += 1) {
     let changed = false;
-    for (const { source, target } of arcs) {
-      const least = level.get(source) + 1;
-      if (source !== target && level.get(target) < least && least < nodes.length) {
-        level.set(target, least);
-        changed = true;
-      }
+    for (const { source, target } of forward) {
+      const least = Math.min(level.get(source) + 1, nodes.length);
+      if (level.get(target) < least && least < nodes.length) { level.set(target, least); changed = true; }
     }
     if (!changed) break;
   }
   return level;
 }
 
-/** Places nodes in columns by level; within a column by the mean height of what they read, so that few arcs cross. */
+/** Places nodes in columns by level; within a column by the mean place of their neighbours, so that few arcs cross. */
 function layout(nodes, arcs) {
-  const level = levels(nodes, arcs), places = new Map(), columns = [];
-  for (const node of nodes) (columns[level.get(node.name)] ||= []).push(node);
-  columns.forEach((column, x) => {
-    const height = (node) => {
-      const read = arcs.filter((arc) => arc.target === node.name && places.has(arc.source)).map((arc) => places.get(arc.source).y);
-      return read.length ? read.reduce((sum, y) => sum + y, 0) / read.length : 0;
-    };
-    [...column].sort((a, b) => height(a) - height(b)).forEach((node, row) => {
-      places.set(node.name, { x: 10 + x * (WIDTH + GAP_X), y: MARGIN + row * (HEIGHT + GAP_Y) });
-    });
-  });
-  const rows = Math.max(...columns.map((column) => column.length), 1);
-  return { places, width: 20 + columns.length * (WIDTH + GAP_X), height: MARGIN + rows * (HEIGHT + GAP_Y) };
+  const level = levels(nodes, arcs), columns = [];
+  for (const node of nodes) (columns[level.get(node.name)] ||= []).push(node.name);
+  const used = columns.filter(Boolean), place = new Map();
+  const settle = () => used.forEach((column) => column.forEach((name, i) => place.set(name, i - (column.length - 1) / 2)));
+  settle();
+  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
+    for (const column of used) {
+      const mean = new Map(column.map((name) => {
+        const near = arcs.filter((arc) => arc.source !== arc.target && (arc.source === name || arc.target === name))
+          .map((arc) => place.get(arc.source === name ? arc.target : arc.source));
+        return [name, near.length ? near.reduce((sum, y) => sum + y, 0) / near.length : place.get(name)];
+      }));
+      column.sort((a, b) => mean.get(a) - mean.get(b));
+    }
+    settle();
+  }
+  const rows = Math.max(...used.map((column) => column.length), 1), middle = MARGIN + (rows * (HEIGHT + GAP_Y) - GAP_Y) / 2;
+  const places = new Map();
+  used.forEach((column, x) => column.forEach((name) => places.set(name, {
+    x: 12 + x * (WIDTH + GAP_X), y: middle - HEIGHT / 2 + place.get(name) * (HEIGHT + GAP_Y) })));
+  return { places, width: 24 + used.length * (WIDTH + GAP_X) - GAP_X, height: 2 * MARGIN + rows * (HEIGHT + GAP_Y) - GAP_Y };
 }
 
 function drawArc(arc, places) {
   const from = places.get(arc.source), to = places.get(arc.target);
   const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
-  const path = arc.source === arc.target
-    ? `M${x1 - 40},${from.y} C${x1 - 40},${from.y - 16} ${x1 - 10},${from.y - 16} ${x1 - 10},${from.y}`
-    : `M${x1},${y1} C${x1 + GAP_X / 2},${y1} ${x2 - GAP_X / 2},${y2} ${x2},${y2}`;
-  return svg("path", { class: `arc${arc.negative ? " negative" : ""}`, d: path, "data-source": arc.source, "data-target": arc.target });
+  const isBack = x2 < x1 && arc.source !== arc.target;
+  const bend = Math.max(GAP_X / 2, Math.abs(x2 - x1) / 3);
+  const d = arc.source === arc.target
+    ? `M${x1 - 44},${from.y} c0,-20 30,-20 30,0`
+    : isBack ? `M${from.x + WIDTH / 2},${from.y + HEIGHT} C${from.x + WIDTH / 2},${from.y + HEIGHT + 60} ${to.x + WIDTH / 2},${to.y + HEIGHT + 60} ${to.x + WIDTH / 2},${to.y + HEIGHT}`
+      : `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
+  return svg("g", { class: `arc${arc.negative ? " negative" : ""}`, "data-source": arc.source, "data-target": arc.target },
+    svg("path", { d }), svg("text", { x: arc.source === arc.target ? x1 - 29 : (x1 + x2) / 2, y: arc.source === arc.target ? from.y - 17 : (y1 + y2) / 2 - 6 }));
+}
+
+const MARKS = { base: "▤", view: "ƒ", constraint: "!", rule: "⚡", subscriber: "◉" };
+
+function subtitle(node) {
+  if (node.kind === "subscriber") return `${node.count} connected${node.behind ? `, ${node.behind} behind` : ""}`;
+  if (node.kind === "rule") return node.active ? "active rule" : "inactive rule";
+  const size = node.size === null ? "not stored" : `${short(node.size)} ${node.size === 1 ? "row" : "rows"}`;
+  if (node.kind === "constraint") return node.size ? `${short(node.size)} violations` : "constraint holds";
+  return [size, node.strategy?.replace("_", " ")].filter(Boolean).join(" · ");
 }
 
 function drawNode(node, place, open) {
-  const size = node.size === null ? "not stored" : `${node.size.toLocaleString("en")} ${node.size === 1 ? "row" : "rows"}`;
-  const choose = () => open(node.name);
+  const title = node.text || node.name, isRelation = ["base", "view", "constraint"].includes(node.kind) && !node.name.includes(".");
+  const choose = () => { if (isRelation) open(node.name); else location.hash = "operations"; };
   return svg("g", {
-    class: `node ${node.kind}`, "data-name": node.name, transform: `translate(${place.x},${place.y})`, tabindex: 0, role: "link",
-    "aria-label": `${node.kind} ${node.name}`, onclick: choose, onkeydown: (event) => { if (event.key === "Enter") choose(); },
+    class: `node ${node.kind}${node.kind === "constraint" && node.size ? " violated" : ""}${node.behind ? " behind" : ""}`, "data-name": node.name,
+    transform: `translate(${place.x},${place.y})`, tabindex: 0, role: "link", "aria-label": `${node.kind} ${node.name}, ${subtitle(node)}`,
+    onclick: choose, onkeydown: (event) => { if (event.key === "Enter") choose(); },
   },
-    svg("title", {}, [node.kind, node.strategy, node.reason].filter(Boolean).join(": ")),
-    svg("rect", { width: WIDTH, height: HEIGHT, rx: node.kind === "base" ? 2 : 10 }),
-    svg("text", { x: 10, y: 18 }, node.name.length > 21 ? `${node.name.slice(0, 20)}…` : node.name),
-    svg("text", { x: 10, y: 35, class: "size" }, [size, node.strategy].filter(Boolean).join(", ")));
+    svg("title", {}, [node.name, node.kind, node.strategy, node.reason].filter(Boolean).join("\n")),
+    svg("rect", { width: WIDTH, height: HEIGHT, rx: node.kind === "subscriber" ? HEIGHT / 2 : 10 }),
+    svg("text", { x: 20, y: HEIGHT / 2 + 5, class: "mark", "text-anchor": "middle" }, MARKS[node.kind]),
+    svg("text", { x: 36, y: 22 }, title.length > 18 ? `${title.slice(0, 17)}…` : title),
+    svg("text", { x: 36, y: 39, class: "size" }, subtitle(node)),
+    svg("text", { x: WIDTH - 8, y: -6, class: "badge", "text-anchor": "end" }));
 }
 
-/** The overview. Its `light` shows which views an event changed. */
-export function overview(open) {
-  const picture = el("div"), section = el("section", {}, el("h2", {}, "Propagation network"), picture,
-    el("p", { class: "quiet" }, "Square: base relation. Round: view. Dashed: read negatively or by an aggregate. Choose a node to see its rows."));
+const amount = (change) => [change.plus ? `+${short(change.plus)}` : "", change.minus ? `−${short(change.minus)}` : ""].filter(Boolean).join(" ");
+
+/** The relations that a version may have passed: reached from a changed base, and leading to a changed relation. */
+function passedNodes(arcs, changed) {
+  const spread = (start, from, to) => {
+    const found = new Set(start), waiting = [...start];
+    while (waiting.length) {
+      const name = waiting.pop();
+      for (const arc of arcs) if (arc[from] === name && !found.has(arc[to])) { found.add(arc[to]); waiting.push(arc[to]); }
+    }
+    return found;
+  };
+  const names = [...changed.keys()], down = spread(names, "source", "target"), up = spread(names, "target", "source");
+  return new Set([...down].filter((name) => up.has(name)));
+}
+
+/** The overview. `passed` lights up a version; `travel` draws the network of another one. */
+export function overview(page) {
+  const picture = el("div", { class: "picture" }), note = el("p", { class: "passing quiet", role: "status" });
+  const section = el("section", { class: "card" }, el("div", { class: "row" }, el("h2", {}, "Propagation network"), note), picture,
+    el("ul", { class: "legend" }, [["base", "base relation"], ["view", "view"], ["constraint", "constraint"], ["rule", "active rule"], ["subscriber", "subscribers"]]
+      .map(([kind, text]) => el("li", { class: kind }, el("span", {}, MARKS[kind]), text)), el("li", {}, el("span", { class: "dash" }), "read negatively or by an aggregate")));
+  let nodes = [], arcs = [], timer = null, request = 0, lit = null;
+
   const draw = async () => {
-    const { nodes, arcs } = await ask("/v1/network");
-    if (!nodes.length) {
-      picture.replaceChildren(el("p", {}, "Nothing is defined yet: define tables and views under Work."));
+    const mine = ++request;
+    const found = await ask(path(["network"], { version: page.at }));
+    if (mine !== request) return;
+    ({ nodes, arcs } = found);
+    if (!found.nodes.length) {
+      picture.replaceChildren(empty("Nothing is defined yet.", "Create tables and views under Work."));
       return;
     }
-    const { places, width, height } = layout(nodes, arcs);
-    picture.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "propagation network" },
-      arcs.map((arc) => drawArc(arc, places)), nodes.map((node) => drawNode(node, places.get(node.name), open))));
+    const known = new Set(found.nodes.map((node) => node.name));
+    arcs = arcs.filter((arc) => known.has(arc.source) && known.has(arc.target));
+    const { places, width, height } = layout(found.nodes, arcs);
+    const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "network", role: "group", "aria-label": "propagation network" },
+      arcs.map((arc) => drawArc(arc, places)), found.nodes.map((node) => drawNode(node, places.get(node.name), page.open)));
+    // A wide network is drawn smaller, but not so small that it cannot be read; then it scrolls.
+    drawing.style.maxWidth = `${width}px`;
+    drawing.style.minWidth = `${width * LEAST_SCALE}px`;
+    picture.replaceChildren(drawing);
+    picture.dataset.version = found.version;
+    if (lit) light(lit);
   };
-  guarded(picture, draw());
-  let timer = null;
-  const light = (views) => {
-    const changed = new Set(views);
-    for (const node of picture.querySelectorAll(".node")) node.classList.toggle("lit", changed.has(node.dataset.name));
-    for (const arc of picture.querySelectorAll(".arc")) arc.classList.toggle("lit", changed.has(arc.dataset.target));
+  const light = (version) => {
+    const changed = new Map(version.changes.map((change) => [change.relation, change]));
+    const passed = passedNodes(arcs, changed);
+    for (const node of picture.querySelectorAll(".node")) {
+      const change = changed.get(node.dataset.name);
+      node.classList.toggle("lit", passed.has(node.dataset.name));
+      node.querySelector(".badge").textContent = change ? [amount(change), change.microseconds !== undefined ? duration(change.microseconds) : ""].filter(Boolean).join(" · ") : "";
+    }
+    for (const arc of picture.querySelectorAll(".arc")) {
+      const isLit = passed.has(arc.dataset.source) && passed.has(arc.dataset.target), change = changed.get(arc.dataset.source);
+      arc.classList.toggle("lit", isLit);
+      arc.querySelector("text").textContent = isLit && change && arc.dataset.source !== arc.dataset.target ? amount(change) : "";
+    }
+    note.textContent = `version ${version.version}${version.microseconds !== undefined ? `: ${duration(version.microseconds)}, ${version.engine} engine` : ""}`;
+  };
+  /** A version says by how much sizes change: the network need not be read again. */
+  const resize = (version) => {
+    for (const change of version.changes) {
+      const node = nodes.find((one) => one.name === change.relation);
+      if (node.size === null) continue;
+      node.size += change.plus - change.minus;
+      const drawn = picture.querySelector(`.node[data-name="${CSS.escape(node.name)}"]`);
+      drawn.querySelector(".size").textContent = subtitle(node);
+      drawn.classList.toggle("violated", node.kind === "constraint" && node.size > 0);
+    }
+  };
+  const dim = () => {
+    lit = null;
+    note.textContent = "";
+    for (const one of picture.querySelectorAll(".lit")) one.classList.remove("lit");
+    for (const one of picture.querySelectorAll(".badge, .arc text")) one.textContent = "";
+  };
+  const passed = (version) => {
+    if (page.at !== null) return;
+    lit = version;
+    const isKnown = version.changes.every((change) => nodes.some((node) => node.name === change.relation));
+    if (isKnown) resize(version);
+    else guarded(picture, draw());
+    light(version);
     clearTimeout(timer);
-    timer = setTimeout(() => guarded(picture, draw()), LIT_MS);
+    timer = setTimeout(dim, LIT_MS);
   };
-  return { section, light };
+  const travel = async () => {
+    clearTimeout(timer);
+    dim();
+    await guarded(picture, draw());
+    const at = page.at;
+    if (at === null || at === 0) return;
+    const found = await ask(path(["versions"], { before: at + 1, limit: 1 }));
+    // As it was: what led to this version stays lit as long as one looks at it.
+    if (page.at === at && found.versions.length) { [lit] = found.versions; light(lit); }
+  };
+  travel();
+  return { section, passed, travel, leave: () => clearTimeout(timer) };
 }

@@ -1,18 +1,21 @@
-// Requests to the service, and its stream of changes. Nothing else of the page knows of HTTP.
+// Requests to the service, and its stream of versions. Nothing else of the page knows of HTTP.
 
 let secret = sessionStorage.getItem("token");
+let asking = null;
 
-/** Asks for a token, and resolves when one is given. */
+/** Asks for a token, once for all requests that need one, and resolves when it is given. */
 function askToken() {
-  const dialog = document.getElementById("token");
-  if (!dialog.open) dialog.showModal();
-  return new Promise((resolve) => {
+  asking ||= new Promise((resolve) => {
+    const dialog = document.getElementById("token");
+    dialog.showModal();
     dialog.addEventListener("close", () => {
       secret = document.getElementById("secret").value;
       sessionStorage.setItem("token", secret);
+      asking = null;
       resolve();
     }, { once: true });
   });
+  return asking;
 }
 
 async function send(path, options = {}) {
@@ -23,21 +26,31 @@ async function send(path, options = {}) {
   return send(path, options);
 }
 
-/** The JSON answer of a request; a problem is thrown with its text, place and help. */
-export async function ask(path, body, method = body === undefined ? "GET" : "POST") {
-  const options = body === undefined ? { method } : {
-    method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" },
-  };
-  const response = await send(path, options);
-  const answer = await response.json();
-  if (!response.ok) {
-    const lines = [`${answer.place ? `${answer.place}: ` : ""}${answer.detail || answer.title}`, answer.excerpt, answer.hint && `help: ${answer.hint}`];
-    throw new Error(lines.filter(Boolean).join("\n"));
+/** What the service refused: its code and place, so that an editor can show it there. */
+export class Refused extends Error {
+  constructor(answer, status) {
+    super(answer.detail || answer.title || `HTTP ${status}`);
+    Object.assign(this, { status, code: answer.code, place: answer.place, excerpt: answer.excerpt, hint: answer.hint, violations: answer.violations });
   }
+}
+
+/** The JSON answer of a request. A body is JSON, or a text of the given type. */
+export async function ask(path, { body, type = "application/json", method = body === undefined ? "GET" : "POST", signal } = {}) {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  const response = await send(path, { method, signal, ...(body === undefined ? {} : { body: text, headers: { "Content-Type": type } }) });
+  const answer = await response.json();
+  if (!response.ok) throw new Refused(answer, response.status);
   return answer;
 }
 
-/** The events of one text of Server-Sent Events, whose blocks end with an empty line. */
+/** A path with the parameters that are there. */
+export function path(parts, parameters = {}) {
+  const found = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
+  const query = found.toString();
+  return `/v1/${parts.map(encodeURIComponent).join("/")}${query ? `?${query}` : ""}`;
+}
+
+/** The events of whole blocks of Server-Sent Events. */
 function* parseEvents(blocks) {
   for (const block of blocks) {
     const event = { event: "message", data: "", id: null };
@@ -49,14 +62,14 @@ function* parseEvents(blocks) {
   }
 }
 
-/** Follows the changes of views. A lost connection is resumed from the last position; `signal` ends it. */
-export async function follow(views, position, onEvent, onState, signal) {
+const RETRY_MS = 1000;
+
+/** Follows the versions of the service. A lost connection is resumed after the last version that arrived; `signal` ends it. */
+export async function follow(position, onEvent, onState, signal) {
   let since = position;
-  const path = `/v1/changes?${views.map((view) => `view=${encodeURIComponent(view)}`).join("&")}`;
   while (!signal.aborted) {
     try {
-      const headers = { Accept: "text/event-stream", ...(since ? { "Last-Event-ID": since } : {}) };
-      const response = await send(path, { headers, signal });
+      const response = await send("/v1/versions", { headers: { Accept: "text/event-stream", "Last-Event-ID": since }, signal });
       if (!response.ok) throw new Error(`HTTP ${response.status}`);
       onState("live");
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -75,6 +88,6 @@ export async function follow(views, position, onEvent, onState, signal) {
       if (signal.aborted) return;
     }
     onState("reconnecting");
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await new Promise((resolve) => { setTimeout(resolve, RETRY_MS); });
   }
 }

@@ -1,38 +1,87 @@
-// Work: definitions and transactions, with a dry run that shows the exact change of every view before it is applied.
+// Work: definitions and transactions, with a dry run: the exact change of every monitored view, then apply or discard.
 
-import { el, fact } from "/page/dom.js";
+import { choice, count, el, empty, fact, problem, signs } from "/page/dom.js";
+import { editor, placeOf } from "/page/editor.js";
 import { ask } from "/page/server.js";
 
-/** A change as rows that enter and leave. */
-export function changeList(change) {
-  const lines = (rows, sign) => rows.slice(0, 50).map((row) => el("li", { class: `${sign}-ink` }, `${sign === "plus" ? "+" : "-"} ${fact(change.view, row)}`));
-  const more = change.plus.length + change.minus.length - Math.min(change.plus.length, 50) - Math.min(change.minus.length, 50);
-  return [...lines(change.minus, "minus"), ...lines(change.plus, "plus"), more > 0 ? el("li", { class: "quiet" }, `and ${more} more rows`) : null];
+const SHOWN = 50;
+
+/** What can be written: the language of the editor, how it is sent, and an example. */
+const KINDS = {
+  sql_changes: { title: "Change data, SQL", language: "sql", example: (page) => `INSERT INTO ${table(page)} VALUES (${values(page)});` },
+  changes: { title: "Change data, Datalog", language: "changes", example: (page) => `+${table(page)}(${values(page, '"')}).\n` },
+  sql: { title: "Define, SQL", language: "sql", example: (page) => `CREATE VIEW latest AS\nSELECT *\nFROM ${table(page)};` },
+  datalog: { title: "Define, Datalog", language: "datalog", example: () => ".decl reached(x: symbol)\nreached(y) :- edge(_, y).\n.output reached\n" },
+};
+const base = (page) => page.relations.find((one) => one.kind === "base");
+const table = (page) => base(page)?.name ?? "stock";
+const values = (page, quote = "'") => (base(page)?.columns ?? []).map((column) => (["symbol", "string"].includes(column.type) ? `${quote}${column.name}${quote}` : "1")).join(", ");
+
+/** Lines such as `+edge("a", "b").`, `-edge("b", "c").` and `~stock("bolt", 2).` (upsert) as the body of a transaction. */
+export function parseChanges(text) {
+  const actions = { "+": "insert", "-": "delete", "~": "upsert" }, body = {};
+  text.split("\n").forEach((line, i) => {
+    const rest = line.trim(), wrong = (detail, column = line.search(/\S/) + 1) => Object.assign(new Error(detail), { place: `body:${i + 1}:${column}`, hint: 'write +edge("a", "b"). or -edge("a", "b").' });
+    if (!rest || rest.startsWith("//")) return;
+    const found = /^([+\-~])\s*(\w+)\s*\((.*)\)\s*\.?$/.exec(rest);
+    if (!found) throw wrong("this is not a change of a row");
+    let row;
+    try { row = JSON.parse(`[${found[3].replace(/\bNULL\b/g, "null")}]`); } catch { throw wrong("the values are not numbers, texts in double quotes, true, false or null", line.indexOf("(") + 2); }
+    ((body[actions[found[1]]] ||= {})[found[2]] ||= []).push(row);
+  });
+  return body;
 }
 
-export function work(onDefined) {
-  const answer = el("div", { role: "status" });
-  const language = el("select", { "aria-label": "language" }, el("option", { value: "sql" }, "SQL"), el("option", { value: "datalog" }, "Datalog"));
-  const definition = el("textarea", { "aria-label": "definition", spellcheck: "false", placeholder: "CREATE VIEW low AS SELECT item FROM stock WHERE n < 3" });
-  const transaction = el("textarea", { "aria-label": "transaction", spellcheck: "false", placeholder: '{"insert": {"edge": [["a", "b"]]}, "delete": {}}' });
-  const attempt = async (run) => {
-    try { answer.replaceChildren(...await run()); } catch (error) { answer.replaceChildren(el("p", { class: "problem", role: "alert" }, error.message)); }
+function changeCard(change) {
+  const lines = (rows, sign) => rows.slice(0, SHOWN).map((row) => el("li", { class: `${sign}-ink` }, sign === "plus" ? "+ " : "− ", el("code", {}, fact(change.view, row))));
+  const more = change.plus.length + change.minus.length - Math.min(change.plus.length, SHOWN) - Math.min(change.minus.length, SHOWN);
+  return el("article", { class: "change" }, el("h3", {}, change.view, " ", signs(change.plus.length, change.minus.length)),
+    el("ul", { class: "rows" }, lines(change.minus, "minus"), lines(change.plus, "plus"), more > 0 ? el("li", { class: "quiet" }, `and ${count(more, "more row")}`) : null));
+}
+
+/** The part of the page where one works. */
+export function work(page) {
+  const answer = el("div", { class: "answer", role: "status" }), bar = el("div", { class: "row heading" });
+  let kind = sessionStorage.getItem("kind") || "sql_changes";
+  const texts = JSON.parse(sessionStorage.getItem("texts") || "{}");
+  const box = editor("text", { language: KINDS[kind].language, onRun: () => run(true), onInput: () => { texts[kind] = box.text; sessionStorage.setItem("texts", JSON.stringify(texts)); } });
+  const choose = (key) => {
+    kind = key;
+    sessionStorage.setItem("kind", kind);
+    box.language = KINDS[kind].language;
+    box.text = texts[kind] ?? KINDS[kind].example(page);
+    bar.replaceChildren(choice("what to do", Object.fromEntries(Object.entries(KINDS).map(([name, one]) => [name, one.title])), kind, choose));
+    answer.replaceChildren(empty("A dry run shows the exact change of every monitored view.", "Nothing is changed before you apply it."));
   };
-  const define = () => attempt(async () => {
-    const made = await ask("/v1/views", { language: language.value, text: definition.value });
-    onDefined();
-    return [el("p", {}, `defined; version ${made.version}, changed: ${made.changed.join(", ") || "no view"}`)];
-  });
-  const commit = (isPreview) => () => attempt(async () => {
-    const body = JSON.parse(transaction.value);
-    const made = await ask(`/v1/transactions${isPreview ? "?preview=true" : ""}`, body);
-    if (!isPreview) return [el("p", {}, `committed as version ${made.version}`)];
-    const lists = made.changes.map((change) => el("ul", {}, changeList(change)));
-    return [el("p", {}, lists.length ? "It would change:" : "It would change no view."), ...lists, el("button", { onclick: commit(false) }, "Apply")];
-  });
-  return el("div", {},
-    el("section", {}, el("h2", {}, "Transaction"), transaction, el("div", { class: "row" },
-      el("button", { onclick: commit(true) }, "Dry run"), el("button", { onclick: commit(false) }, "Commit"))),
-    el("section", {}, el("h2", {}, "Definition"), el("div", { class: "row" }, language), definition, el("div", { class: "row" }, el("button", { onclick: define }, "Define"))),
-    el("section", {}, el("h2", {}, "Answer"), answer));
+  const send = (isPreview) => {
+    const suffix = isPreview ? "?preview=true" : "";
+    if (kind === "sql_changes") return ask(`/v1/transactions${suffix}`, { body: box.text, type: "application/sql" });
+    if (kind === "changes") return ask(`/v1/transactions${suffix}`, { body: parseChanges(box.text) });
+    return ask(`/v1/views${suffix}`, { body: { language: kind, text: box.text } });
+  };
+  const refuse = (error) => {
+    box.mark(placeOf(error));
+    const rows = (error.violations?.rows ?? []).map((row) => el("li", { class: "minus-ink" }, el("code", {}, fact(error.violations.view, row))));
+    answer.replaceChildren(problem(error), el("ul", { class: "rows" }, rows));
+  };
+  async function run(isPreview) {
+    box.mark(null);
+    answer.replaceChildren(el("p", { class: "quiet" }, "…"));
+    try {
+      const made = await send(isPreview);
+      if (!isPreview) {
+        answer.replaceChildren(el("p", { class: "done" }, `Committed as version ${count(made.version)}.`));
+        if (kind === "sql" || kind === "datalog") page.reload();
+        return;
+      }
+      const discard = () => { answer.replaceChildren(el("p", { class: "quiet" }, "Discarded. Nothing was changed.")); box.area.focus(); };
+      answer.replaceChildren(el("p", {}, made.changes.length ? `It would change ${count(made.changes.length, "view")}:` : "It would change no monitored view."), ...made.changes.map(changeCard),
+        el("div", { class: "row" }, el("button", { class: "primary", onclick: () => run(false) }, "Apply"), el("button", { onclick: discard }, "Discard")));
+    } catch (error) { refuse(error); }
+  }
+  choose(kind);
+  const section = el("div", { class: "columns" },
+    el("section", { class: "card" }, bar, box.element, el("div", { class: "row" }, el("button", { class: "primary", onclick: () => run(true) }, "Dry run"), el("button", { onclick: () => run(false) }, "Apply at once"), el("span", { class: "quiet" }, "Ctrl+Enter: dry run"))),
+    el("section", { class: "card" }, el("h2", {}, "What it does"), answer));
+  return { section };
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from rederive.delta import Delta, counted
 from rederive.errors import Closed, CorruptStore, Expired, Mismatch, UnknownRelation
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, SourceVersion, VersionRecord
+from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, SourceVersion, VersionRecord, VersionSummary
 from rederive.store.codec import decode_counts, decode_relation, decode_rows
 from rederive.store.journal.file import connect_read_only, format_of, name_errors
 from rederive.store.position import Position
@@ -130,6 +131,53 @@ class JournalReader:
                     rows[relation.name] = decode_rows(f"[{','.join(texts)}]", relation)
         return rows
 
+    # Parts of versions, for those who look at a few of them
+
+    def deltas(self, kind: str, name: str | None, after: int, until: int) -> list[tuple[int, RecordedDelta]]:
+        """What the versions after one and up to another did to one relation, or to all; `kind` is `base` or `view`.
+
+        Raises `Expired` if some of that is not in the journal.
+        """
+        self._check_reach(after, name if kind == "view" else None)
+        staged = "SELECT min(number) FROM version WHERE number > ? AND number <= ? AND staged IS NOT NULL"
+        if (bulk := self._query(staged, after, until)[0][0]) is not None:
+            raise Expired(f"the changes of version {bulk} are in the lake alone", hint="read the table of the view there")
+        found = self._changes(after, until, kind, name)
+        return [(version, one) for version, kinds in sorted(found.items()) for one in kinds.get(kind, ())]
+
+    def delta_bytes(self, kind: str, name: str, after: int, until: int) -> int:
+        """About how much `deltas` would read, in characters."""
+        sql = """SELECT coalesce(sum(length(plus) + length(minus)), 0) FROM change
+                 JOIN relation ON relation.id = change.relation WHERE version > ? AND version <= ? AND kind = ? AND name = ?"""
+        return int(self._query(sql, after, until, kind, name)[0][0])
+
+    def summaries(self, after: int, until: int) -> list[VersionSummary]:
+        """Which relations the versions after one and up to another changed, and by how many rows; no row is decoded."""
+        counts = "counts" if self._has_counts else "NULL"
+        sql = f"""SELECT version, kind, name, json_array_length(plus), json_array_length(minus), {counts}
+                  FROM change JOIN relation ON relation.id = change.relation WHERE version > ? AND version <= ?"""
+        changed: dict[int, dict[str, tuple[int, int]]] = {}
+        for version, _, name, plus, minus, counted_rows in self._query(sql, after, until):
+            if counted_rows is not None:
+                plus, minus = (sum(side) for side in json.loads(counted_rows))
+            of_version = changed.setdefault(version, {})
+            before = of_version.get(name, (0, 0))
+            of_version[name] = (before[0] + plus, before[1] + minus)
+        numbers = "SELECT number, at, engine FROM version WHERE number > ? AND number <= ? ORDER BY number"
+        found = self._query(numbers, after, until)
+        return [VersionSummary(number, at, engine, changed.get(number, {})) for number, at, engine in found]
+
+    def cursors(self) -> list[tuple[str, int, str]]:
+        """The named subscribers, with the version that each has acknowledged, and when."""
+        return [(str(name), int(version), str(at)) for name, version, at in self._query("SELECT name, version, at FROM cursor")]
+
+    @property
+    def defined_since(self) -> int:
+        """The version from which on the current definitions hold; 0 if they were never changed, or nobody recorded when."""
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'defined'"):
+            return 0
+        return self._number("SELECT coalesce(max(version), 0) FROM defined")
+
     # Program, options, cursors, lake
 
     @property
@@ -224,19 +272,20 @@ class JournalReader:
         )
         if not versions:
             return []
-        changes = self._changes(version, versions[-1][0], view)
+        changes = self._changes(version, versions[-1][0], "view" if view is not None else None, view)
         return [_record(row, changes.get(row[0], {})) for row in versions]
 
-    def _changes(self, after: int, until: int, view: str | None) -> dict[int, dict[str, list[RecordedDelta]]]:
+    def _changes(self, after: int, until: int, kind: str | None, name: str | None) -> dict[int, dict[str, list[RecordedDelta]]]:
+        """The deltas of these versions by version and kind: all of them, or those of one relation."""
         counts = "counts" if self._has_counts else "NULL"
         sql = f"""SELECT version, kind, name, columns, plus, minus, {counts}
                   FROM change JOIN relation ON relation.id = change.relation
-                  WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR (kind = 'view' AND name = ?3))
+                  WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR kind = ?3) AND (?4 IS NULL OR name = ?4)
                   ORDER BY version, kind, name, relation.id"""
         found: dict[int, dict[str, list[RecordedDelta]]] = {}
         with name_errors(self.folder):
-            for version, kind, name, *change in self._query(sql, after, until, view):
-                found.setdefault(version, {}).setdefault(kind, []).append(_recorded(name, *change))
+            for version, of, changed, *change in self._query(sql, after, until, kind, name):
+                found.setdefault(version, {}).setdefault(of, []).append(_recorded(changed, *change))
         return found
 
     @property

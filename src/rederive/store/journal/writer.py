@@ -56,6 +56,7 @@ class Journal(RuleJournal):
         self._lock = lock
         self._read_back()
         self._ensure_epoch()
+        self._ensure_defined()
 
     def _read_back(self) -> None:
         """Read what the writer knows of its file from then on: nobody else changes it, so no commit has to ask for it."""
@@ -102,6 +103,12 @@ class Journal(RuleJournal):
         self._connection.execute("CREATE TABLE IF NOT EXISTS lost_cursor (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
         if not self._epochs():
             self._connection.execute("INSERT INTO epoch VALUES (?, ?)", (new_epoch(), self.version))
+
+    def _ensure_defined(self) -> None:
+        """Begin to record since when the current definitions hold: in an older journal, from its present version on."""
+        self._connection.execute("CREATE TABLE IF NOT EXISTS defined (version INTEGER NOT NULL)")
+        if not self._query("SELECT 1 FROM defined"):
+            self._connection.execute("INSERT INTO defined VALUES (?)", (self.version,))
 
     def begin_epoch(self) -> str:
         """Begin another history after the present version: positions of the old one after it are refused from now on."""
@@ -289,6 +296,9 @@ class Journal(RuleJournal):
         rows = ((i, t.part, t.name, t.text, t.kept, t.language) for i, t in enumerate(catalog.texts) if i >= same)
         self._connection.execute("DELETE FROM text WHERE position >= ?", (same,))
         self._connection.executemany("INSERT INTO text VALUES (?, ?, ?, ?, ?, ?)", rows)
+        # A past state is one of the current definitions only from this version on.
+        self._connection.execute("DELETE FROM defined")
+        self._connection.execute("INSERT INTO defined VALUES (?)", (self.version,))
         self._connection.execute("DELETE FROM followed")
         self._connection.executemany("INSERT INTO followed VALUES (?, ?)", catalog.followed.items())
 

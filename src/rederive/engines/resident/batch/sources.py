@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rederive.engines.resident.storage.column_table import CodeColumns, ColumnTable, as_columns
+from rederive.engines.resident.storage.column_table import CodeColumns, ColumnTable
 from rederive.engines.resident.storage.row_index import Array, Run, pack
-from rederive.engines.resident.storage.table import Overlay, Readable, Table, rows_of
+from rederive.engines.resident.storage.table import Overlay, Readable, Table
 
 
 class ColumnSource(Protocol):
@@ -90,7 +90,7 @@ class CopiedRows:
             table = self._table
             parts = [batch.code_columns() for batch in table.batches]
             if table.primary or not parts:
-                parts.append(as_columns(rows_of(table.primary, table.arity), table.arity))
+                parts.append(table.scan())
             self._copies["columns"] = parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))
         columns: CodeColumns = self._copies["columns"]
         return columns

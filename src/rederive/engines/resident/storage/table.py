@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
 from pyroaring import BitMap
 
 from rederive.delta import LazyRows
@@ -291,6 +292,15 @@ class Table:
         else:
             rows = rows_of(self.primary, self.arity)
         return (row for row in rows if all(row[i] == code for i, code in codes.items()))
+
+    def scan(self) -> tuple[Any, ...]:
+        """All rows as columns of codes, leaf by leaf: no row becomes a tuple."""
+        keys, leaves = list(self.primary), [np.frombuffer(leaf.to_array(), np.uint32) for leaf in self.primary.values()]
+        lengths = [len(leaf) for leaf in leaves]
+        last = np.concatenate(leaves) if leaves else np.empty(0, np.uint32)
+        shape = (len(keys), self.arity - 1)
+        before = np.array(keys, np.uint32).reshape(shape) if self.arity > 1 else np.empty(shape, np.uint32)
+        return (*(np.repeat(before[:, i], lengths) for i in range(self.arity - 1)), last)
 
     def snapshot(self) -> dict[Key, Leaf]:
         """The rows as they are now; later changes of the table do not show in it."""
