@@ -19,6 +19,6 @@ def advance_clock(pipeline: Pipeline, to: datetime) -> Result:
         raise UnknownTime("no view reads the time")
     before = tuple(state.engine.rows(CLOCK, {}))
     if any(isinstance(now, datetime) and now > at for (now,) in before):
-        raise UnknownTime(f"the time is {before[0][0]} already, and does not go back to {at}")
+        raise UnknownTime(f"the time is {before[0][0]!s} already, and does not go back to {at}")
     operations = [Operation(Action.DELETE, CLOCK, before), Operation(Action.INSERT, CLOCK, ((at,),))]
     return pipeline.commit_operations(operations)
