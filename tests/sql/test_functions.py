@@ -111,7 +111,7 @@ def answers_of_spark(session: SparkSession, texts: list[str]) -> dict[str, tuple
 
 def _asked(session: SparkSession, texts: list[str]) -> dict[str, tuple[str, str]] | None:
     """The answers to several calls; None if one of them fails."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
