@@ -102,7 +102,7 @@ def graph_example() -> None:
 
 
 def arrows(rows: Iterable[Row]) -> str:
-    return ", ".join(f"{x} -> {y}" for x, y in rows)
+    return ", ".join(" -> ".join(map(str, row)) for row in rows)
 
 
 # Debian
@@ -184,7 +184,7 @@ def examples(rows: Sequence[Row], most: int = 3) -> str:
     'git needs libc6, perl needs libc6'
     """
     chosen = rows[:: max(len(rows) // most, 1)][:most]
-    return ", ".join(f"{package} needs {on}" for package, on in chosen)
+    return ", ".join(" needs ".join(map(str, row)) for row in chosen)
 
 
 # The check

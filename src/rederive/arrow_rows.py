@@ -9,12 +9,13 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rederive.arrow_types import arrow_type, from_arrow_columns
+from rederive.arrow_types import arrow_type, from_arrow_columns, to_arrow_column
 from rederive.delta import LazyRows
 from rederive.errors import DataError, IllTypedRow
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.rows import wrong_names
+from rederive.values import column_value, from_python
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +59,8 @@ def _typed(values: pa.ChunkedArray[Any], column: Column, relation: Relation) -> 
     where = f"relation '{relation.name}', column '{column.name}'"
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
+    if column.type.parts:
+        return _typed_nested(values, column, where)
     if not _can_become(values.type, column.type):
         raise IllTypedRow(f"{where}: a column of Arrow's {values.type} is not a {column.type}")
     if values.null_count and not column.nullable:
@@ -74,6 +77,15 @@ def _typed(values: pa.ChunkedArray[Any], column: Column, relation: Relation) -> 
 
 
 _TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+
+
+def _typed_nested(values: pa.ChunkedArray[Any], column: Column, where: str) -> pa.ChunkedArray[Any]:
+    """Nested values are typed one by one: their parts have ranges and widths of their own."""
+    try:
+        typed = [column_value(value, column, from_python) for value in values.to_pylist()]
+    except ValueError as error:
+        raise IllTypedRow(f"{where}: {error}") from None
+    return pa.chunked_array([to_arrow_column(typed, column.type)])
 
 
 def _can_become(given: pa.DataType, wanted: Type) -> bool:
@@ -96,6 +108,12 @@ def _can_become(given: pa.DataType, wanted: Type) -> bool:
             return pa.types.is_timestamp(given) or pa.types.is_null(given)
         case Kind.DECIMAL:
             return is_integer or pa.types.is_decimal(given)
+        case Kind.BINARY:
+            return pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_null(given)
+        case Kind.INTERVAL:
+            return pa.types.is_duration(given) or pa.types.is_null(given)
+        case Kind.ARRAY | Kind.STRUCT | Kind.MAP:
+            return False  # typed value by value
 
 
 def _check_range(values: pa.ChunkedArray[Any], column: Column, where: str) -> None:

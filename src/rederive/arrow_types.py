@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.ir.nested import nested_reader
+from rederive.ir.terms import Kind, Part, Row, Type, Value
 
 # Arrow and Parquet have unsigned integers and Spark has not: 20 decimal digits hold every number of 64 bits.
 # Timestamps have no time zone: ours are UTC by definition, and no session's time zone may shift them. Their unit is microseconds.
@@ -23,7 +24,10 @@ _ARROW: Final[dict[Kind, pa.DataType]] = {
     Kind.BOOLEAN: pa.bool_(),
     Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us"),
+    Kind.BINARY: pa.binary(),
+    Kind.INTERVAL: pa.duration("us"),
 }
+_INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def arrow_type(type: Type) -> pa.DataType:
@@ -32,14 +36,42 @@ def arrow_type(type: Type) -> pa.DataType:
     >>> arrow_type(Type(Kind.DECIMAL, 10, 2)), arrow_type(Type(Kind.UNSIGNED))
     (Decimal128Type(decimal128(10, 2)), Decimal128Type(decimal128(20, 0)))
     """
-    return pa.decimal128(type.precision, type.scale) if type.kind is Kind.DECIMAL else _ARROW[type.kind]
+    match type.kind:
+        case Kind.DECIMAL:
+            return pa.decimal128(type.precision, type.scale)
+        case Kind.ARRAY:
+            return pa.list_(pa.field("element", _part_type(type.parts[0])))
+        case Kind.STRUCT:
+            return pa.struct([pa.field(part.name, _part_type(part)) for part in type.parts])
+        case Kind.MAP:
+            return pa.map_(*map(_part_type, type.parts))
+    return _ARROW[type.kind]
+
+
+def _part_type(part: Part) -> pa.DataType:
+    """Inside of nested types an integer has its own width: nothing casts it when a table is written."""
+    return _INTEGERS[part.bits or 64] if part.type.kind is Kind.NUMBER else arrow_type(part.type)
 
 
 def to_arrow_column(values: Iterable[Value], type: Type, arrow: pa.DataType | None = None) -> pa.Array[Any]:
     """The values of one column. `arrow`: another Arrow type than that of the map."""
     if type.kind is Kind.UNSIGNED:
         values = [None if value is None else Decimal(int(value)) for value in values]  # type: ignore[arg-type]
-    return pa.array(values, arrow or arrow_type(type))
+    into = arrow or arrow_type(type)
+    return pa.array([_with_names(value, into) for value in values] if type.parts else values, into)
+
+
+def _with_names(value: Any, into: pa.DataType) -> Any:
+    """The value with a dictionary for each struct, which Arrow's conversion from Python needs."""
+    if value is None:
+        return None
+    if pa.types.is_struct(into):
+        return {field.name: _with_names(one, field.type) for one, field in zip(value, into, strict=True)}
+    if pa.types.is_list(into):
+        return [_with_names(one, into.value_type) for one in value]
+    if pa.types.is_map(into):
+        return [(_with_names(key, into.key_type), _with_names(one, into.item_type)) for key, one in value]
+    return value
 
 
 def to_arrow_columns(rows: Iterable[Row], types: Sequence[Type]) -> list[pa.Array[Any]]:
@@ -60,6 +92,4 @@ def from_arrow_columns(columns: Iterable[pa.ChunkedArray[Any]], types: Sequence[
 def from_arrow_column(column: pa.ChunkedArray[Any] | pa.Array[Any], type: Type) -> list[Value]:
     """The values of one column."""
     values: list[Any] = column.to_pylist()
-    if type.kind is Kind.UNSIGNED:
-        return [None if value is None else int(value) for value in values]
-    return values
+    return list(map(nested_reader(type), values)) if type.parts or type.kind is Kind.UNSIGNED else values

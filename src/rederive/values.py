@@ -1,21 +1,26 @@
 """Conversion of text, JSON and Python objects to values of a column's type; ValueError says why a value does not fit.
 
 A timestamp with an offset is converted to UTC; a timestamp without one is in UTC. Floats are finite. A decimal has the scale of
-its column.
+its column. In JSON, bytes are text in base64, a struct is an object or the list of its fields, a map is an object or a list of
+pairs. In a text file, a nested value is JSON.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import datetime
+import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
+from rederive.ir.nested import Array, Map, Struct, struct_class
 from rederive.ir.printing import show_value
 from rederive.ir.rules import Column
-from rederive.ir.terms import Kind, Type, Value
+from rederive.ir.terms import Kind, Part, Type, Value
 
 # At most 40 digits: Python takes quadratic time to read longer ones, and no type holds them.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
@@ -23,6 +28,9 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _TIME: Final = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 _TIMESTAMP: Final = re.compile(rf"{_DATE.pattern}({_TIME})?", re.ASCII)
+_INTERVAL: Final = re.compile(
+    r"(?:INTERVAL ')?([+-]?)([0-9]{1,9}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:' DAY TO SECOND)?", re.ASCII
+)
 INTEGER_RANGES: Final = {Kind.NUMBER: (-(2**63), 2**63 - 1), Kind.UNSIGNED: (0, 2**64 - 1)}
 _BOOLEANS: Final = {"true": True, "false": False}
 MAX_PRECISION: Final = 38
@@ -57,6 +65,12 @@ def from_text(text: str, type: Type) -> Value:
             return _timestamp(text, type)
         case Kind.DECIMAL:
             return _decimal(Decimal(_matched(_DECIMAL, text, type)), type)
+        case Kind.BINARY:
+            return _bytes(text)
+        case Kind.INTERVAL:
+            return _interval(text)
+        case Kind.ARRAY | Kind.STRUCT | Kind.MAP:
+            return _nested(json.loads(text), type, from_json)
 
 
 def from_json(value: object, type: Type) -> Value:
@@ -86,14 +100,16 @@ def from_json(value: object, type: Type) -> Value:
             return _finite(value)
         case Kind.DECIMAL, int():
             return _decimal(Decimal(value), type)
-        case ((Kind.DECIMAL | Kind.DATE | Kind.TIMESTAMP), str()):
+        case ((Kind.DECIMAL | Kind.DATE | Kind.TIMESTAMP | Kind.BINARY | Kind.INTERVAL), str()):
             return from_text(value, type)
+        case ((Kind.ARRAY | Kind.STRUCT | Kind.MAP), _):
+            return _nested(value, type, from_json)
         case _:
             raise _not_a(value, type)
 
 
 def from_python(value: object, type: Type) -> Value:
-    """The value of a Python object: the types of JSON, and Decimal, date and datetime.
+    """The value of a Python object: the types of JSON, and Decimal, date, datetime, timedelta, bytes, tuples and mappings.
 
     >>> from_python(Decimal("1.5"), Type(Kind.DECIMAL, 10, 2))
     Decimal('1.50')
@@ -105,8 +121,63 @@ def from_python(value: object, type: Type) -> Value:
             return _utc(value)
         case Kind.DATE, datetime.date() if not isinstance(value, datetime.datetime):
             return value
+        case Kind.BINARY, bytes() | bytearray():
+            return bytes(value)
+        case Kind.INTERVAL, datetime.timedelta():
+            return value
+        case ((Kind.ARRAY | Kind.STRUCT | Kind.MAP), _):
+            return _nested(value, type, from_python)
         case _:
             return from_json(value, type)
+
+
+def _nested(value: object, type: Type, convert: Callable[[Any, Type], Value]) -> Value:
+    """An array, a struct or a map whose parts `convert` converts."""
+    match type.kind, value:
+        case Kind.STRUCT, Mapping():
+            names = [part.name for part in type.parts]
+            if unknown := [name for name in value if name not in names]:
+                raise ValueError(f"{type} has no field '{unknown[0]}'")
+            parts = [_part(value.get(part.name), part, convert) for part in type.parts]
+            return struct_class(tuple(names))(parts)
+        case _, str() | bytes():
+            raise _not_a(value, type)
+        case Kind.STRUCT, Sequence():
+            if len(value) != len(type.parts):
+                raise ValueError(f"{type} has {len(type.parts)} fields, not {len(value)}")
+            parts = [_part(one, part, convert) for one, part in zip(value, type.parts, strict=True)]
+            return struct_class(tuple(part.name for part in type.parts))(parts)
+        case Kind.ARRAY, Sequence():
+            return Array([_part(one, type.parts[0], convert) for one in value])
+        case Kind.MAP, Mapping():
+            # The keys of a JSON object are texts.
+            read = from_text if convert is from_json else convert
+            return _map([(_part(key, type.parts[0], read), _part(one, type.parts[1], convert)) for key, one in value.items()])
+        case Kind.MAP, Sequence() if all(isinstance(entry, Sequence) and len(entry) == 2 for entry in value):
+            return _map([tuple(_part(one, part, convert) for one, part in zip(e, type.parts, strict=True)) for e in value])
+    raise _not_a(value, type)
+
+
+def _map(entries: Sequence[tuple[Any, ...]]) -> Map:
+    keys = [key for key, _ in entries]
+    if None in keys:
+        raise ValueError("null is not a key of a map")
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"a map with two equal keys: {next(key for i, key in enumerate(keys) if key in keys[:i])!r}")
+    return Map(entries)
+
+
+def _part(value: object, part: Part, convert: Callable[[Any, Type], Value]) -> Value:
+    if value is None:
+        return None
+    converted = _in_width(convert(value, part.type), part.bits)
+    return converted + 0.0 if isinstance(converted, float) else converted  # one zero: -0.0 + 0.0 is 0.0
+
+
+def _in_width(value: Value, bits: int) -> Value:
+    if bits < 64 and isinstance(value, int) and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError(f"{value} is out of range for an integer of {bits} bits")
+    return value
 
 
 def column_value(value: object, column: Column, convert: Callable[[Any, Type], Value]) -> Value:
@@ -119,14 +190,11 @@ def column_value(value: object, column: Column, convert: Callable[[Any, Type], V
     # An empty field of a text file is NULL, as CSV has no other way to write it.
     if column.nullable and (value is None or (value == "" and convert is from_text)):
         return None
-    converted = convert(value, column.type)
-    if column.bits < 64 and isinstance(converted, int) and not -(2 ** (column.bits - 1)) <= converted < 2 ** (column.bits - 1):
-        raise ValueError(f"{converted} is out of range for an integer of {column.bits} bits")
-    return converted
+    return _in_width(convert(value, column.type), column.bits)
 
 
-def to_json(value: Value) -> str | int | float | bool | None:
-    """The value as JSON; decimals, dates and timestamps are strings.
+def to_json(value: Value) -> Any:
+    """The value as JSON; decimals, dates, timestamps, intervals and bytes are strings, structs and maps are objects.
 
     >>> to_json(datetime.date(2024, 2, 29)), to_json(Decimal("0.000000001")), to_json(None)
     ('2024-02-29', '0.000000001', None)
@@ -138,6 +206,51 @@ def to_json(value: Value) -> str | int | float | bool | None:
             return format(value, "f")
         case datetime.date():
             return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case datetime.timedelta():
+            return interval_text(value)
+        case Struct():
+            return {name: to_json(part) for name, part in zip(value.names, value, strict=True)}
+        case Map():
+            return {_key_text(key): to_json(part) for key, part in value}
+        case tuple():
+            return [to_json(part) for part in value]
+
+
+def _key_text(key: Value) -> str:
+    text = to_json(key)
+    return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+
+
+def interval_text(value: datetime.timedelta) -> str:
+    """An interval as Spark writes it.
+
+    >>> interval_text(datetime.timedelta(days=-1, hours=-2))
+    "INTERVAL '-1 02:00:00' DAY TO SECOND"
+    """
+    size = abs(value)
+    minutes, seconds = divmod(size.seconds, 60)
+    fraction = f".{size.microseconds:06}".rstrip("0") if size.microseconds else ""
+    sign = "-" if value < datetime.timedelta() else ""
+    clock = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}{fraction}"
+    return f"INTERVAL '{sign}{size.days} {clock}' DAY TO SECOND"
+
+
+def _interval(text: str) -> datetime.timedelta:
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{show_value(text)} is not an interval such as 1 02:30:00")
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    size = datetime.timedelta(int(days), int(seconds), int((fraction or "0").ljust(6, "0")), 0, int(minutes), int(hours))
+    return -size if sign == "-" else size
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{show_value(text)} is not text in base64") from None
 
 
 def _not_a(value: object, type: Type) -> ValueError:

@@ -86,3 +86,17 @@ def test_files_of_both_languages(tmp_path: Path) -> None:
     project(folder, TABLES)
     with pytest.raises(Mismatch):
         open_project(read_project(folder))
+
+
+def test_the_time_of_a_service_ticks(serve: Serve) -> None:
+    served = serve(RULES, "tick = 0.1")
+    for statement in (
+        "CREATE TABLE e (k INT PRIMARY KEY, at TIMESTAMP)",
+        "CREATE VIEW due AS SELECT k FROM e WHERE at < now()",
+    ):
+        made = served.request("POST", "/v1/views", json={"language": "sql", "text": statement})
+        assert made.status_code == 201, made.text
+    with served.events("/v1/views/due/changes") as events:
+        assert next(events)["rows"] == []
+        served.insert("e", [1, "2020-01-01T00:00:00"], [2, "2999-01-01T00:00:00"])
+        assert next(events)["plus"] == [[1]]

@@ -49,7 +49,7 @@ def literal_number(draw: Any) -> str:
 def number(draw: Any, names: Names, depth: int = 2) -> str:
     options = ["column"] * 4 + ["literal"]
     if depth:
-        options += ["+", "-", "*", "case", "coalesce", "length", "nullif", "abs", "greatest"]
+        options += ["+", "-", "*", "case", "coalesce", "length", "nullif", "abs", "greatest", "element", "field", "kept"]
     if names.depth > 0 and depth == 2:
         options += ["scalar"]
     match draw(st.sampled_from(options)):
@@ -69,6 +69,14 @@ def number(draw: Any, names: Names, depth: int = 2) -> str:
             return f"nullif({number(draw, names, depth - 1)}, {number(draw, names, depth - 1)})"
         case "abs":
             return f"abs({number(draw, names, depth - 1)})"
+        case "element":
+            one, two, three = (number(draw, names, depth - 1) for _ in range(3))
+            return f"element_at(transform(array({one}, {two}), e -> e + {three}), {draw(st.sampled_from([1, 2]))})"
+        case "kept":
+            one, two, three = (number(draw, names, depth - 1) for _ in range(3))
+            return f"CAST(size(filter(array({one}, {two}), e -> e > {three})) AS INT)"
+        case "field":
+            return f"named_struct('a', {number(draw, names, depth - 1)}, 'b', {text(draw, names, depth - 1)}).a"
         case "length":
             return f"CAST(length({text(draw, names, depth - 1)}) AS INT)"
         case "scalar":
@@ -282,7 +290,7 @@ SETS = ("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT AL
 
 
 def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
-    kind = draw(st.sampled_from(["select"] * 5 + [*SETS, "with", "window", "window", "top"]))
+    kind = draw(st.sampled_from(["select"] * 5 + [*SETS, "with", "window", "window", "top", "explode", "lateral"]))
     if kind == "select" or names.depth == 0:
         return select(draw, names, views)
     inner = names.inner()
@@ -290,10 +298,36 @@ def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
         return window(draw, names, views)
     if kind == "top":
         return top(draw, inner, views)
+    if kind == "explode":
+        return exploded(draw, names)
+    if kind == "lateral":
+        return lateral(draw, names)
     if kind == "with":
         name = names.fresh()
         return f"WITH {name} AS ({query(draw, inner, views)}) {select(draw, inner, (*views, name))}"
     return f"({select(draw, inner, views)}) {kind} ({select(draw, inner, views)})"
+
+
+def exploded(draw: Any, names: Names) -> str:
+    """A row for each element of an array."""
+    alias, other = names.fresh(), names.fresh()
+    inside = Names((alias,), 0, names.fresh)
+    parts = ", ".join(number(draw, inside, 0) for _ in range(draw(st.integers(1, 3))))
+    where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside, 1)}"]))
+    source = f"{draw(st.sampled_from(list(TABLES)))} AS {alias}, LATERAL explode(array({parts})) AS {other}(c)"
+    return f"SELECT {alias}.x AS x, {other}.c AS y, {alias}.s AS s FROM {source}{where}"
+
+
+def lateral(draw: Any, names: Names) -> str:
+    """A query for each row of a table, which may have no row."""
+    alias, other, inner = names.fresh(), names.fresh(), names.fresh()
+    tables = [draw(st.sampled_from(list(TABLES))) for _ in range(2)]
+    inside = Names((inner, alias), 0, names.fresh)
+    what = draw(st.sampled_from([f"{inner}.y", f"CAST(count({inner}.y) AS INT)", f"max({inner}.y)"]))
+    query = f"SELECT {what} AS m FROM {tables[1]} AS {inner} WHERE {condition(draw, inside, 1)}"
+    join = draw(st.sampled_from([", LATERAL", " LEFT JOIN LATERAL"]))
+    on = " ON TRUE" if "LEFT" in join else ""
+    return f"SELECT {alias}.x AS x, {other}.m AS y, {alias}.s AS s FROM {tables[0]} AS {alias}{join} ({query}) AS {other}{on}"
 
 
 @st.composite

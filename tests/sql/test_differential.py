@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -83,6 +84,15 @@ class Both:
 
 
 def as_duck(query: str) -> str:
+    query = re.sub(r"LATERAL explode\(array\((.+?)\)\) AS", r"LATERAL (SELECT unnest(list_value(\1))) AS", query)
+    query = re.sub(r"named_struct\('a', (.+?), 'b', (.+?)\)\.a", r"struct_pack(a := \1, b := \2).a", query)
+    for ours, theirs in (
+        ("element_at(", "list_extract("),
+        ("transform(", "list_transform("),
+        ("size(filter(", "len(list_filter("),
+    ):
+        query = query.replace(ours, theirs)
+    query = query.replace("array(", "list_value(").replace(", e -> e", ", lambda e: e")
     return query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN").replace("AS STRING", "AS VARCHAR")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rederive.engines.term_functions import row_function
 from rederive.errors import RederiveError
+from rederive.ir.nested import plain
 from rederive.ir.rules import Program
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.function_table import function_table
@@ -17,6 +18,7 @@ from rederive.lang.sql.functions import ALIASES, FUNCTIONS
 from rederive.lang.sql.parser import parse
 from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.statement_context import StatementContext
+from rederive.lang.sql.types import SqlType
 from rederive.scalar.failures import ScalarError
 from tests.sql.conformance import STORED, calls, functions_called
 
@@ -37,7 +39,11 @@ def ours(call: str) -> tuple[str, str]:
     (parsed,) = parse(f"SELECT {call} AS x")
     context = StatementContext(ProgramBuilder.of(Program({}, ())), "q", parsed)
     ((_, typed),) = QueryLowering(context).prepare(parsed.tree).outputs
-    return str(typed.type).lower(), repr(row_function(typed.term, [], {})(()))
+    return _simple(typed.type), repr(plain(row_function(typed.term, [], {})(())))
+
+
+def _simple(type: SqlType) -> str:
+    return str(type).lower().replace(", ", ",").replace(": ", ":")
 
 
 def answered(call: str) -> tuple[str, str]:
@@ -105,18 +111,27 @@ def answers_of_spark(session: SparkSession, texts: list[str]) -> dict[str, tuple
 
 def _asked(session: SparkSession, texts: list[str]) -> dict[str, tuple[str, str]] | None:
     """The answers to several calls; None if one of them fails."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         frame = session.sql("SELECT " + ", ".join(f"{text} AS x{i}" for i, text in enumerate(texts)))
         (row,) = frame.collect()
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         return None
     types = [field.dataType.simpleString() for field in frame.schema.fields]
-    return {text: (type, repr(_in_utc(value))) for text, type, value in zip(texts, types, row, strict=True)}
+    return {text: (type, repr(_plain(value))) for text, type, value in zip(texts, types, row, strict=True)}
 
 
-def _in_utc(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """What PySpark collects, as tuples and bytes; timestamps in UTC."""
     from tests.sql.test_spark_values import in_utc
 
+    match value:
+        case dict():
+            return tuple((_plain(key), _plain(one)) for key, one in value.items())
+        case list() | tuple():
+            return tuple(map(_plain, value))
+        case bytearray():
+            return bytes(value)
     return in_utc(value)

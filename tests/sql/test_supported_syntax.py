@@ -59,6 +59,7 @@ QUERIES = (
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) AS p FROM s",
     "SELECT split(t, ',')[0] AS f, e.x FROM s LATERAL VIEW OUTER explode(split(t, ',')) e AS x",
     "SELECT posexplode(split(t, ',')) AS (p, x) FROM s",
+    "SELECT transform(split(t, ','), x -> length(x)) AS l, X'00' AS b FROM s",
 )
 STATEMENTS = (
     *(statement for statement in TABLES.split(";") if statement.strip()),

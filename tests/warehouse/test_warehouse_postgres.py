@@ -53,7 +53,7 @@ def declared(url: str) -> str:
 
 
 def texts(row: Row) -> str:
-    return "(" + ", ".join(f"'{value}'" for value in row) + ")"
+    return "(" + ", ".join("'" + str(value) + "'" for value in row) + ")"
 
 
 def filled(client: Client, shop: Shop) -> None:

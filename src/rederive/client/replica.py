@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rederive.client.json_rows import json_rows
 from rederive.client.sse import Event
 from rederive.delta import Delta, Row, Rows, copies, counted
 from rederive.errors import OutOfStep, Refused
@@ -98,7 +99,7 @@ class Replica:
         view = data["view"]
         self.columns[view] = tuple(data["columns"])
         # Pieces are collected apart from the rows, which stay those of the old version until the last piece is there.
-        self._pieces.setdefault(view, Counter()).update(map(tuple, data["rows"]))
+        self._pieces.setdefault(view, Counter()).update(json_rows(data["rows"]))
         if data["more"]:
             return None
         found, self._pieces = self._pieces, {}
@@ -132,5 +133,5 @@ def _side(rows: Counter[Row]) -> Rows:
 
 def _delta(part: Mapping[str, Any]) -> Delta:
     counts = part.get("counts") or {}
-    plus, minus = (tuple(map(tuple, part[side])) for side in ("plus", "minus"))
+    plus, minus = (tuple(json_rows(part[side])) for side in ("plus", "minus"))
     return Delta(counted(plus, counts["plus"]), counted(minus, counts["minus"])) if counts else Delta(plus, minus)

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
+from rederive.client.json_rows import json_rows
 from rederive.delta import Row
 from rederive.errors import MalformedInput, Refused, Unreachable
 
@@ -164,7 +165,7 @@ def commit_receipt(answer: Mapping[str, Any]) -> CommitReceipt:
 
 def versioned_rows(found: Mapping[str, Any]) -> VersionedRows:
     """Return the rows of an answer."""
-    return VersionedRows(found["version"], tuple(c["name"] for c in found["columns"]), [tuple(row) for row in found["rows"]])
+    return VersionedRows(found["version"], tuple(c["name"] for c in found["columns"]), list(json_rows(found["rows"])))
 
 
 # Retries

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, Final
 
 from rederive.analysis.types import term_type
-from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable
+from rederive.ir.terms import Call, Constant, Lambda, Row, Term, Type, Value, Variable
 from rederive.scalar.datalog.implementations import functor_function
 from rederive.scalar.sql.implementations import membership_test, scalar_function
 from rederive.scalar.sql.signatures import LAZY
@@ -30,6 +30,8 @@ class Expressions:
         match term:
             case Variable():
                 return self.variable(term)
+            case Constant(value=Lambda() as written):
+                return self.name("function", lambda_function(written))
             case Constant():
                 # By reference, not as text: no constant has to survive a round trip through repr.
                 return self.name("constant", term.value)
@@ -109,13 +111,29 @@ def row_function(term: Term, columns: Sequence[str], types: Mapping[str, Type]) 
     >>> row_function(Call("*", (Variable("x"), Variable("x")), gives=NUMBER), ["x"], {"x": NUMBER})((3,))
     9
     """
+    return _compiled("row", lambda variable: f"row[{columns.index(variable.name)}]", types, term)
+
+
+def lambda_function(function: Lambda) -> Callable[..., Any]:
+    """A lambda as a function of the values of its parameters.
+
+    >>> from rederive.ir.terms import NUMBER
+    >>> lambda_function(Lambda(("x", "y"), (NUMBER, NUMBER), Call("+", (Variable("x"), Variable("y")), gives=NUMBER)))(1, 2)
+    3
+    """
+    names = {name: f"a{i}" for i, name in enumerate(function.parameters)}
+    types = dict(zip(function.parameters, function.types, strict=True))
+    return _compiled(", ".join(names.values()), lambda variable: names[variable.name], types, function.body)
+
+
+def _compiled(parameters: str, variable: Callable[[Variable], str], types: Mapping[str, Type], term: Term) -> Callable[..., Any]:
     scope: dict[str, Any] = {}
 
     def name(stem: str, value: Any) -> str:
         scope[f"{stem}{len(scope)}"] = value
         return f"{stem}{len(scope) - 1}"
 
-    text = Expressions(name, lambda variable: f"row[{columns.index(variable.name)}]", types).value(term)
+    text = Expressions(name, variable, types).value(term)
     # The scope holds objects by name, so a value is never written into the text.
-    function: Callable[[Row], Value] = eval(f"lambda row: {text}", scope)
+    function: Callable[..., Any] = eval(f"lambda {parameters}: {text}", scope)
     return function

@@ -18,6 +18,7 @@ from typing import Any, Final
 from rederive.engines.protocol import Action, Operation
 from rederive.errors import DataError, IllTypedRow, MalformedInput, nearest
 from rederive.ingest.strict_json import Json, parse_line
+from rederive.ir.nested import Array, Map, struct
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.rows import typed_json_rows, typed_rows, wrong_names
@@ -175,6 +176,14 @@ def _any(type: Type) -> Value:
             return _EPOCH
         case Kind.DECIMAL:
             return Decimal(0).scaleb(-type.scale)
+        case Kind.BINARY:
+            return b""
+        case Kind.INTERVAL:
+            return timedelta()
+        case Kind.STRUCT:
+            return struct(tuple(part.name for part in type.parts), tuple(_any(part.type) for part in type.parts))
+        case Kind.ARRAY | Kind.MAP:
+            return Array() if type.kind is Kind.ARRAY else Map()
 
 
 # Values whose meaning depends on the schema

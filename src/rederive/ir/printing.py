@@ -23,7 +23,7 @@ from rederive.ir.rules import (
     Rule,
     literal_variables,
 )
-from rederive.ir.terms import Call, Constant, Term, Value, Variable
+from rederive.ir.terms import Call, Constant, Lambda, Term, Value, Variable
 
 _INFIX = {"+", "-", "*", "/", "%", "^", "band", "bor", "bxor", "bshl", "bshr", "land", "lor", "lxor"}
 _INFIX |= {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "div", "like", "rlike"}
@@ -41,6 +41,12 @@ def show_value(value: Value) -> str:
             return repr(value)
         case str():
             return json.dumps(value, ensure_ascii=False)
+        case bytes():
+            return f"X'{value.hex().upper()}'"
+        case tuple() if isinstance(names := getattr(value, "names", None), tuple):
+            return f"{{{', '.join(f'{name}: {show_value(part)}' for name, part in zip(names, value, strict=True))}}}"
+        case tuple():
+            return f"[{', '.join(map(show_value, value))}]"
         case _:
             return json.dumps(str(value))
 
@@ -50,6 +56,8 @@ def show_term(term: Term) -> str:
     match term:
         case Variable():
             return "_" if term.is_anonymous else term.name
+        case Constant(value=Lambda(parameters, _, body)):
+            return f"(({', '.join(parameters)}) -> {show_term(body)})"
         case Constant():
             return show_value(term.value)
         case Call(functor, (left, right)) if functor in _INFIX:

@@ -138,6 +138,8 @@ class Function(Enum):
     PERCENTILE_DISC = "percentile_disc"
     MODE = "mode"
     LISTAGG = "listagg"
+    COLLECT_LIST = "collect_list"
+    COLLECT_SET = "collect_set"
     MAX_BY = "max_by"
     MIN_BY = "min_by"
     BIT_AND = "bit_and"

@@ -6,12 +6,15 @@ import datetime
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rederive.errors import Span
 
-# bool is a subclass of int and datetime of date in Python: a `match` on values tests the subclass first.
-Value: TypeAlias = str | int | float | bool | Decimal | datetime.date | datetime.datetime | None
+# bool is a subclass of int and datetime of date in Python: a `match` on values tests the subclass first. An array is a tuple;
+# structs and maps are the tuples of `ir.nested`.
+Value: TypeAlias = (
+    str | int | float | bool | bytes | Decimal | datetime.date | datetime.datetime | datetime.timedelta | tuple[Any, ...] | None
+)
 Row: TypeAlias = tuple[Value, ...]
 UTC = "UTC"  # the default time zone of a database; values of kind timestamp are always in it
 
@@ -27,18 +30,47 @@ class Kind(Enum):
     DATE = "date"
     TIMESTAMP = "timestamp"
     DECIMAL = "decimal"
+    BINARY = "binary"
+    INTERVAL = "interval"  # of days and parts of a day
+    ARRAY = "array"
+    STRUCT = "struct"
+    MAP = "map"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a nested type: the element of an array, a field of a struct, the key or the value of a map."""
+
+    name: str
+    type: Type
+    bits: int = 64  # the width of its integers; 0 is the type of a bare NULL
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.bits}" if self.type.kind is Kind.NUMBER and self.bits < 64 else str(self.type)
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """The type of a column. Only decimals have a precision and a scale."""
+    """The type of a column. Only decimals have a precision and a scale, and only nested types have parts."""
 
     kind: Kind
     precision: int = 0
     scale: int = 0
+    parts: tuple[Part, ...] = ()
 
     def __str__(self) -> str:
-        return f"decimal({self.precision},{self.scale})" if self.kind is Kind.DECIMAL else self.kind.value
+        match self.kind:
+            case Kind.DECIMAL:
+                return f"decimal({self.precision},{self.scale})"
+            case Kind.STRUCT:
+                return f"struct<{', '.join(f'`{part.name}` {part}' for part in self.parts)}>"
+            case Kind.ARRAY | Kind.MAP:
+                return f"{self.kind.value}<{', '.join(map(str, self.parts))}>"
+        return str(self.kind.value)
+
+    def contains(self, kind: Kind) -> bool:
+        """Whether the type or one of its parts is of a kind."""
+        return self.kind is kind or any(part.type.contains(kind) for part in self.parts)
 
 
 SYMBOL = Type(Kind.SYMBOL)
@@ -48,6 +80,8 @@ FLOAT = Type(Kind.FLOAT)
 BOOLEAN = Type(Kind.BOOLEAN)
 DATE = Type(Kind.DATE)
 TIMESTAMP = Type(Kind.TIMESTAMP)
+BINARY = Type(Kind.BINARY)
+INTERVAL = Type(Kind.INTERVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +120,18 @@ class Call:
     span: Span | None = field(default=None, compare=False, repr=False)
     # The type is inferred for a functor, from its arguments, and declared for a scalar function of SQL.
     gives: Type | None = field(default=None, repr=False)
+
+
+class Lambda(NamedTuple):
+    """A lambda of SQL: a constant argument of a higher-order function.
+
+    `parameters`: the names that the body has for its arguments: those of the lambda, then the variables of the rule that it
+    mentions. The values of these are further arguments of the call, so that whatever rewrites terms sees them.
+    """
+
+    parameters: tuple[str, ...]
+    types: tuple[Type, ...]
+    body: Term
 
 
 Term: TypeAlias = Variable | Constant | Call

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from rederive.errors import StrategyError
+from rederive.errors import StrategyError, Unsupported
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Operator, Program, Relation, Rule
 from rederive.ir.terms import Call, Constant, Kind, Term, Variable, variables
 
@@ -236,3 +236,5 @@ def _literal(constant: Constant, dialect: Dialect) -> str:
             return f"TIMESTAMP '{constant.value}'"
         case datetime.date():
             return f"DATE '{constant.value}'"
+        case _:
+            raise Unsupported(f"not supported: a constant of {constant.type} in SQL of other databases", None)

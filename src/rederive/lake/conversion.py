@@ -15,7 +15,8 @@ from pyspark.sql import types as spark_types
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column
 from rederive.ir.terms import Kind, Type
-from rederive.lake.types import INTEGER_BITS, spark_type
+from rederive.lake.nested_columns import as_type, in_utc, problem_in
+from rederive.lake.types import INTEGER_BITS, nested_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -27,6 +28,7 @@ _TIMESTAMP: Final = rf"^{_DATE}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1
 _OFFSET: Final = r"(Z|[+-][0-9]{2}:[0-9]{2})$"
 _INTEGERS: Final = tuple(INTEGER_BITS)
 _DIGITS: Final = {spark_types.ByteType: 3, spark_types.ShortType: 5, spark_types.IntegerType: 10, spark_types.LongType: 19}
+_NOT_TEXT: Final = frozenset({Kind.BINARY, Kind.INTERVAL, Kind.ARRAY, Kind.STRUCT, Kind.MAP})
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 
 
@@ -42,6 +44,10 @@ class ConvertedColumn(NamedTuple):
 
 def from_text(text: SparkColumn, column: Column) -> ConvertedColumn:
     """The value that a text field denotes."""
+    if column.type.kind in _NOT_TEXT:
+        raise SchemaMismatch(
+            f"column '{column.name}' is {column.type}, which Spark does not read from text", hint="use Parquet, or rows of Python"
+        )
     value = _parsed(text, column.type)
     if column.type.kind is Kind.SYMBOL:
         return ConvertedColumn(text)
@@ -66,6 +72,8 @@ def _pattern(type: Type) -> str:
             return f"^{_DATE}$"
         case Kind.TIMESTAMP:
             return _TIMESTAMP
+        case Kind.BINARY | Kind.INTERVAL | Kind.ARRAY | Kind.STRUCT | Kind.MAP:
+            raise AssertionError(type)  # refused before
         case Kind.DECIMAL:  # only zeros may follow the digits of the scale: nothing is rounded
             return rf"^[+-]?([0-9]+(\.[0-9]{{0,{type.scale}}}0*)?|\.[0-9]{{1,{max(type.scale, 1)}}}0*)$"
 
@@ -74,17 +82,8 @@ def _parsed(text: SparkColumn, type: Type) -> SparkColumn:
     if type.kind is Kind.TIMESTAMP:
         # A text without an offset is in UTC. Spark would take it in the time zone of the session.
         dated = F.when(F.length(text) == len(_FIRST), F.concat(text, F.lit("T00:00"))).otherwise(text)
-        return _utc(F.when(dated.rlike(_OFFSET), dated).otherwise(F.concat(dated, F.lit("Z"))).try_cast("timestamp"))
+        return in_utc(F.when(dated.rlike(_OFFSET), dated).otherwise(F.concat(dated, F.lit("Z"))).try_cast("timestamp"))
     return text.try_cast(spark_type(type))
-
-
-def _utc(instant: SparkColumn) -> SparkColumn:
-    """An instant as a UTC timestamp without zone, whatever the session's time zone.
-
-    It is computed from the microseconds since 1970: Spark subtracts two timestamps by the session's wall clock, which is an hour
-    off across a change to summer time.
-    """
-    return F.lit("1970-01-01").cast("timestamp_ntz") + F.expr("INTERVAL '0.000001' SECOND") * F.unix_micros(instant)
 
 
 def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) -> ConvertedColumn:
@@ -95,7 +94,11 @@ def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) 
             hint="convert the column in the source, or declare another type",
         )
     # A timestamp of Spark is an instant; the database holds it as UTC, without a zone.
-    widened = _utc(value) if isinstance(found, spark_types.TimestampType) else value.cast(spark_type(column.type))
+    widened = as_type(value, found, spark_type(column.type))
+    if column.type.parts:
+        problem = problem_in(widened, spark_type(column.type))
+        reason = F.lit(f"column '{column.name}': a float in it is not finite")
+        return ConvertedColumn(widened, F.when(problem, reason) if problem is not None else None)
     # An integer type that is no wider than the column needs no check of its range, which would be a query.
     if column.type.kind is Kind.NUMBER and INTEGER_BITS[found.__class__] <= column.bits:
         return ConvertedColumn(widened)
@@ -119,6 +122,12 @@ def _fits(found: spark_types.DataType, type: Type) -> bool:
             return isinstance(found, spark_types.DateType)
         case Kind.TIMESTAMP:
             return isinstance(found, spark_types.TimestampType | spark_types.TimestampNTZType)
+        case Kind.BINARY:
+            return isinstance(found, spark_types.BinaryType)
+        case Kind.INTERVAL:
+            return isinstance(found, spark_types.DayTimeIntervalType)
+        case Kind.ARRAY | Kind.STRUCT | Kind.MAP:
+            return nested_type(found, "") == type
         case Kind.DECIMAL:
             if not isinstance(found, spark_types.DecimalType | spark_types.IntegralType):
                 return False
@@ -193,6 +202,8 @@ def _json_kind(type: Type) -> str:
             return r"^(BIGINT|DOUBLE|FLOAT|DECIMAL\(.*\))$"
         case Kind.BOOLEAN:
             return "^BOOLEAN$"
+        case Kind.BINARY | Kind.INTERVAL | Kind.ARRAY | Kind.STRUCT | Kind.MAP:
+            raise AssertionError(type)  # refused before
         case Kind.DECIMAL:
             # A fraction must come as text, because many writers of JSON round numbers to doubles.
             return r"^(BIGINT|STRING|DECIMAL\(\d+,0\))$"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from rederive.errors import Mismatch, NewerFormat, NotATable, SchemaMismatch
 from rederive.ir.rules import Column, Relation
@@ -92,7 +92,7 @@ def schema_difference(found: StructType, asked: StructType) -> str | None:
     for old, new in zip(found.fields, asked.fields, strict=False):
         if old.name != new.name:
             return f"column '{old.name}' is found where '{new.name}' is expected"
-        if old.dataType != new.dataType:
+        if not is_same_type(old.dataType, new.dataType):
             return f"column '{new.name}' is {old.dataType.simpleString()} instead of {new.dataType.simpleString()}"
     if len(found.fields) > len(asked.fields):
         return f"column '{found.fields[len(asked.fields)].name}' is not expected"
@@ -101,13 +101,18 @@ def schema_difference(found: StructType, asked: StructType) -> str | None:
     return None
 
 
+def is_same_type(one: DataType, two: DataType) -> bool:
+    """Whether two types have the same values; whether Spark knows that some part is never NULL does not matter."""
+    return one == two or one.simpleString() == two.simpleString()
+
+
 def check_frame(schema: StructType, relation: Relation) -> None:
     """Refuse a data frame whose columns have other types than the relation's. Their order matters, their names do not."""
     asked = schema_of(relation).fields
     if relation.columns and len(schema.fields) != len(asked):
         raise SchemaMismatch(f"relation '{relation.name}' has {len(asked)} columns, the DataFrame has {len(schema.fields)}")
     for column, old, new in zip(relation.columns, schema.fields, asked, strict=False):
-        if old.dataType != new.dataType:
+        if not is_same_type(old.dataType, new.dataType):
             raise SchemaMismatch(
                 f"column '{column.name}' of relation '{relation.name}' is {column.type}, "
                 f"so {new.dataType.simpleString()} is expected, and the DataFrame has {old.dataType.simpleString()}",

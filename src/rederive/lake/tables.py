@@ -40,6 +40,7 @@ from rederive.lake.delta_log import (
 )
 from rederive.lake.file_system import exists, names_in, remove
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
+from rederive.lake.nested_columns import as_type
 from rederive.lake.types import dataframe, schema_of, table_field
 
 if TYPE_CHECKING:
@@ -301,8 +302,7 @@ class Lake:
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
         schema = _schema(area, relation)
-        columns = [F.col(quote(f.name)).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema.fields]
-        typed = in_session(self._private, rows).select(*columns)
+        typed = _as_types(in_session(self._private, rows), schema)
 
         def write() -> None:
             writer = typed.writeTo(f"delta.{quote(place)}").using("delta").options(**idempotent_options(version))
@@ -375,12 +375,17 @@ def _expected(table: TableState, area: Area, relation: Relation) -> StructType:
 def _typed(rows: DataFrame, types: StructType) -> DataFrame:
     """The same rows, with the types that a table has for its columns; other columns stay as they are."""
     known = {field.name: field for field in types.fields}
-    other = [f.name for f in rows.schema.fields if f.name in known and f.dataType != known[f.name].dataType]
-    if not other:
+    if all(f.dataType == known[f.name].dataType for f in rows.schema.fields if f.name in known):
         return rows
-    # A cast drops the metadata of a column, which hold our name of its type.
-    cast = {name: F.col(quote(name)).cast(known[name].dataType).alias(name, metadata=known[name].metadata) for name in other}
-    return rows.select(*(cast.get(name, F.col(quote(name))) for name in rows.columns))
+    return _as_types(rows, StructType([known.get(field.name, field) for field in rows.schema.fields]))
+
+
+def _as_types(rows: DataFrame, schema: StructType) -> DataFrame:
+    """The columns of a schema, with its types. A cast drops the metadata of a column, which hold our name of its type."""
+    found = {field.name: field.dataType for field in rows.schema.fields}
+    return rows.select(
+        *(as_type(F.col(quote(f.name)), found[f.name], f.dataType).alias(f.name, metadata=f.metadata) for f in schema.fields)
+    )
 
 
 def _named(table: DataFrame, relation: Relation) -> DataFrame:

@@ -16,11 +16,27 @@ import pyarrow
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_type
 
-from rederive.arrow_types import arrow_type, from_arrow_columns, to_arrow_columns
+from rederive import arrow_types
+from rederive.arrow_types import from_arrow_columns, to_arrow_columns
 from rederive.engines.spark.session.sessions import from_table
+from rederive.engines.spark.session.types import arrow_type, without_maps
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column, Relation
-from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
+from rederive.ir.terms import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    FLOAT,
+    INTERVAL,
+    NUMBER,
+    SYMBOL,
+    TIMESTAMP,
+    UNSIGNED,
+    Kind,
+    Part,
+    Row,
+    Type,
+)
 from rederive.lake.names import PRESENT, column_names
 
 if TYPE_CHECKING:
@@ -33,15 +49,15 @@ INTEGER_BITS: Final[dict[type[spark_types.DataType], int]] = {
     spark_types.IntegerType: 32,
     spark_types.LongType: 64,
 }
-_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-_SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP)}
+_NAME: Final = re.compile(r"([a-z]+)(?:\((\d+),(\d+)\))?(?::(\d+))?")
+_SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP, BINARY, INTERVAL)}
 MANY_ROWS: Final = 20_000
 """Rows from which on a Parquet file is faster than sending them to Spark."""
 
 
 @lru_cache(maxsize=4096)
 def spark_type(type: Type) -> spark_types.DataType:
-    """The Spark type that holds every value of `type`. It follows from the Arrow type, so there is one type map.
+    """The Spark type that holds every value of `type`, in frames. It follows from the Arrow type, so there is one type map.
 
     >>> spark_type(UNSIGNED), spark_type(TIMESTAMP)
     (DecimalType(20,0), TimestampNTZType())
@@ -56,7 +72,9 @@ def holds_exactly(found: spark_types.DataType, column: Column) -> bool:
     (True, False)
     """
     kind = column.type.kind
-    is_whole = kind in (Kind.SYMBOL, Kind.BOOLEAN, Kind.DECIMAL) or (kind is Kind.NUMBER and column.bits == 64)
+    is_whole = kind in (Kind.SYMBOL, Kind.BOOLEAN, Kind.DECIMAL, Kind.BINARY, Kind.INTERVAL) or (
+        kind is Kind.NUMBER and column.bits == 64
+    )
     return is_whole and found == spark_type(column.type)
 
 
@@ -68,7 +86,22 @@ def column_type(field: spark_types.StructField) -> Type:
     """
     if METADATA in (field.metadata or {}):
         return type_named(field.metadata[METADATA])
-    match field.dataType:
+    return nested_type(field.dataType, field.name)
+
+
+def nested_type(found: spark_types.DataType, name: str) -> Type:
+    """Our type of a type of Spark, of a column of this name."""
+    match found:
+        case spark_types.ArrayType():
+            return Type(Kind.ARRAY, parts=(_part("element", found.elementType, name),))
+        case spark_types.MapType():
+            return Type(Kind.MAP, parts=(_part("key", found.keyType, name), _part("value", found.valueType, name)))
+        case spark_types.StructType():
+            return Type(Kind.STRUCT, parts=tuple(_part(field.name, field.dataType, name) for field in found.fields))
+        case spark_types.BinaryType():
+            return BINARY
+        case spark_types.DayTimeIntervalType():
+            return INTERVAL
         case spark_types.StringType():
             return SYMBOL
         case spark_types.LongType() | spark_types.IntegerType() | spark_types.ShortType() | spark_types.ByteType():
@@ -85,20 +118,47 @@ def column_type(field: spark_types.StructField) -> Type:
             return Type(Kind.DECIMAL, decimal.precision, decimal.scale)
         case other:
             raise SchemaMismatch(
-                f"column '{field.name}' has the type {other.simpleString()}, which a relation cannot have",
+                f"column '{name}' has the type {other.simpleString()}, which a relation cannot have",
                 hint=f"leave it out or convert it; known: {', '.join(_SIMPLE)}, decimal(p,s)",
             )
+
+
+def _part(name: str, found: spark_types.DataType, column: str) -> Part:
+    return Part(name, nested_type(found, column), INTEGER_BITS.get(type(found), 64))
 
 
 def type_named(name: str) -> Type:
     """The type that prints as `name`.
 
     >>> type_named("decimal(10,2)")
-    Type(kind=<Kind.DECIMAL: 'decimal'>, precision=10, scale=2)
+    Type(kind=<Kind.DECIMAL: 'decimal'>, precision=10, scale=2, parts=())
+    >>> str(type_named("struct<`a` array<number:32>, `b c` map<symbol, float>>"))
+    'struct<`a` array<number:32>, `b c` map<symbol, float>>'
     """
-    if decimal := _DECIMAL.fullmatch(name):
-        return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
-    return _SIMPLE[name]
+    return _read_part(name, 0, "")[0].type
+
+
+def _read_part(text: str, start: int, name: str) -> tuple[Part, int]:
+    """The type that begins at a place of a text, and where it ends."""
+    found = _NAME.match(text, start)
+    assert found is not None, text[start:]
+    kind, place = found[1], found.end()
+    if found[2] is not None:
+        return Part(name, Type(Kind.DECIMAL, int(found[2]), int(found[3]))), place
+    if not text.startswith("<", place):
+        return Part(name, _SIMPLE[kind], int(found[4] or 64)), place
+    parts: list[Part] = []
+    names = {"array": ("element",), "map": ("key", "value")}.get(kind)
+    while not text.startswith(">", place):
+        place += 1 if not parts else 2
+        if names is None:
+            end = text.index("` ", place + 1)
+            called, place = text[place + 1 : end], end + 2
+        else:
+            called = names[len(parts)]
+        part, place = _read_part(text, place, called)
+        parts.append(part)
+    return Part(name, Type(Kind(kind), parts=tuple(parts))), place + 1
 
 
 @lru_cache(maxsize=4096)
@@ -111,7 +171,7 @@ def schema_of(relation: Relation) -> spark_types.StructType:
         return spark_types.StructType([spark_types.StructField(PRESENT, spark_types.BooleanType())])
     return spark_types.StructType(
         [
-            spark_types.StructField(name, spark_type(type), True, {METADATA: str(type)})
+            spark_types.StructField(name, spark_type(type), True, {METADATA: str(type)} if not type.parts else {})
             for name, type in zip(column_names(relation), relation.types, strict=True)
         ]
     )
@@ -119,6 +179,10 @@ def schema_of(relation: Relation) -> spark_types.StructType:
 
 def table_field(field: spark_types.StructField, column: Column) -> spark_types.StructField:
     """The field of a column in a Delta table: an INT of SQL is one there too, so that others can read the table as theirs."""
+    if column.type == INTERVAL:
+        return spark_types.StructField(field.name, spark_types.LongType(), field.nullable, field.metadata)
+    if column.type.contains(Kind.MAP):
+        return spark_types.StructField(field.name, from_arrow_type(arrow_types.arrow_type(column.type)), field.nullable)
     if column.type != NUMBER or column.bits == 64:
         return field
     narrow = next(kind for kind, bits in INTEGER_BITS.items() if bits == column.bits)
@@ -136,7 +200,9 @@ def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
     """
     if not relation.columns:
         return pyarrow.table({PRESENT: pyarrow.array([True for _ in rows], pyarrow.bool_())})
-    return pyarrow.table(to_arrow_columns(rows, relation.types), names=list(column_names(relation)))
+    return pyarrow.table(
+        to_arrow_columns(rows, [without_maps(type) for type in relation.types]), names=list(column_names(relation))
+    )
 
 
 def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:

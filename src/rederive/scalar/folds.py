@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
+from rederive.ir.nested import Array
 from rederive.ir.rules import Aggregate, Function, Order
 from rederive.ir.terms import Row, Type, Value
 from rederive.scalar.failures import ScalarError, check_length
@@ -55,6 +56,8 @@ def _fold(function: Function, value: Type | None, gives: Type) -> Fold:
         case Function.MAX:
             return lambda rows, _: max((row[0] for row in rows), default=None)
     found = FOLDS[function]
+    if function in _COLLECTING:
+        return found
     return lambda rows, parameters: found(rows, parameters) if rows else None
 
 
@@ -186,6 +189,8 @@ FOLDS: Final[dict[Function, Fold]] = {
     Function.PERCENTILE_DISC: lambda rows, parameters: _percentile_disc(rows, parameters[0]),
     Function.MODE: lambda rows, _: _mode(rows),
     Function.LISTAGG: lambda rows, parameters: _joined(rows, str(parameters[0])),
+    Function.COLLECT_LIST: lambda rows, _: Array(row[0] for row in rows),
+    Function.COLLECT_SET: lambda rows, _: Array(dict.fromkeys(row[0] for row in rows)),
     Function.MAX_BY: lambda rows, _: _last_by(rows, max),
     Function.MIN_BY: lambda rows, _: _last_by(rows, min),
     Function.BIT_AND: lambda rows, _: reduce(operator.and_, (row[0] for row in rows)),
@@ -193,5 +198,7 @@ FOLDS: Final[dict[Function, Fold]] = {
     Function.BIT_XOR: lambda rows, _: reduce(operator.xor, (row[0] for row in rows)),
     Function.PRODUCT: lambda rows, _: _product(rows),
 }
-_BY_VALUE: Final = frozenset({Function.PERCENTILE, Function.PERCENTILE_DISC, Function.MODE, Function.LISTAGG})
+# Of a group without values, these give an array without elements.
+_COLLECTING: Final = frozenset({Function.COLLECT_LIST, Function.COLLECT_SET})
+_BY_VALUE: Final = frozenset({Function.PERCENTILE, Function.PERCENTILE_DISC, Function.MODE, Function.LISTAGG, *_COLLECTING})
 _BY_OTHER: Final = frozenset({Function.MAX_BY, Function.MIN_BY})

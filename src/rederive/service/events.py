@@ -21,7 +21,7 @@ from typing import Any, Final
 from rederive.delta import Delta, DeltaSum
 from rederive.errors import RederiveError
 from rederive.ir.terms import Row
-from rederive.store.codec import encode_rows
+from rederive.store.codec import rows_text
 from rederive.store.position import Position
 
 MAX_SNAPSHOT_ROWS: Final = 5_000  # in one event; a larger snapshot is several events
@@ -70,7 +70,7 @@ def delta_text(delta: Delta) -> str:
     >>> delta_text(Delta({("a",): 2}))
     '"plus":[["a"]],"minus":[],"counts":{"plus": [2], "minus": []}'
     """
-    text = f'"plus":{encode_rows(delta.plus)},"minus":{encode_rows(delta.minus)}'
+    text = f'"plus":{rows_text(delta.plus)},"minus":{rows_text(delta.minus)}'
     counts = delta.counts
     return text if counts is None else f'{text},"counts":{json.dumps({"plus": counts[0], "minus": counts[1]})}'
 
@@ -112,7 +112,7 @@ def snapshot(at: Position, answers: Mapping[str, tuple[Sequence[str], Sequence[R
     for number, (view, columns, rows) in enumerate(pieces, 1):
         more = number < len(pieces)
         names = json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
-        data = f'"view":{json.dumps(view)},"columns":{names},"rows":{encode_rows(rows)},"more":{json.dumps(more)}'
+        data = f'"view":{json.dumps(view)},"columns":{names},"rows":{rows_text(rows)},"more":{json.dumps(more)}'
         yield Event("snapshot", f'{{"version":{at.version},{data}}}', None if more else str(at))
 
 

@@ -211,6 +211,7 @@ store = "store"                # base rows, versions and changes
 # engine = "resident"          # resident, spark or auto
 # strategy = "auto"
 # zone = "Europe/Berlin"       # time zone of timestamps in SQL; UTC by default, and cannot change once the store exists
+# tick = 1.0                   # seconds after which now() in SQL views advances to the time of the machine, as a version
 retention = 100000             # versions from which a subscriber can resume
 address = "127.0.0.1:8420"     # an address that other machines can reach needs a [[token]]
 # origins = ["https://example.org"]   # web pages of other hosts that may send requests

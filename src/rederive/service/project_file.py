@@ -130,6 +130,7 @@ def project_from(folder: Path, table: TomlTable, environment: Mapping[str, str])
         warehouse=_warehouse(table),
         webhooks=_webhooks(table.table("webhooks"), environment),
         zone=_zone(table),
+        tick=table.number("tick", None, _MIN_SECONDS, (int, float)),
     )
     table.check_unknown_keys()
     return project

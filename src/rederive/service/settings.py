@@ -95,3 +95,4 @@ class Project:
     warehouse: WarehouseSettings | None = None
     webhooks: Webhooks | None = None
     zone: str | None = None
+    tick: float | None = None  # seconds after which the time that views read advances

@@ -11,19 +11,21 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 from rederive.delta import LazyRows
 from rederive.engines.protocol import Bulk, Operation
 from rederive.errors import CorruptStore, DataError
+from rederive.ir.nested import Nested
 from rederive.ir.rules import Column, Relation
-from rederive.ir.terms import Kind, Row, Type, Value
+from rederive.ir.terms import Kind, Part, Row, Type, Value
 from rederive.rows import typed_json_rows
 from rederive.values import from_json, to_json
 
 
-def _encode_other(value: Value) -> str | int | float | bool | None:
-    """The JSON of a value that JSON has no type for."""
+def _encode_other(value: Value) -> object:
+    """The JSON of a value that JSON has no type for. Structs and maps are tuples, and so lists of JSON."""
     return to_json(_unsigned_zero(value))
 
 
@@ -43,7 +45,7 @@ def encode_row(row: Row) -> str:
 
 
 def _unsigned(row: Row) -> Row:
-    return tuple(map(_unsigned_zero, row))
+    return row.__class__(map(_unsigned_zero, row))
 
 
 def _unsigned_zero(value: Value) -> Value:
@@ -53,6 +55,8 @@ def _unsigned_zero(value: Value) -> Value:
             return value + 0.0
         case Decimal() if not value:
             return value.copy_abs()
+        case tuple():
+            return _unsigned(value)
         case _:
             return value
 
@@ -66,6 +70,19 @@ def encode_rows(rows: Iterable[Row]) -> str:
     listed = list(rows)
     text = _ENCODE(listed)
     return _ENCODE(list(map(_unsigned, listed))) if _SIGNED_ZERO.search(text) else text
+
+
+def rows_text(rows: Iterable[Row]) -> str:
+    """As `encode_rows`, for readers who do not know the types: structs and maps are objects.
+
+    >>> from rederive.ir.nested import struct
+    >>> rows_text([(1, struct(("x",), (2,)))])
+    '[[1,{"x":2}]]'
+    """
+    listed = list(rows)
+    if not any(issubclass(found, Nested) for found in set(map(type, chain.from_iterable(listed)))):
+        return encode_rows(listed)
+    return _ENCODE([[to_json(value) for value in _unsigned(row)] for row in listed])
 
 
 def decode_rows(text: str, relation: Relation) -> list[Row]:
@@ -92,14 +109,24 @@ def encode_columns(relation: Relation) -> str:
     >>> encode_columns(Relation("n", (Column("x", NUMBER),), key=(0,)))
     '{"columns":[["x","number",0,0]],"key":[0]}'
     """
-    columns = [[c.name, c.type.kind.value, c.type.precision, c.type.scale, *_domain(c)] for c in relation.columns]
+    columns = [[c.name, *_type(c.type), *_domain(c)] for c in relation.columns]
     return _ENCODE({"columns": columns, "key": list(relation.key)})
 
 
-def _domain(column: Column) -> list[bool | int]:
+def _domain(column: Column) -> list[object]:
     """What only columns of SQL have: whether they may be NULL, and the width of narrow integers."""
     # Left out for plain columns: the journal compares columns by text, also with texts from before SQL.
+    if parts := column.type.parts:
+        return [column.nullable, column.bits, _parts(parts)]
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
+
+
+def _type(type: Type) -> tuple[str, int, int]:
+    return type.kind.value, type.precision, type.scale
+
+
+def _parts(parts: Sequence[Part]) -> list[object]:
+    return [[part.name, *_type(part.type), part.bits, _parts(part.type.parts)] for part in parts]
 
 
 def decode_relation(name: str, text: str) -> Relation:
@@ -113,8 +140,14 @@ def decode_relation(name: str, text: str) -> Relation:
         raise CorruptStore(f"the columns of '{name}' cannot be read: {error!r}") from None
 
 
-def _column(name: str, kind: str, precision: int, scale: int, nullable: bool = False, bits: int = 64) -> Column:
-    return Column(name, Type(Kind(kind), precision, scale), nullable, bits)
+def _column(
+    name: str, kind: str, precision: int, scale: int, nullable: bool = False, bits: int = 64, parts: Sequence[list[Any]] = ()
+) -> Column:
+    return Column(name, Type(Kind(kind), precision, scale, tuple(_part(*part) for part in parts)), nullable, bits)
+
+
+def _part(name: str, kind: str, precision: int, scale: int, bits: int, parts: Sequence[list[Any]]) -> Part:
+    return Part(name, Type(Kind(kind), precision, scale, tuple(_part(*part) for part in parts)), bits)
 
 
 def encode_counts(counts: tuple[Sequence[int], Sequence[int]] | None) -> str | None:

@@ -213,7 +213,7 @@ class WarehouseBridge:
             # The line of a transaction without rows, which still counts as one that a view has not seen.
             if relation:
                 declared = self._state.program.relations[str(relation)]
-                sides[str(sign)].setdefault(str(relation), []).extend(decode_rows(f"[{text}]", declared))
+                sides[str(sign)].setdefault(str(relation), []).extend(decode_rows("[" + str(text) + "]", declared))
         return {number: SourceUpdate.of(**sides, net=self._net) for number, sides in found.items()}
 
     def _initialize(self) -> None:

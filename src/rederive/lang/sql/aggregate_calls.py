@@ -10,13 +10,14 @@ from typing import Final
 from sqlglot import exp
 
 from rederive.errors import TypeClash, WrongArity
+from rederive.ir.nested import Array
 from rederive.ir.rules import Function
 from rederive.ir.terms import NUMBER, Constant, Value, variables
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.invocation import AGGREGATES, function_name
 from rederive.lang.sql.literals import numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
-from rederive.lang.sql.types import BIGINT, BOOL, DOUBLE, STRING, SqlType, mean_type, sum_type
+from rederive.lang.sql.types import BIGINT, BOOL, DOUBLE, STRING, SqlType, array_of, mean_type, sum_type
 
 # FALSE is less than TRUE: the least of conditions is their conjunction, the greatest their disjunction. Where Spark may choose
 # any value of a group, the least one is chosen for the first, and the greatest one for the last.
@@ -45,6 +46,8 @@ _FUNCTIONS: Final = {
     "percentile_cont": Function.PERCENTILE,
     **{name: Function(name) for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis", "product")},
     **{name: Function(name) for name in ("covar_pop", "covar_samp", "corr", "percentile", "percentile_disc", "mode", "listagg")},
+    "array_agg": Function.COLLECT_LIST,
+    **{name: Function(name) for name in ("collect_list", "collect_set")},
     **{name: Function(name) for name in ("max_by", "min_by", "bit_and", "bit_or", "bit_xor")},
 }
 _CONDITIONS: Final = ("bool_and", "every", "bool_or", "some")
@@ -55,6 +58,7 @@ _FLOATS: Final = frozenset({
     Function.VAR_POP, Function.VAR_SAMP, Function.STDDEV_POP, Function.STDDEV_SAMP, Function.SKEWNESS, Function.KURTOSIS,
     Function.COVAR_POP, Function.COVAR_SAMP, Function.CORR, Function.PERCENTILE, Function.PERCENTILE_DISC, Function.PRODUCT,
 })  # fmt: skip
+_COLLECTING: Final = frozenset({Function.COLLECT_LIST, Function.COLLECT_SET})
 _BITS: Final = frozenset({Function.BIT_AND, Function.BIT_OR, Function.BIT_XOR})
 _APPROXIMATE: Final = {
     "approx_count_distinct": "count(DISTINCT ...), which is exact",
@@ -79,11 +83,15 @@ class AggregateCall:
     @property
     def empty(self) -> Constant:
         """The result of a group without rows."""
+        if self.function in _COLLECTING:
+            return Constant(Array(), self.gives.type)
         return Constant(0, NUMBER) if self.function is Function.COUNT else Constant(None, self.gives.type)
 
     @property
     def may_be_null(self) -> bool:
         """Whether a group with rows may have the result NULL."""
+        if self.function in _COLLECTING:
+            return False
         nullable = any(argument.nullable for argument in self.arguments)
         return self.function is not Function.COUNT and (nullable or self.function in _FLOATS or len(self.arguments) > 1)
 
@@ -203,7 +211,7 @@ class AggregateCalls:
         if not isinstance(found, int | float | Decimal) or not 0 <= found <= 1:
             hint = "call it once for each percentage"
             raise TypeClash(
-                f"'{function_name(call)}' needs a number from 0 to 1, not {found}", self.context.span(call), hint=hint
+                f"'{function_name(call)}' needs a number from 0 to 1, not {found!r}", self.context.span(call), hint=hint
             )
         return found
 
@@ -263,6 +271,11 @@ class AggregateCalls:
         if function is Function.COUNT or not arguments:
             return BIGINT
         type = arguments[0].type
+        if function in _COLLECTING:
+            if function is Function.COLLECT_SET:
+                self.lower.check_comparable(type, call)
+            return array_of(type)
+        self.lower.check_comparable(type if function not in (Function.MAX_BY, Function.MIN_BY) else arguments[1].type, call)
         gives = DOUBLE if function in _FLOATS else type
         found = sum_type(type) if function is Function.SUM else mean_type(type) if function is Function.MEAN else gives
         if found is None:

@@ -77,7 +77,7 @@ def _part_of_duration(lower: ExpressionLowering, part: str, typed: TypedTerm, no
     if part not in ("day", "hour", "minute", "second_with_fraction"):
         raise lower.context.unsupported(f"extract({part} ...) of an interval", node, "use DAY, HOUR, MINUTE or SECOND")
     gives = {"second_with_fraction": decimal(8, 6), "day": INT}.get(part, TINYINT)
-    return lower.call("duration_part", [text_constant(part.partition("_")[0].upper()), typed], gives)
+    return lower.call("interval part", [text_constant(part.partition("_")[0].upper()), typed], gives)
 
 
 def _extract(lower: ExpressionLowering, call: Invocation) -> TypedTerm:

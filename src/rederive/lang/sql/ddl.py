@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -23,7 +22,7 @@ from sqlglot.errors import SqlglotError
 from rederive.analysis.graph import check_stratified
 from rederive.errors import Redefined, SyntaxProblem, WrongArity
 from rederive.ir.rules import Atom, BagRelations, Column, Constraint, Function, Mode, Program, Relation, Rule
-from rederive.ir.terms import NUMBER, Kind, Variable
+from rederive.ir.terms import NUMBER, Variable
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.definition import SqlDefinition
 from rederive.lang.sql.lowered_relation import LoweredRelation
@@ -32,16 +31,7 @@ from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.scope import identifier, identifiers
 from rederive.lang.sql.statement_context import StatementContext, bag_relations, distinct_columns
 from rederive.lang.sql.table_schema import TableSchema, enforced_conditions, read_schema
-from rederive.lang.sql.types import DURATION
-
-_INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
-_TYPE_NAMES: Final = {
-    Kind.SYMBOL: "STRING",
-    Kind.FLOAT: "DOUBLE",
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.DATE: "DATE",
-    Kind.TIMESTAMP: "TIMESTAMP",
-}
+from rederive.lang.sql.types import column_type
 
 
 def definition_of(parsed: ParsedStatement) -> SqlDefinition:
@@ -248,7 +238,7 @@ def create_table(name: str, columns: Sequence[Column], items: Sequence[str] = ()
     >>> create_table("t", [Column("id", NUMBER, False, 32)], ["PRIMARY KEY (id)"])
     'CREATE TABLE `t` (`id` INT NOT NULL, PRIMARY KEY (id))'
     """
-    declared = [f"`{column.name}` {_type_name(column)}{'' if column.nullable else ' NOT NULL'}" for column in columns]
+    declared = [f"`{column.name}` {column_type(column)}{'' if column.nullable else ' NOT NULL'}" for column in columns]
     return f"CREATE TABLE `{name}` ({', '.join((*declared, *items))})"
 
 
@@ -261,12 +251,6 @@ def create_in_place(table: TableInPlace, columns: Sequence[Column]) -> str:
     key = [f"PRIMARY KEY ({', '.join(f'`{name}`' for name in table.key)})"] if table.key else []
     location = exp.Literal.string(table.location).sql("spark")
     return f"{create_table(table.name, columns, key)} USING DELTA LOCATION {location}"
-
-
-def _type_name(column: Column) -> str:
-    if column.type.kind is Kind.DECIMAL:
-        return f"DECIMAL({column.type.precision},{column.type.scale})"
-    return _INTEGER_NAMES[column.bits] if column.type.kind is Kind.NUMBER else _TYPE_NAMES[column.type.kind]
 
 
 # Views
@@ -316,9 +300,6 @@ def define_view(
     """Define a view over the relation of its query, with the given column names; a bag is counted."""
     if given and len(given) != len(rel.fields):
         raise WrongArity(f"'{name}' names {len(given)} columns, but its query has {len(rel.fields)}", parsed.span)
-    if interval := next((field.name for field in rel.fields if field.type == DURATION), None):
-        hint = "extract its parts, or use timestampdiff(SECOND, start, end)"
-        raise parsed.unsupported(f"the interval '{interval}' as a column of a result", None, hint)
     fields = [field.column(given[i] if given else None) for i, field in enumerate(rel.fields)]
     fields = list(distinct_columns(fields))
     if rel.hidden:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Final, Protocol, cast
 
@@ -20,8 +21,9 @@ from rederive.lang.sql.column_defaults import Lowered
 from rederive.lang.sql.functions import FUNCTIONS, WRITTEN_BY_REWRITINGS
 from rederive.lang.sql.intervals import interval_parts, is_interval
 from rederive.lang.sql.invocation import AGGREGATES, WINDOW_FUNCTIONS, Invocation, invocation_of
-from rederive.lang.sql.literals import cast_constant, numeric_literal
+from rederive.lang.sql.literals import cast_constant, hex_bytes, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.nested_values import cast_nested, field_of
 from rederive.lang.sql.number_functions import bits
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
@@ -29,9 +31,9 @@ from rederive.lang.sql.type_names import named_type
 from rederive.lang.sql.types import (
     BIGINT,
     BOOL,
+    BYTES,
     DAY,
     DURATION,
-    INT,
     MOMENT,
     STRING,
     VOID,
@@ -95,6 +97,8 @@ class ExpressionLowering:
     scope: Scope
     subqueries: LowersSubqueries
     known: Mapping[str, TypedTerm] = field(default_factory=dict)
+    # The parameters of the lambdas around the expression.
+    parameters: Mapping[str, TypedTerm] = field(default_factory=dict)
 
     def lower(self, node: exp.Expr) -> TypedTerm:
         """The term of an expression."""
@@ -107,8 +111,10 @@ class ExpressionLowering:
                 return self.lower(node.this)
             case exp.Column():
                 return self.column(node)
-            case exp.Literal() | exp.Boolean() | exp.Null():
+            case exp.Literal() | exp.Boolean() | exp.Null() | exp.HexString():
                 return self.literal(node)
+            case exp.Identifier() | exp.Dot() | exp.Lambda():
+                return self._nested(node)
             case exp.Cast():
                 return self.cast_to(node)
             case exp.Neg():
@@ -124,6 +130,17 @@ class ExpressionLowering:
             case Lowered():
                 return cast(TypedTerm, node.args["typed"])
         return self.truth(node)
+
+    def _nested(self, node: exp.Expr) -> TypedTerm:
+        """A parameter of a lambda, or a field of a value."""
+        match node:
+            case exp.Identifier() if (parameter := self.parameters.get(identifier(node))) is not None:
+                return parameter
+            case exp.Dot(expression=exp.Identifier()):
+                return field_of(self, self.lower(node.this), node.expression.name, node)
+            case exp.Lambda():
+                raise self.context.unsupported("a lambda here", node, "give it to transform, filter, exists or another function")
+        return self.function(node)
 
     def truth(self, node: exp.Expr) -> TypedTerm:
         """The truth value of a predicate: true, false or NULL; other expressions are operators or calls."""
@@ -178,17 +195,32 @@ class ExpressionLowering:
         """The term of a column."""
         if isinstance(node.this, exp.Star):
             raise self.context.unsupported("* in an expression", node, "name the columns")
-        found = self.scope.resolve(identifier(node), identifier(node.args.get("table")) or None, self.context.span(node))
+        parts = [part.name for name in ("catalog", "db", "table", "this") if (part := node.args.get(name)) is not None]
+        first, *fields = parts
+        if (parameter := self.parameters.get(first.lower())) is not None:
+            return self._fields(parameter, fields, node)
+        table = None
+        # As in Spark, `a.b` is the column b of the source a, or else the field b of the column a.
+        if fields and (self.scope.knows(fields[0].lower(), first.lower()) or not self.scope.knows(first.lower(), None)):
+            table, first, *fields = first.lower(), *fields
+        found = self.scope.resolve(first.lower(), table, self.context.span(node))
         # A null test in the body makes a nullable column NOT NULL for whatever is lowered after it.
-        return replace(found, nullable=not self.scope.body.is_not_null(found))
+        return self._fields(replace(found, nullable=not self.scope.body.is_not_null(found)), fields, node)
 
-    def literal(self, node: exp.Literal | exp.Boolean | exp.Null) -> TypedTerm:
+    def _fields(self, typed: TypedTerm, names: Sequence[str], node: exp.Expr) -> TypedTerm:
+        for name in names:
+            typed = field_of(self, typed, name, node)
+        return typed
+
+    def literal(self, node: exp.Literal | exp.Boolean | exp.Null | exp.HexString) -> TypedTerm:
         """The constant of a literal."""
         match node:
             case exp.Null():
                 return NULL
             case exp.Boolean():
                 return TypedTerm(Constant(bool(node.this), BOOLEAN), BOOL, False)
+            case exp.HexString():
+                return TypedTerm(Constant(hex_bytes(node, self.context), BYTES.type), BYTES, False)
             case exp.Literal() if node.is_string:
                 return TypedTerm(Constant(node.this, SYMBOL), STRING, False)
         return self.number(node.this, node)
@@ -223,17 +255,19 @@ class ExpressionLowering:
             return replace(typed, type=to)
         if typed.type == VOID or (isinstance(typed.term, Constant) and typed.term.value is None):
             return TypedTerm(Constant(None, to.type), to, True)
+        if typed.type.type.parts and to != STRING:
+            return cast_nested(self, typed, to, node, attempt=attempt)
         self._check_cast(typed.type, to, node)
         zone = self.context.builder.zone
         if isinstance(typed.term, Constant) and (constant := cast_constant(typed.term, typed.type, to, zone)) is not None:
             return TypedTerm(constant, to, False)
         # In ANSI mode CAST fails on a value that it cannot cast; TRY_CAST gives NULL.
-        name = f"try_{to.functor}" if attempt and to != STRING else to.functor
+        name = f"try_{to.functor}" if attempt and to not in (STRING, BYTES) else to.functor
         return self.call(name, [typed], to, nullable=typed.nullable or attempt)
 
     def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
         # The casts that Spark allows in ANSI mode; whether a value fits is found when it is cast.
-        if STRING in (one, to) or (one.is_numeric and to.is_numeric) or {one, to} == {DAY, MOMENT}:
+        if (STRING in (one, to) and not to.type.parts) or (one.is_numeric and to.is_numeric) or {one, to} == {DAY, MOMENT}:
             return
         if (one == BOOL and to.is_numeric) or (one.is_numeric and to == BOOL) or (one == MOMENT and to == BIGINT):
             return
@@ -276,7 +310,15 @@ class ExpressionLowering:
 
     def comparison(self, name: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         """A comparison of values in their common type."""
-        return self.call(name, self.to_common_type([left, right], node), BOOL)
+        sides = self.to_common_type([left, right], node)
+        self.check_comparable(sides[0].type, node)
+        return self.call(name, sides, BOOL)
+
+    def check_comparable(self, type: SqlType, node: exp.Expr) -> None:
+        """Refuse a map where values are compared: Spark defines no equality and no order of maps."""
+        if not type.is_comparable:
+            hint = "compare map_entries(...), or its values"
+            raise TypeClash(f"values of {type} cannot be compared or grouped", self.context.span(node), hint=hint)
 
     def connective(self, node: exp.And | exp.Or) -> TypedTerm:
         """A chain of AND or OR as one call."""
@@ -307,6 +349,7 @@ class ExpressionLowering:
         if not node.expressions:
             raise self.context.unsupported("IN without values", node, "write FALSE instead")
         value, *options = self.to_common_type([self.lower(part) for part in (node.this, *node.expressions)], node)
+        self.check_comparable(value.type, node)
         if len(options) >= LISTED and all(isinstance(option.term, Constant) for option in options):
             return self.call("in", [value, *options], BOOL, nullable=any(one.nullable for one in (value, *options)))
         # x IN (a, b) is x = a OR x = b: TRUE if one is equal, otherwise NULL if x or an option is NULL.
@@ -342,6 +385,8 @@ class ExpressionLowering:
         """`left operator right` in the type that Spark gives it; an attempt gives NULL where the operator fails."""
         if operator in "+-" and (found := self.time_arithmetic(operator, left, right, node)) is not None:
             return found
+        if (scaled := self.scaled_interval(operator, left, right, node)) is not None:
+            return scaled
         if DAY in (left.type, right.type) and operator in "+-":
             return self.add_days(operator, left, right, node)
         left, right = (self.narrow(one, other) for one, other in ((left, right), (right, left)))
@@ -376,6 +421,8 @@ class ExpressionLowering:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self.number(f"-{node.this.this}", node)
         typed = self.lower(node.this)
+        if typed.type == DURATION:
+            return self.call("interval times", [typed, numeric_literal("-1")], DURATION)
         if not typed.type.is_numeric:
             raise TypeClash(f"'-' does not accept {typed.type}", self.context.span(node))
         result = self.call("negative", [typed], typed.type)
@@ -393,6 +440,8 @@ class ExpressionLowering:
         if not is_interval(interval) or is_interval(other):
             return None
         moment = self.lower(other)
+        if moment.type == DURATION:
+            return self.time_arithmetic("+" if sign == 1 else "-", moment, self.duration(interval), node)
         for part in interval_parts(interval, self.context):
             amount = numeric_literal(str(part.amount * sign))
             if part.factor is not None:
@@ -439,26 +488,30 @@ class ExpressionLowering:
             hint = "compare with add_months, or use an interval of days, hours, minutes or seconds"
             raise self.context.unsupported("an interval of months or years by itself", node, hint)
         micros = sum(part.amount * MICROSECONDS[part.unit] for part in parts)
-        return TypedTerm(Constant(micros, NUMBER), DURATION, False)
+        return TypedTerm(Constant(timedelta(microseconds=micros), DURATION.type), DURATION, False)
 
     def time_arithmetic(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm | None:
         """`time - time` is a duration; a time plus or minus a duration is a time; None for other operands."""
         types = {left.type, right.type}
         if operator == "-" and types <= {DAY, MOMENT}:
-            if types == {DAY}:
-                days = self.cast(self.call("datediff", [left, right], INT), BIGINT, node)
-                return self.call("*", [days, numeric_literal(str(MICROSECONDS["DAY"]))], DURATION)
-            start, end = (self.cast(side, MOMENT, node) for side in (right, left))
-            return self.call("timestampdiff", [TypedTerm(Constant("MICROSECOND", SYMBOL), STRING, False), start, end], DURATION)
+            sides = [self.cast(side, MOMENT, node) if MOMENT in types else side for side in (left, right)]
+            return self.call("time difference", sides, DURATION)
         if types == {DURATION}:
-            return self.call(operator, [left, right], DURATION)
+            return self.call("interval plus" if operator == "+" else "interval minus", [left, right], DURATION)
         if DURATION in types and types & {DAY, MOMENT}:
             moment, shift = (right, left) if left.type == DURATION and operator == "+" else (left, right)
             if moment.type not in (DAY, MOMENT):
                 return None
-            shift = self.call("negative", [shift], DURATION) if operator == "-" else shift
-            return self.call("add_micros", [self.cast(moment, MOMENT, node), shift], MOMENT)
+            shift = self.call("interval times", [shift, numeric_literal("-1")], DURATION) if operator == "-" else shift
+            return self.call("time plus", [self.cast(moment, MOMENT, node), shift], MOMENT)
         return None
+
+    def scaled_interval(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm | None:
+        """An interval times or divided by a number; None for other operands."""
+        interval, factor = (right, left) if right.type == DURATION and operator == "*" else (left, right)
+        if interval.type != DURATION or operator not in "*/" or not factor.type.is_numeric:
+            return None
+        return self.call("interval times" if operator == "*" else "interval by", [interval, factor], DURATION)
 
     def add_days(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm:
         """`date + n` and `date - n`: n counts days."""

@@ -109,6 +109,8 @@ class _GroupingLowering:
         nodes = list(self.group_nodes())
         self.keys = [lower.canonical(group) for group in nodes]
         self.groups = [self.body.assign(lower.lower(group), f"group{i + 1}") for i, group in enumerate(nodes)]
+        for group, found in zip(nodes, self.groups, strict=True):
+            lower.check_comparable(found.type, group)
         self.sets = self.grouping_sets()
         calls = AggregateCalls(lower)
         self.aggregates = {lower.canonical(call): calls.call(call) for call in _aggregates(node)}

@@ -18,7 +18,8 @@ AGGREGATES: Final = frozenset({
     "count", "count_if", "sum", "avg", "mean", "min", "max", "bool_and", "every", "bool_or", "some", "any_value", "first",
     "first_value", "last", "last_value", "std", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop",
     "skewness", "kurtosis", "covar_pop", "covar_samp", "corr", "percentile", "percentile_cont", "percentile_disc", "median",
-    "mode", "listagg", "string_agg", "max_by", "min_by", "bit_and", "bit_or", "bit_xor", "product",
+    "mode", "listagg", "string_agg", "collect_list", "collect_set", "array_agg",
+    "max_by", "min_by", "bit_and", "bit_or", "bit_xor", "product",
 })  # fmt: skip
 
 WINDOW_FUNCTIONS: Final = frozenset({

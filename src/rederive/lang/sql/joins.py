@@ -18,6 +18,7 @@ from rederive.errors import Redefined, Span, UnknownName
 from rederive.ir.rules import Atom, Column, Negation
 from rederive.ir.terms import NUMBER, Constant, Simple, Variable
 from rederive.lang.sql.expressions import ExpressionLowering, LowersSubqueries
+from rederive.lang.sql.generators import add_generator
 from rederive.lang.sql.lowered_relation import LoweredRelation, TypedTerm
 from rederive.lang.sql.pivots import pivot_query
 from rederive.lang.sql.predicates import require, require_equal
@@ -58,18 +59,24 @@ class JoinLowering:
 
     def from_clause(self, first: exp.Expr, joins: Sequence[exp.Join], scope: Scope) -> None:
         """Bind the sources of a FROM clause in a scope, from left to right."""
-        self.operand(first, scope)
+        if (call := table_function(first)) is not None:
+            add_generator(call, first, self._lower(scope), outer=False)
+        else:
+            self.operand(first, scope)
         for join in joins:
             self.join(join, scope)
 
-    def operand(self, node: exp.Expr, scope: Scope) -> None:
-        """Bind one operand: a table, a view, a query, or sources in parentheses."""
+    def _lower(self, scope: Scope) -> ExpressionLowering:
+        return ExpressionLowering(self.context, scope, self.queries.subqueries)
+
+    def operand(self, node: exp.Expr, scope: Scope, left: Scope | None = None) -> None:
+        """Bind one operand: a table, a view, a query, or sources in parentheses. `left`: what a LATERAL query sees."""
         if _is_parenthesised(node):
             self.parenthesised(node, scope)
             return
         if node.args.get("joins"):
             raise self.context.unsupported("a join inside a join", node, "put the inner join into parentheses")
-        rel, alias = self.relation(node)
+        rel, alias = self.relation(node, left)
         columns = [field.name for field in rel.fields]
         self.bind(scope, alias, list(zip(columns, scope.body.read(rel), strict=True)), node)
 
@@ -111,7 +118,7 @@ class JoinLowering:
             raise Redefined(f"the alias names {len(given)} columns, but the source has {len(columns)}", self.context.span(node))
         return given or columns
 
-    def relation(self, node: exp.Expr) -> tuple[LoweredRelation, str]:
+    def relation(self, node: exp.Expr, left: Scope | None = None) -> tuple[LoweredRelation, str]:
         """The relation that an operand reads, and its alias."""
         if pivots := node.args.get("pivots"):
             return self.pivoted(node, pivots)
@@ -124,6 +131,8 @@ class JoinLowering:
                 found = self.queries.query(node.this)
             case exp.Values():
                 found = self.queries.values(node)
+            case exp.Lateral(this=exp.Subquery() as inner):
+                found = self.queries.query(inner.this, left)
             case _:
                 raise self.context.unsupported("this kind of source in FROM", node, "use a table, a view, a query or VALUES")
         columns = self.column_names([field.name for field in found.fields], alias, node)
@@ -170,7 +179,13 @@ class JoinLowering:
         right = Scope(scope.body, scope.parent)
         # Both sides share one body, but USING and NATURAL must tell their columns apart.
         left = Scope(scope.body, scope.parent, scope.columns)
-        self.operand(node.this, right)
+        if (call := table_function(node.this)) is not None:
+            # A generator sees the sources before it, and adds its columns to them.
+            known = len(left.columns)
+            add_generator(call, node.this, self._lower(left), outer=False)
+            left.columns, right.columns = left.columns[:known], left.columns[known:]
+        else:
+            self.operand(node.this, right, left)
         self.check_aliases(left, right, node)
         keys = self.keys(node, left, right)
         scope.columns = [*left.columns, *right.columns]
@@ -241,6 +256,9 @@ class JoinLowering:
         """LEFT, RIGHT and FULL JOIN: the matches, and the rows without a match, padded with NULL."""
         # A side is read twice, by the matches and by the rows without
         # a match, and negation takes one atom: each side becomes one.
+        if isinstance(node.this, exp.Lateral):
+            self.outer_lateral(node, scope, side)
+            return
         left = self.frozen(scope)
         right_scope = Scope(self.context.body(scope.body), scope.parent)
         self.operand(node.this, right_scope)
@@ -261,6 +279,37 @@ class JoinLowering:
             one_scope.map_terms(self.after_join)
         keys = [key.map_terms(self.after_join) for key in keys]
         scope.columns = merge_columns([self.coalesced(key, scope, side) for key in keys], scope, right_scope, side)
+
+    def outer_lateral(self, node: exp.Join, scope: Scope, side: str) -> None:
+        """LEFT JOIN LATERAL: the rows of the query for each row of the left side, or NULL where it has none."""
+        if side != "LEFT":
+            raise self.context.unsupported(f"{side} JOIN LATERAL", node, "use LEFT JOIN LATERAL")
+        if (call := table_function(node.this)) is not None:
+            on = node.args.get("on")
+            if on is not None and not (isinstance(on, exp.Boolean) and on.this):
+                raise self.context.unsupported("a condition of LEFT JOIN LATERAL with a generator", on, "write ON TRUE")
+            add_generator(call, node.this, self._lower(scope), outer=True)
+            return
+        left = self.frozen(scope)
+        rel, alias = self.relation(node.this, scope)
+        right_scope = Scope(self.context.body(scope.body), scope.parent)
+        typed = right_scope.body.read(rel)
+        self.bind(right_scope, alias, list(zip([field.name for field in rel.fields], typed, strict=True)), node)
+        self.check_aliases(scope, right_scope, node)
+        (whole_row,), (rows,) = right_scope.body.literals, right_scope.body.sources
+        assert isinstance(whole_row, Atom)
+        own = whole_row.terms[: len(rel.own)]
+        # The correlated columns are variables of the left side, and are not padded.
+        right = JoinSide(Atom(rel.name, own), tuple(term for term in rows.key if term in own), self.columns(own))
+        match = Scope(self.context.body(), scope.parent, [*scope.columns, *right_scope.columns])
+        match.body.add(left.atom, whole_row)
+        match.body.sources += [SourceRows(left.atom.terms, left.key), rows]
+        self.condition(node, (), match)
+        whole, columns = self.padded(match.body, left, right, side)
+        self.rebind(scope, (left, right), whole, columns, side)
+        for one_scope in (scope, right_scope):
+            one_scope.map_terms(self.after_join)
+        scope.columns = [*scope.columns, *right_scope.columns]
 
     def frozen(self, scope: Scope) -> JoinSide:
         """A side as one atom. A side of several literals becomes a relation first."""
@@ -391,6 +440,11 @@ def merge_columns(keys: Sequence[JoinKey], left: Scope, right: Scope, side: str)
     hidden = [key.left for key in keys if side in ("RIGHT", "FULL")] + [key.right for key in keys if side != "RIGHT"]
     before = [c for c in (*left.columns, *right.columns) if c.hidden]
     return [*shown, *rest, *(replace(column, hidden=True) for column in hidden), *before]
+
+
+def table_function(node: exp.Expr) -> exp.Expr | None:
+    """The call of a table function that a source is; None for other sources."""
+    return node.this if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Anonymous) else None
 
 
 def _is_parenthesised(node: exp.Expr) -> bool:

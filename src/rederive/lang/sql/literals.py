@@ -6,8 +6,12 @@ import datetime
 import math
 from decimal import Decimal
 
+from sqlglot import exp
+
+from rederive.errors import SyntaxProblem
 from rederive.ir.terms import NUMBER, Constant
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.types import BIGINT, DAY, DOUBLE, INT, MAX_PRECISION, MOMENT, SqlType, decimal
 from rederive.time_zones import parse_instant, start_of_day
 from rederive.values import from_text
@@ -33,6 +37,15 @@ def numeric_literal(text: str) -> TypedTerm:
     # 0.001 has one digit and three places, so it needs DECIMAL(3,3).
     gives = decimal(max(len(digits), -exponent), -exponent)
     return TypedTerm(Constant(exact, gives.type), gives, False)
+
+
+def hex_bytes(node: exp.Expr, context: StatementContext) -> bytes:
+    """The bytes of X'1C7'; as in Spark, a half of a byte in front counts as a byte."""
+    text = node.name
+    try:
+        return bytes.fromhex(text.rjust(len(text) + len(text) % 2, "0"))
+    except ValueError:
+        raise SyntaxProblem(f"not SQL: X'{text}' is not a number in hex", context.span(node)) from None
 
 
 def cast_constant(constant: Constant, one: SqlType, to: SqlType, zone: str) -> Constant | None:

@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Final
 from rederive.errors import TypeClash
 from rederive.lang.sql.invocation import Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
-from rederive.lang.sql.types import BIGINT, BOOL, DAY, DOUBLE, INT, MOMENT, SMALLINT, STRING, TINYINT, VOID, SqlType
+from rederive.lang.sql.types import (
+    BIGINT,
+    BOOL,
+    BYTES,
+    DAY,
+    DOUBLE,
+    DURATION,
+    INT,
+    MOMENT,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    VOID,
+    SqlType,
+    decimal,
+)
 from rederive.scalar.sql.built_in import BuiltIn
 from rederive.scalar.sql.built_ins import BUILT_INS
 
@@ -26,6 +41,10 @@ _TYPES: Final[dict[str, SqlType]] = {
     "boolean": BOOL,
     "date": DAY,
     "timestamp": MOMENT,
+    "binary": BYTES,
+    "void": VOID,
+    "interval": DURATION,
+    "decimal": decimal(18, 6),
 }
 
 

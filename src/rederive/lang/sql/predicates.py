@@ -97,13 +97,16 @@ def _require(node: exp.Expr, lower: ExpressionLowering) -> None:
 def require_equal(one: TypedTerm, two: TypedTerm, lower: ExpressionLowering, node: exp.Expr) -> None:
     """Keep the bindings for which `one = two` is true: both become one variable, which is not NULL."""
     body = lower.scope.body
-    left, right = (body.assign(side, "value") for side in lower.to_common_type([one, two], node))
+    sides = lower.to_common_type([one, two], node)
+    lower.check_comparable(sides[0].type, node)
+    left, right = (body.assign(side, "value") for side in sides)
     body.equate(left, right)
 
 
 def _compared(name: str, node: exp.Expr, lower: ExpressionLowering) -> None:
     body = lower.scope.body
     sides = lower.to_common_type([lower.lower(node.this), lower.lower(node.expression)], node)
+    lower.check_comparable(sides[0].type, node)
     # A comparison of rules takes NULL for a value. A computed side that may be NULL is compared by the scalar function instead,
     # which gives NULL.
     if any(side.nullable and isinstance(side.term, Call) for side in sides):

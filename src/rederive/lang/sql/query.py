@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -21,6 +21,7 @@ from rederive.lang.sql.predicates import require
 from rederive.lang.sql.recursion import define_recursive_queries, recursive_names
 from rederive.lang.sql.rule_body import RuleBody
 from rederive.lang.sql.scope import Scope, identifier, identifiers
+from rederive.lang.sql.session_windows import lower_session_windows
 from rederive.lang.sql.star_expansion import expand_stars
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.subqueries import SubqueryLowering
@@ -117,7 +118,7 @@ class QueryLowering:
         node = expand_aliases(expand_named_windows(expand_stars(node, scope, self.context), self.context), scope, self.context)
         if (where := node.args.get("where")) is not None:
             require(where.this, lower)
-        node = replace_generators(node, lower)
+        node = lower_session_windows(replace_generators(node, lower), lower)
         if is_grouped(node):
             lower = lower_grouping(node, lower, self.context)
             if (having := node.args.get("having")) is not None:
@@ -153,11 +154,15 @@ class QueryLowering:
         item = item.unnest() if isinstance(item, exp.Paren) else item
         if isinstance(item, exp.Alias | exp.Column):
             return identifier(item.args["alias"] if isinstance(item, exp.Alias) else item)
+        if isinstance(item, exp.Dot):
+            return identifier(item.expression)
         return f"col{position + 1}"
 
     def project(self, prepared: PreparedQuery, target: str | None) -> LoweredRelation:
         """Define the relation of a prepared query; hidden columns tell the copies of a row apart."""
         named = self._assigned_outputs(prepared)
+        if prepared.distinct:
+            self._check_comparable((typed.type for _, typed in named), prepared.lower)
         body = prepared.body
         terms = [body.representative(typed.term) for _, typed in named]
         outer = tuple(body.outer.values())
@@ -175,6 +180,10 @@ class QueryLowering:
     def _assigned_outputs(self, prepared: PreparedQuery) -> list[tuple[str, TypedTerm]]:
         known = [(name, replace(typed, type=STRING) if typed.type == VOID else typed) for name, typed in prepared.outputs]
         return [(name, prepared.body.assign(typed, name)) for name, typed in known]
+
+    def _check_comparable(self, types: Iterable[SqlType], lower: ExpressionLowering) -> None:
+        for type in types:
+            lower.check_comparable(type, exp.null())
 
     def _declare(self, rel: LoweredRelation) -> None:
         # An outer value may be NULL, whatever the inner query says about it.
@@ -249,6 +258,7 @@ class QueryLowering:
         is_bag = not node.args.get("distinct", True)
         parts = _branches(node, all_=False) if isinstance(node, exp.Union) else [node.this, node.expression]
         branches, fields = self._with_common_types([self.prepare(part, around) for part in parts], node)
+        self._check_comparable((field.type for field in fields), branches[0].lower)
         outer = _share_outer(branches)
         hidden = (Column("copy", NUMBER),) if is_bag else ()
         rel = LoweredRelation(self.context.into(target, node.key, hidden), fields, hidden, outer=outer)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rederive.errors import Unsupported
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, literal_variables
 from rederive.ir.terms import BOOLEAN, Call, Constant, Simple, Term, Variable
 from rederive.lang.sql.lowered_relation import LoweredRelation, TypedTerm, column_of
-from rederive.lang.sql.types import SqlType
 
 TRUE = Constant(True, BOOLEAN)
 
@@ -127,7 +125,6 @@ class RuleBody:
         """The value as a simple term; a computed value is assigned to a new variable."""
         if not isinstance(typed.term, Call):
             return TypedTerm(self.representative(typed.term), typed.type, not self.is_not_null(typed))
-        check_storable(typed.type)
         variable = self.fresh(name)
         self.columns[variable.name] = column_of(typed, name)
         self.add(Comparison(Operator.EQ, variable, typed.term))
@@ -209,11 +206,3 @@ class RuleBody:
 
 def _bound(literals: Iterable[Literal]) -> set[str]:
     return {v.name for literal in literals if isinstance(literal, Atom) for v in literal_variables(literal)}
-
-
-def check_storable(type: SqlType) -> None:
-    """Refuse an array as the value of a variable: relations hold values without parts."""
-    if type.element is not None:
-        raise Unsupported(
-            "not supported: an array as a column", None, hint="use explode, array_join, size or one of its elements"
-        )

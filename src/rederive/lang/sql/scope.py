@@ -79,6 +79,11 @@ class Scope:
             raise ambiguous(name, [column.alias for column in found], span)
         return found[0].typed if found else None
 
+    def knows(self, name: str, table: str | None) -> bool:
+        """Whether this query or an enclosing one has such a column."""
+        known = any(column.matches(name, table) for column in self.columns)
+        return known or (self.parent is not None and self.parent.knows(name, table))
+
     def _unknown(self, name: str, table: str | None, span: Span) -> UnknownName:
         if table is not None and table not in self.aliases:
             return UnknownName("table or alias", table, filter(is_written, self.aliases), span)

@@ -56,10 +56,25 @@ def _columns(item: exp.Expr, scope: Scope, context: StatementContext) -> list[ex
     star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
     if not isinstance(star, exp.Star):
         return [item]
-    found = scope.star(identifier(item.args.get("table")) or None, context.span(item))
+    table = identifier(item.args.get("table")) or None
+    if table is not None and table not in scope.aliases and (fields := _fields(table, scope, context, item)):
+        return fields
+    found = scope.star(table, context.span(item))
     for left_out in star.args.get("except_") or ():
         found = _left_out(left_out, found, context)
     return [exp.column(column.name, column.alias, quoted=True) for column in found]
+
+
+def _fields(name: str, scope: Scope, context: StatementContext, item: exp.Expr) -> list[exp.Expr]:
+    """The fields of a struct: `s.*` means them if s is a column."""
+    found = scope.find(name, None, context.span(item))
+    if found is None or not found.type.is_struct:
+        return []
+    column = exp.column(name, quoted=True)
+    return [
+        exp.alias_(exp.Dot(this=column.copy(), expression=exp.to_identifier(field, quoted=True)), field, quoted=True)
+        for field, _ in found.type.fields
+    ]
 
 
 def _left_out(node: exp.Expr, columns: Sequence[ScopeColumn], context: StatementContext) -> list[ScopeColumn]:

@@ -92,9 +92,11 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Star: "except_",
     exp.Alias: "this alias",
     # names, literals and types
-    exp.Column: "this table",
+    exp.Column: "this table db catalog",
     exp.Identifier: "this quoted",
     exp.Literal: "this is_string",
+    exp.HexString: "this",
+    exp.Lambda: "this expressions",
     exp.Boolean: "this",
     exp.Null: "",
     exp.Var: "this",
@@ -163,7 +165,6 @@ _KNOWN: Final[dict[tuple[type[exp.Expr], str], tuple[str, ...]]] = {
 
 _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
     (exp.Table, "db"): ("a name with a schema", None),
-    (exp.Column, "db"): ("a name with a schema", None),
     (exp.Insert, "alternative"): ("INSERT OR ...", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "using"): ("INSERT ... REPLACE USING", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "conflict"): ("ON CONFLICT", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
@@ -192,12 +193,10 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
 }
 _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.Fetch: ("FETCH with PERCENT or WITH TIES", "use FETCH FIRST n ROWS ONLY or LIMIT n"),
-    exp.Lambda: ("a lambda function", None),
     exp.Collate: ("COLLATE", None),
     exp.AlterRename: ("ALTER TABLE ... RENAME TO", "create another table, and insert the rows into it"),
     exp.JSONExtract: ("the operator ->", None),
     exp.JSONExtractScalar: ("the operator ->>", None),
-    exp.HexString: ("a binary literal", None),
     exp.Placeholder: ("a parameter", "write its value"),
     exp.Parameter: ("a parameter", "write its value"),
     exp.GeneratedAsIdentityColumnConstraint: ("an identity column", None),
@@ -249,7 +248,7 @@ def _misplaced(node: exp.Expr) -> str | None:
             return f"CREATE {kind}"
         case exp.Select(expressions=[]):
             return "SELECT without columns"
-        case exp.ColumnDef() if not isinstance(node.parent, exp.Schema | exp.Alter):
+        case exp.ColumnDef() if not isinstance(node.parent, exp.Schema | exp.Alter | exp.DataType):
             return "a type or a constraint in a column alias"
         case exp.ColumnPosition() if node.find_ancestor(exp.Create):
             return "FIRST or AFTER in CREATE"

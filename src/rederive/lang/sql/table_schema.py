@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from rederive.errors import Redefined, TypeClash, UnknownName
 from rederive.ir.rules import Column, Relation
-from rederive.ir.terms import Variable
+from rederive.ir.terms import Kind, Variable
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.query import QueryLowering
@@ -58,6 +58,8 @@ def read_schema(schema: exp.Schema, table: str, context: StatementContext) -> Ta
         raise UnknownName("column", missing[0], known, context.span(schema))
     # PRIMARY KEY implies NOT NULL.
     found.columns = [replace(c, nullable=c.nullable and c.name not in found.key) for c in found.columns]
+    if of_map := next((c for c in found.columns if c.name in found.key and c.type.contains(Kind.MAP)), None):
+        raise TypeClash(f"'{of_map.name}' cannot be in a key: maps cannot be compared", context.span(schema))
     for name, tree in found.generated.items():
         _generate(name, tree, found, context)
     found.conditions += [_foreign_key(*reference, found, context) for reference in found.references]

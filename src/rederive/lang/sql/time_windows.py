@@ -27,9 +27,9 @@ def replace_time_windows(node: exp.Select, context: StatementContext) -> exp.Sel
     start, length = _start(found[0], context)
 
     def replaced(part: exp.Expr) -> exp.Expr:
-        end = _end(part)
+        end = window_end(part)
         if end is not None:
-            shifted = exp.Add(this=start.copy(), expression=_interval(length))
+            shifted = exp.Add(this=start.copy(), expression=interval_of_micros(length))
             return start.copy() if end == "start" else exp.Paren(this=shifted)
         if isinstance(part, exp.Anonymous) and part.name.lower() == "window":
             if not isinstance(part.parent, exp.Group):
@@ -53,16 +53,16 @@ def _is_own(call: exp.Expr, node: exp.Select) -> bool:
 
 def _named(item: exp.Expr) -> exp.Expr:
     """An output that is an end of a window keeps its name."""
-    end = _end(item)
+    end = window_end(item)
     return exp.alias_(item.copy(), end) if end is not None else item.copy()
 
 
-def _end(part: exp.Expr) -> str | None:
+def window_end(part: exp.Expr, name: str = "window") -> str | None:
     """Which end of the window `window.start` or `window(...).start` means; None for other expressions."""
     match part:
-        case exp.Column() if part.args.get("table") is not None and part.args["table"].name.lower() == "window":
+        case exp.Column() if part.args.get("table") is not None and part.args["table"].name.lower() == name:
             return part.name.lower() if part.name.lower() in _ENDS else None
-        case exp.Dot(this=exp.Anonymous() as call) if call.name.lower() == "window":
+        case exp.Dot(this=exp.Anonymous() as call) if call.name.lower() == name:
             return part.expression.name.lower() if part.expression.name.lower() in _ENDS else None
     return None
 
@@ -72,7 +72,7 @@ def _start(call: exp.Anonymous, context: StatementContext) -> tuple[exp.Expr, in
     if not 2 <= len(call.expressions) <= 4:
         raise context.unsupported("a window with this number of arguments", call, "write window(ts, '10 minutes')")
     moment, *texts = call.expressions
-    lengths = [_micros(text, context) for text in texts]
+    lengths = [micros_of(text, context) for text in texts]
     length, slide, offset = (*lengths, *(lengths[0], 0)[len(lengths) - 1 :])[:3]
     if slide != length or length <= 0:
         raise context.unsupported("a sliding window", call, "use window(ts, '10 minutes'), whose windows do not overlap")
@@ -80,7 +80,8 @@ def _start(call: exp.Anonymous, context: StatementContext) -> tuple[exp.Expr, in
     return exp.Anonymous(this="window start", expressions=[moment.copy(), *numbers]), length
 
 
-def _micros(text: exp.Expr, context: StatementContext) -> int:
+def micros_of(text: exp.Expr, context: StatementContext) -> int:
+    """The length of a window in microseconds."""
     if not isinstance(text, exp.Literal) or not text.is_string:
         raise context.unsupported("a window whose length is not a literal", text, "write window(ts, '10 minutes')")
     parts = list(interval_parts(exp.Interval(this=text.copy()), context))
@@ -89,5 +90,6 @@ def _micros(text: exp.Expr, context: StatementContext) -> int:
     return sum(part.amount * MICROSECONDS[part.unit] for part in parts)
 
 
-def _interval(micros: int) -> exp.Expr:
+def interval_of_micros(micros: int) -> exp.Expr:
+    """An interval of this length."""
     return exp.Interval(this=exp.Literal.string(str(micros)), unit=exp.Var(this="MICROSECOND"))

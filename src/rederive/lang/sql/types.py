@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from rederive.ir.rules import Column
-from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, Kind, Type
+from rederive.ir.terms import BINARY, BOOLEAN, DATE, FLOAT, INTERVAL, NUMBER, SYMBOL, TIMESTAMP, Kind, Part, Type
 
 MAX_PRECISION: Final = 38
 # Digits after the point that Spark keeps when it bounds a type: MINIMUM_ADJUSTED_SCALE.
@@ -14,7 +15,6 @@ _MIN_SCALE: Final = 6
 _INTEGER_NAMES: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 # Spark holds a BIGINT in a DECIMAL(20,0), although 19 digits suffice.
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
-_INTERVAL_BITS: Final = 65  # marks a number of microseconds; no integer has so many bits
 _NAMES: Final = {
     Kind.SYMBOL: "STRING",
     Kind.FLOAT: "DOUBLE",
@@ -22,6 +22,8 @@ _NAMES: Final = {
     Kind.DATE: "DATE",
     Kind.TIMESTAMP: "TIMESTAMP",
     Kind.UNSIGNED: "UNSIGNED",
+    Kind.BINARY: "BINARY",
+    Kind.INTERVAL: "INTERVAL DAY TO SECOND",
 }
 
 
@@ -31,24 +33,50 @@ class SqlType:
 
     type: Type
     bits: int = 64
-    # Of an array, the type of its elements. Arrays exist inside of expressions alone: no column holds one.
-    element: SqlType | None = None
 
     def __str__(self) -> str:
-        if self.element is not None:
-            return f"ARRAY<{self.element}>"
         if self.bits == 0:
             return "VOID"
-        if self.bits == _INTERVAL_BITS:
-            return "INTERVAL DAY TO SECOND"
-        if self.is_integer:
-            return _INTEGER_NAMES[self.bits]
-        return str(self.type).upper() if self.is_decimal else _NAMES[self.type.kind]
+        match self.type.kind:
+            case Kind.NUMBER:
+                return _INTEGER_NAMES[self.bits]
+            case Kind.DECIMAL:
+                return str(self.type).upper()
+            case Kind.STRUCT:
+                return f"STRUCT<{', '.join(f'{_quoted(name)}: {type}' for name, type in self.fields)}>"
+            case Kind.ARRAY | Kind.MAP:
+                return f"{self.type.kind.value.upper()}<{', '.join(str(type) for _, type in self.fields)}>"
+        return _NAMES[self.type.kind]
+
+    @property
+    def element(self) -> SqlType | None:
+        """The type of the elements of an array; None for other types."""
+        return self.fields[0][1] if self.type.kind is Kind.ARRAY else None
+
+    @property
+    def entry(self) -> tuple[SqlType, SqlType] | None:
+        """The types of the keys and the values of a map; None for other types."""
+        return (self.fields[0][1], self.fields[1][1]) if self.type.kind is Kind.MAP else None
+
+    @property
+    def fields(self) -> tuple[tuple[str, SqlType], ...]:
+        """The parts of a nested type, by name."""
+        return tuple((part.name, SqlType(part.type, part.bits)) for part in self.type.parts)
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether it is a STRUCT."""
+        return self.type.kind is Kind.STRUCT
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its values can be compared and grouped: maps cannot."""
+        return not self.type.contains(Kind.MAP)
 
     @property
     def is_integer(self) -> bool:
         """Whether it is TINYINT, SMALLINT, INT or BIGINT."""
-        return self.type.kind is Kind.NUMBER and self.bits != _INTERVAL_BITS
+        return self.type.kind is Kind.NUMBER
 
     @property
     def is_decimal(self) -> bool:
@@ -63,18 +91,37 @@ class SqlType:
     @property
     def functor(self) -> str:
         """The scalar function that casts to this type."""
-        return "decimal" if self.is_decimal else str(self).lower()
+        return "decimal" if self.is_decimal else "interval" if self == DURATION else str(self).lower()
 
 
 TINYINT, SMALLINT, INT, BIGINT = (SqlType(NUMBER, bits) for bits in (8, 16, 32, 64))
 DOUBLE, STRING, BOOL, DAY, MOMENT = (SqlType(type) for type in (FLOAT, SYMBOL, BOOLEAN, DATE, TIMESTAMP))
 VOID = SqlType(SYMBOL, 0)
-DURATION = SqlType(NUMBER, _INTERVAL_BITS)  # INTERVAL DAY TO SECOND: the difference of two times, in microseconds
+DURATION = SqlType(INTERVAL)  # the difference of two times
+BYTES = SqlType(BINARY)
 
 
 def array_of(element: SqlType) -> SqlType:
     """ARRAY<element>."""
-    return SqlType(SYMBOL, element=element)
+    return _nested(Kind.ARRAY, [("element", element)])
+
+
+def struct_of(fields: Iterable[tuple[str, SqlType]]) -> SqlType:
+    """STRUCT of these fields."""
+    return _nested(Kind.STRUCT, fields)
+
+
+def map_of(key: SqlType, value: SqlType) -> SqlType:
+    """MAP<key, value>."""
+    return _nested(Kind.MAP, [("key", key), ("value", value)])
+
+
+def _nested(kind: Kind, fields: Iterable[tuple[str, SqlType]]) -> SqlType:
+    return SqlType(Type(kind, parts=tuple(Part(name, found.type, found.bits) for name, found in fields)))
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
 
 
 def decimal(precision: int, scale: int) -> SqlType:
@@ -109,8 +156,8 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
         return one
     if one == VOID:
         return two
-    if one.element is not None or two.element is not None:
-        return None
+    if one.type.parts or two.type.parts:
+        return _common_nested(one, two)
     if one.is_integer and two.is_integer:
         return max(one, two, key=lambda type: type.bits)
     if one.is_numeric and two.is_numeric:
@@ -118,8 +165,18 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
     if STRING in (one, two):
         # ANSI mode casts the text: to BIGINT for integers of every width, to DOUBLE for a DECIMAL, to other types as they are.
         other = two if one == STRING else one
-        return BIGINT if other.is_integer else DOUBLE if other.is_decimal else other
+        return BIGINT if other.is_integer else DOUBLE if other.is_decimal else other if other != DURATION else None
     return MOMENT if {one, two} == {DAY, MOMENT} else None
+
+
+def _common_nested(one: SqlType, two: SqlType) -> SqlType | None:
+    """The nested type whose parts are the common types; structs have fields of the same names."""
+    names = [[name.lower() for name, _ in type.fields] for type in (one, two)]
+    if one.type.kind is not two.type.kind or names[0] != names[1]:
+        return None
+    shared = [common_type(a, b) for (_, a), (_, b) in zip(one.fields, two.fields, strict=True)]
+    found = [(name, part) for (name, _), part in zip(one.fields, shared, strict=True) if part is not None]
+    return _nested(one.type.kind, found) if len(found) == len(shared) else None
 
 
 def _common_decimal(one: SqlType, two: SqlType) -> SqlType:

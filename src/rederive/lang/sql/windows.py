@@ -98,6 +98,8 @@ def keep_first_rows(
     order = node.args.get("order")
     items = _ordered_items(order, len(outputs))
     keys = [(named.get(_plain_name(o)) or _ordered_by(o, lower, outputs, context), o) for o in items]
+    for typed, o in keys:
+        lower.check_comparable(typed.type, o)
     terms = [(lower.scope.body.assign(typed, "key"), o) for typed, o in keys]
     frozen = FrozenBody.of(lower.scope.body, context)
     by = [order_of(place, o) for typed, o in terms if (place := frozen.position(typed.term)) is not None]
@@ -205,7 +207,9 @@ class _WindowLowering:
         self.orders = {key: self.order_terms(node) for key, node in self.nodes.items()}
 
     def value(self, node: exp.Expr, name: str) -> TypedTerm:
-        return self.column(self.lower.lower(node), name)
+        typed = self.lower.lower(node)
+        self.lower.check_comparable(typed.type, node)
+        return self.column(typed, name)
 
     def column(self, value: TypedTerm, name: str) -> TypedTerm:
         """A value as a variable, and so as a column of the frozen body, even if it is constant."""

@@ -1,15 +1,22 @@
-"""Functions of arrays, which are tuples; a NULL element is None. Arrays exist inside of terms alone."""
+"""Functions of arrays, which are tuples; a NULL element is None."""
 
 from __future__ import annotations
 
+import datetime
+from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 
+from rederive.ir.nested import nested_class
+from rederive.ir.terms import UTC, Type
 from rederive.scalar.failures import ScalarError, check_length
 from rederive.scalar.regex.matching import java_matches
 from rederive.scalar.sql.built_in import BuiltIn
+from rederive.scalar.sql.dates import DATES
 from rederive.scalar.sql.text import joined_by
 
 _Array = tuple[Any, ...]
+_STEPS: Final = {found.name: found.compute for found in DATES}
 _MOST: Final = 1_000_000  # elements of an array that a function makes
 
 
@@ -94,6 +101,15 @@ def _sequence(start: int, stop: int, step: int | None = None) -> _Array:
     return tuple(range(start, stop + (1 if step > 0 else -1), step)) if step else (start,)
 
 
+def _range(start: int, end: int, step: int) -> _Array:
+    """The values of the table function range; the end is not one of them."""
+    if step == 0:
+        raise ScalarError("the step of range is 0")
+    if len(found := range(start, end, step)) > _MOST:
+        raise ScalarError(f"a range of {len(found):,} values; at most {_MOST:,}")
+    return tuple(found)
+
+
 def _repeat(value: Any, times: int) -> _Array | None:
     if times is None:
         return None
@@ -110,12 +126,67 @@ def _extract_all(text: str, pattern: str, group: int = 1) -> _Array:
     return tuple(found)
 
 
+def _insert(array: _Array, place: int, value: Any) -> _Array | None:
+    """array_insert: at a position that counts from 1, or from the end if it is negative; gaps are NULL."""
+    if array is None or place is None:
+        return None
+    if place == 0:
+        raise ScalarError("the index 0 is invalid; the first element has index 1")
+    check_length(abs(place))
+    if place > 0:
+        return (*array[: place - 1], *(None,) * (place - 1 - len(array)), value, *array[place - 1 :])
+    end = len(array) + place + 1
+    return (*array[:end], value, *array[end:]) if end >= 0 else (value, *(None,) * -end, *array)
+
+
+def _flatten(arrays: _Array) -> _Array | None:
+    return None if None in arrays else tuple(value for array in arrays for value in array)
+
+
+def _concat(*arrays: _Array) -> _Array:
+    check_length(sum(map(len, arrays)))
+    return tuple(value for array in arrays for value in array)
+
+
+def _zip(gives: Type, *arrays: _Array) -> _Array:
+    """arrays_zip: structs of the elements at each position, NULL where an array is shorter."""
+    make = nested_class(gives.parts[0].type)
+    return tuple(make(row) for row in zip_longest(*arrays))
+
+
+def _time_sequence(start: Any, stop: Any, amount: int, unit: str, zone: str = UTC) -> _Array:
+    """sequence of dates or timestamps, in steps of so many months, days or microseconds."""
+    step = partial(_STEPS[{"MONTH": "add_months", "DAY": "add_days", "MICROSECOND": "add_micros"}[unit]], start)
+    # A date is in no zone.
+    place = (zone,) if isinstance(start, datetime.datetime) else ()
+    if start == stop:
+        return (start,)
+    if amount == 0 or (amount > 0) != (stop > start):
+        raise ScalarError(f"sequence({start}, {stop}) in steps of {amount} {unit} does not end")
+    found = [start]
+    # Each one is computed from the start: the 31st of a month is not lost by a shorter month in between.
+    while len(found) <= _MOST:
+        following = step(amount * len(found), *place)
+        if (following > stop) if amount > 0 else (following < stop):
+            return tuple(found)
+        found.append(following)
+    raise ScalarError(f"a sequence of more than {_MOST:,} elements")
+
+
 def _extreme(function: Any) -> Any:
     return lambda array: function((value for value in array if value is not None), default=None)
 
 
 # The types `array` and `element` follow from the arguments (`lang.sql.array_functions`).
 ARRAYS: Final = (
+    BuiltIn("time_sequence", "any, any, bigint, string -> array", _time_sequence, fallible=True, zoned=True),
+    BuiltIn("range values", "bigint, bigint, bigint -> array", _range, fallible=True),
+    BuiltIn("array_append", "array, element -> array", lambda a, v: None if a is None else (*a, v), strict=False),
+    BuiltIn("array_prepend", "array, element -> array", lambda a, v: None if a is None else (v, *a), strict=False),
+    BuiltIn("array_insert", "array, int, element -> array", _insert, strict=False, fallible=True),
+    BuiltIn("array_concat", "array ... -> array", _concat),
+    BuiltIn("flatten", "array<array> -> array", _flatten, maybe_null=True),
+    BuiltIn("arrays_zip", "array ... -> array<struct>", _zip, typed=True),
     BuiltIn("array", "any ... -> array", lambda *values: values, strict=False),
     BuiltIn("split", "string, string, [int] -> array<string>", _split),
     BuiltIn("regexp_extract_all", "string, string, [int] -> array<string>", _extract_all, fallible=True),

@@ -15,7 +15,8 @@ class BuiltIn:
 
     `signature`: types of Spark, optional arguments in brackets, `...` after the last type if it repeats. `number` and `any` take
     an argument in its own type. `strict`: NULL if an argument is NULL. `fallible`: it fails for some values. `maybe_null`: it
-    gives NULL for some values that are not NULL. `zoned`: its last argument is the time zone where that is not UTC.
+    gives NULL for some values that are not NULL. `zoned`: its last argument is the time zone where that is not UTC. `typed`: the
+    computation gets the type of the result before the arguments.
     """
 
     name: str
@@ -25,6 +26,7 @@ class BuiltIn:
     fallible: bool = False
     maybe_null: bool = False
     zoned: bool = False
+    typed: bool = False
     aliases: tuple[str, ...] = ()
 
     @property

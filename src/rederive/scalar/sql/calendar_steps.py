@@ -136,17 +136,6 @@ def _from_unixtime(seconds: int, pattern: str, zone: str = UTC) -> str:
     return date_format(_from_number(1_000_000, seconds), pattern, zone)
 
 
-def _duration_part(unit: str, micros: int) -> Any:
-    """A part of a duration, with its sign: the days, or the hours, minutes or seconds of the day."""
-    sign, rest = (-1, -micros) if micros < 0 else (1, micros)
-    if unit == "DAY":
-        return sign * (rest // MICROSECONDS["DAY"])
-    if unit == "SECOND":
-        return Decimal(sign * (rest % MICROSECONDS["MINUTE"])).scaleb(-6)
-    larger = {"HOUR": "DAY", "MINUTE": "HOUR"}[unit]
-    return sign * (rest % MICROSECONDS[larger] // MICROSECONDS[unit])
-
-
 def _window_start(moment: datetime.datetime, length: int, offset: int) -> datetime.datetime:
     """The start of the window of this length, in microseconds, that holds a moment. Windows are aligned with 1970 in UTC."""
     micros = (moment - EPOCH) // _MICROSECOND
@@ -171,7 +160,6 @@ STEPS: Final = (
     BuiltIn(
         "make_timestamp", "int, int, int, int, int, decimal, [string] -> timestamp", _make_timestamp, zoned=True, fallible=True
     ),
-    BuiltIn("duration_part", "string, bigint -> int", _duration_part),
     BuiltIn("window_start", "timestamp, bigint, bigint -> timestamp", _window_start, fallible=True),
     BuiltIn("dayname", "date -> string", lambda date: DAYS[date.weekday()][:3]),
     BuiltIn("monthname", "date -> string", lambda date: MONTHS[date.month - 1][:3]),

@@ -8,13 +8,14 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from rederive.ir.nested import Map, Struct
 from rederive.ir.printing import show_value
-from rederive.ir.terms import UTC, Kind, Type, Value
+from rederive.ir.terms import SYMBOL, UTC, Kind, Type, Value
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.sql.built_in import Implementation
 from rederive.scalar.sql.numbers import fit_decimal, fit_float
 from rederive.time_zones import parse_instant, start_of_day, to_wall
-from rederive.values import from_text
+from rederive.values import from_text, interval_text
 
 WIDTHS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -122,8 +123,35 @@ def to_text(gives: Type, value: Any, zone: str = UTC) -> str:
         case datetime.datetime():
             text = wall_time(value, zone).isoformat(sep=" ")
             return text.rstrip("0") if "." in text else text
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                raise ScalarError("the bytes are not UTF-8, and cannot be cast to STRING") from None
+        case datetime.timedelta():
+            return interval_text(value)
+        case tuple():
+            return _nested_text(value, zone)
         case _:
             return str(value)
+
+
+def _nested_text(value: tuple[Any, ...], zone: str) -> str:
+    """[1, null], {a -> 1} for a map, {1, x} for a struct."""
+
+    def text(part: Any) -> str:
+        return "null" if part is None else to_text(SYMBOL, part, zone)
+
+    match value:
+        case Map():
+            return "{" + ", ".join(f"{text(key)} -> {text(part)}" for key, part in value) + "}"
+        case Struct():
+            return "{" + ", ".join(map(text, value)) + "}"
+    return "[" + ", ".join(map(text, value)) + "]"
+
+
+def _to_binary(gives: Type, value: Any) -> bytes:
+    return str(value).encode()
 
 
 def _float_text(value: float) -> str:
@@ -152,6 +180,8 @@ _CASTS: Final[dict[str, Implementation]] = {
     "date": _to_date,
     "timestamp": to_timestamp,
     "string": to_text,
+    "binary": _to_binary,
+    "interval": lambda gives, value: _from_text(gives, value),
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from rederive.ir.nested import nested_class
 from rederive.ir.terms import Type, Value
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.sql.built_in import Implementation
@@ -29,9 +30,17 @@ def scalar_function(name: str, arguments: Sequence[Type], gives: Type) -> Implem
     """
     if name.startswith("try_"):
         function = _null_on_failure(_implementation(name.removeprefix("try_"), gives))
-        return _make_strict(function) if SCALARS[name].strict else function
-    function = _implementation(name, gives)
+    else:
+        function = _implementation(name, gives)
+    if gives.parts:
+        function = _make_nested(function, gives)
     return _make_strict(function) if SCALARS[name].strict else function
+
+
+def _make_nested(function: Implementation, gives: Type) -> Implementation:
+    """The function whose tuples are values of a nested type."""
+    make = nested_class(gives)
+    return lambda *arguments: None if (found := function(*arguments)) is None else make(found)
 
 
 def membership_test(options: Sequence[Value]) -> Implementation:
@@ -83,6 +92,8 @@ def _implementation(name: str, gives: Type) -> Implementation:
         return partial(ROUNDING[name], gives)
     if name in ARITHMETIC:
         return arithmetic(name, gives)
+    if name in BUILT_INS and BUILT_INS[name].typed:
+        return partial(BUILT_INS[name].compute, gives)
     return _FIXED[name]
 
 

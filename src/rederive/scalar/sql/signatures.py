@@ -25,12 +25,12 @@ _LAZY = ("case", "coalesce", "and", "or")
 _LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "in", *_LAZY)
 _ARITHMETIC = ("+", "-", "*", "/", "div", "%", "pmod", "negative", "abs")
 _ROUNDING = ("round", "bround", "floor", "ceil", "floor_to", "ceil_to")
-_CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp")
+_CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp", "interval")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "not")
 
 _GIVEN = {
     **{name: Scalar(name, fallible=True) for name in (*_ARITHMETIC, *_ROUNDING, *_CASTS)},
-    **{name: Scalar(name) for name in (*_COMPARISONS, "string")},
+    **{name: Scalar(name) for name in (*_COMPARISONS, "string", "binary")},
     **{name: Scalar(name, strict=False) for name in _LENIENT},
     **{name: Scalar(name, found.strict, found.fallible) for name, found in BUILT_INS.items()},
     # Of lowering: the value of a scalar subquery, and the identity and the level of a row of a recursion.

@@ -90,7 +90,8 @@ def make_app(project: Project, database: Database) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.service = service = Service.start(project, database)
-        tasks = [asyncio.create_task(service.run_timers()), asyncio.create_task(service.retry_waiting_views())]
+        timers = (service.run_timers(), service.retry_waiting_views(), service.advance_time())
+        tasks = [asyncio.create_task(timer) for timer in timers]
         yield
         for task in tasks:
             task.cancel()

@@ -14,7 +14,7 @@ from rederive.arrow_types import arrow_type, to_arrow_columns
 from rederive.errors import NotAcceptable
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
-from rederive.store.codec import encode_rows
+from rederive.store.codec import rows_text
 from rederive.values import to_json
 
 JSON: Final = "application/json"
@@ -35,7 +35,7 @@ def as_json(answer: VersionedRows) -> bytes:
     """Encode rows as one JSON object."""
     columns = [{"name": column.name, "type": str(column.type)} for column in answer.relation.columns]
     head = f'"version":{answer.version},"relation":{json.dumps(answer.relation.name)},"columns":{json.dumps(columns)}'
-    return f'{{{head},"rows":{encode_rows(answer.rows)}}}'.encode()
+    return f'{{{head},"rows":{rows_text(answer.rows)}}}'.encode()
 
 
 def as_csv(answer: VersionedRows) -> bytes:
@@ -64,6 +64,8 @@ def _field(value: object) -> str:
         # Before numbers: in Python a bool is an int, and CSV has `true`, as JSON does.
         case bool():
             return json.dumps(value)
+        case list() | dict():
+            return _field(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
         case str() if not value or any(c in value for c in ',"\r\n'):
             return '"' + value.replace('"', '""') + '"'
         case _:

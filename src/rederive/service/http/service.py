@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from time import time
 from typing import Final
 
@@ -13,8 +14,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rederive.commit.clock import clock_operations
+from rederive.commit.pending import TransactionRequest
 from rederive.database import Database
-from rederive.errors import Busy
+from rederive.errors import Busy, UnknownTime
 from rederive.service.access import Access
 from rederive.service.hub import Hub
 from rederive.service.notifier import Notifier
@@ -76,6 +79,14 @@ class Service:
             if bridge.waiting:
                 with suppress(Busy):
                     await self.writer.commit(lambda _: [RetryWaitingViews(())])
+
+    async def advance_time(self) -> None:
+        """Advance the time that views read to that of the machine, every `tick` seconds, until cancelled."""
+        while self.project.tick is not None:
+            await asyncio.sleep(self.project.tick)
+            # Without a view that reads the time there is nothing to advance; a clock that was set back waits.
+            with suppress(Busy, UnknownTime):
+                await self.writer.commit(lambda db: [TransactionRequest(clock_operations(db.pipeline, datetime.now(UTC)))])
 
     def end_streams(self) -> None:
         """End all streams; their clients can resume when the service is back."""

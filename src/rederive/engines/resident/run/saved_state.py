@@ -32,6 +32,10 @@ _KNOWN: Final = {
     ("datetime", "timedelta"),
     ("rederive.ir.terms", "Type"),
     ("rederive.ir.terms", "Kind"),
+    ("rederive.ir.terms", "Part"),
+    ("rederive.ir.nested", "Array"),
+    ("rederive.ir.nested", "Map"),
+    ("rederive.ir.nested", "struct"),
     ("rederive.scalar.totals", "Total"),
     ("rederive.engines.resident.run.saved_state", "SavedState"),
 }

@@ -77,6 +77,22 @@ class FloatCodec(Codec):
         self.encode = lambda value: self.codes[value + 0.0 if isinstance(value, float) else value]
 
 
+class NestedCodec(Codec):
+    """Codes of values with floats inside, which have no negative zero either."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = lambda value: self.codes[_positive_zeros(value)]
+
+
+def _positive_zeros(value: Any) -> Any:
+    if isinstance(value, float):
+        return value + 0.0
+    return type(value)(map(_positive_zeros, value)) if isinstance(value, tuple) else value
+
+
 class Codes:
     """One codec for each type, and the watch over the work with them."""
 
@@ -88,7 +104,8 @@ class Codes:
     def codec(self, type_: Type) -> Codec:
         """Return the codec of a type, made at its first use."""
         if type_ not in self._codecs:
-            self._codecs[type_] = FloatCodec() if type_.kind is Kind.FLOAT else Codec()
+            plain = FloatCodec if type_.kind is Kind.FLOAT else Codec
+            self._codecs[type_] = NestedCodec() if type_.parts and type_.contains(Kind.FLOAT) else plain()
         return self._codecs[type_]
 
     def codecs(self) -> Collection[Codec]:

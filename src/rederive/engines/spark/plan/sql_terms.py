@@ -23,8 +23,10 @@ from rederive.engines.spark.plan.expressions import (
     NullTest,
     TypedValue,
 )
+from rederive.engines.spark.session.types import value_reader
 from rederive.engines.term_functions import row_function
-from rederive.ir.terms import Call, Constant, Row, Term, Type, Value, Variable, variables
+from rederive.ir.nested import plain
+from rederive.ir.terms import Call, Constant, Kind, Lambda, Row, Term, Type, Value, Variable, variables
 from rederive.scalar.failures import ScalarError
 
 # Comparisons and connectives cannot fail and have SQL's three-valued meaning in both engines. Arithmetic is not here: it may
@@ -79,6 +81,7 @@ class TermFunction:
     names: tuple[str, ...]
     types: dict[str, Type]
     _function: Callable[[Row], Value] | None = field(default=None, repr=False, compare=False)
+    _readers: dict[int, Callable[[Any], Value]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, term: Term, types: Mapping[str, Type]) -> TermFunction:
@@ -90,8 +93,12 @@ class TermFunction:
         """The value, or NULL and the text of the error."""
         if self._function is None:
             self._function = row_function(self.term, self.names, self.types)
+            nested = ((i, self.types[name]) for i, name in enumerate(self.names))
+            self._readers = {i: value_reader(type) for i, type in nested if type.parts or type.kind is Kind.BINARY}
+        if self._readers:
+            values = tuple([self._readers[i](value) if i in self._readers else value for i, value in enumerate(values)])
         try:
-            return self._function(values), None
+            return plain(self._function(values)), None
         except ScalarError as error:
             return None, str(error)
 
@@ -110,6 +117,8 @@ def _without_spans(term: Term) -> Term:
     match term:
         case Variable(name):
             return Variable(name)
+        case Constant(Lambda() as function, type):
+            return Constant(function._replace(body=_without_spans(function.body)), type)
         case Constant(value, type):
             return Constant(value, type)
         case Call():

@@ -21,8 +21,8 @@ ArrowColumn: TypeAlias = "pa.ChunkedArray[Any]"
 
 
 def can_compare(types: Iterable[Type]) -> bool:
-    """Whether Arrow compares values of these types as the engines do; floats it does not."""
-    return all(type.kind is not Kind.FLOAT for type in types)
+    """Whether Arrow compares values of these types as the engines do; floats and nested values it does not."""
+    return all(type.kind is not Kind.FLOAT and not type.parts for type in types)
 
 
 def cast_columns(table: pa.Table, types: Sequence[Type]) -> pa.Table:

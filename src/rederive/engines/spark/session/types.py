@@ -1,19 +1,22 @@
 """Our column types and values in Spark's terms: exact both ways.
 
 An unsigned number is a decimal(20,0), which holds 64 bits; a timestamp is one without a time zone, as ours are UTC by agreement.
+A map is the array of its entries, because Spark cannot compare maps and the engine joins whole rows.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from rederive import arrow_types
 from rederive.arrow_types import from_arrow_columns, to_arrow_column
-from rederive.ir.terms import BOOLEAN, Kind, Row, Type, Value
+from rederive.ir.nested import nested_reader
+from rederive.ir.terms import BOOLEAN, Kind, Part, Row, Type, Value
+from rederive.values import interval_text
 
 CODE = Type(Kind.NUMBER, 32)  # the code of a symbol that is only compared: two codes make one key of 64 bits
 _NAMES = {
@@ -24,7 +27,10 @@ _NAMES = {
     Kind.BOOLEAN: "BOOLEAN",
     Kind.DATE: "DATE",
     Kind.TIMESTAMP: "TIMESTAMP_NTZ",
+    Kind.BINARY: "BINARY",
+    Kind.INTERVAL: "INTERVAL DAY TO SECOND",
 }
+_WIDTHS = {8: "TINYINT", 16: "SMALLINT", 32: "INT"}
 
 
 def sql_type(type: Type) -> str:
@@ -35,12 +41,37 @@ def sql_type(type: Type) -> str:
     """
     if type == CODE:
         return "INT"
+    match type.kind:
+        case Kind.ARRAY:
+            return f"ARRAY<{_part_type(type.parts[0])}>"
+        case Kind.STRUCT:
+            return f"STRUCT<{_fields(type)}>"
+        case Kind.MAP:
+            return f"ARRAY<STRUCT<{_fields(type)}>>"
     return _NAMES.get(type.kind) or f"DECIMAL({type.precision},{type.scale})"
+
+
+def _fields(type: Type) -> str:
+    return ", ".join(f"`{part.name.replace('`', '``')}`: {_part_type(part)}" for part in type.parts)
+
+
+def _part_type(part: Part) -> str:
+    return _WIDTHS.get(part.bits, "BIGINT") if part.type.kind is Kind.NUMBER else sql_type(part.type)
 
 
 def arrow_type(type: Type) -> pa.DataType:
     """The Arrow type of a column of the engine: that of the one type map, or 32 bits for a code."""
-    return pa.int32() if type == CODE else arrow_types.arrow_type(type)
+    return pa.int32() if type == CODE else arrow_types.arrow_type(without_maps(type))
+
+
+def without_maps(type: Type) -> Type:
+    """The type with the array of its entries for each map."""
+    if not type.contains(Kind.MAP):
+        return type
+    parts = tuple(Part(part.name, without_maps(part.type), part.bits) for part in type.parts)
+    if type.kind is not Kind.MAP:
+        return Type(type.kind, parts=parts)
+    return Type(Kind.ARRAY, parts=(Part("element", Type(Kind.STRUCT, parts=parts)),))
 
 
 def column(position: int) -> str:
@@ -79,8 +110,27 @@ def literal(value: Value, type: Type) -> str:
             return f"DATE'{value.isoformat()}'"
         case float():
             return f"CAST('{value!r}' AS DOUBLE)"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case datetime.timedelta():
+            return interval_text(value)
+        case tuple():
+            return f"CAST({_nested_literal(value, without_maps(type))} AS {sql_type(type)})"
         case _:
             return f"CAST('{value}' AS {sql_type(type)})"
+
+
+def _nested_literal(value: tuple[Value, ...], type: Type) -> str:
+    types = [part.type for part in type.parts] * (len(value) if type.kind is Kind.ARRAY else 1)
+    parts = [literal(one, part) for one, part in zip(value, types, strict=True)]
+    if type.kind is Kind.ARRAY:
+        return f"array({', '.join(parts)})"
+    return (
+        f"named_struct({', '.join(f'{literal(part.name, _TEXT)}, {text}' for part, text in zip(type.parts, parts, strict=True))})"
+    )
+
+
+_TEXT = Type(Kind.SYMBOL)
 
 
 def to_arrow(rows: Iterable[Row], types: Sequence[Type]) -> pa.Table:
@@ -88,7 +138,8 @@ def to_arrow(rows: Iterable[Row], types: Sequence[Type]) -> pa.Table:
     if not types:
         return pa.table({"c0": pa.array([True for _ in rows], pa.bool_())})
     listed = list(rows)
-    arrays = [to_arrow_column((row[i] for row in listed), type, arrow_type(type)) for i, type in enumerate(types)]
+    plain = [without_maps(type) for type in types]
+    arrays = [to_arrow_column((row[i] for row in listed), type, arrow_type(type)) for i, type in enumerate(plain)]
     return pa.table(arrays, names=columns(types))
 
 
@@ -113,12 +164,15 @@ def from_spark(rows: Iterable[Sequence[Value]], types: Sequence[Type]) -> list[R
     """What Spark collects, as rows of values."""
     if not types:
         return [() for _ in rows]
-    # Without unsigned columns a Row of Spark is the tuple already.
-    unsigned = [i for i, type in enumerate(types) if type.kind is Kind.UNSIGNED]
-    if not unsigned:
+    # Without unsigned, binary and nested columns a Row of Spark is the tuple already.
+    readers = {i: value_reader(type) for i, type in enumerate(types) if type.parts or type.kind in (Kind.UNSIGNED, Kind.BINARY)}
+    if not readers:
         return [tuple(row) for row in rows]
-    return [tuple(_to_unsigned(v) if i in unsigned else v for i, v in enumerate(row)) for row in rows]
+    return [tuple(readers[i](v) if i in readers else v for i, v in enumerate(row)) for row in rows]
 
 
-def _to_unsigned(value: Value) -> Value:
-    return int(value) if isinstance(value, Decimal) else value
+def value_reader(type: Type) -> Callable[[Any], Value]:
+    """A function from what Spark gives Python to a value."""
+    if type.kind is Kind.BINARY:
+        return lambda value: None if value is None else bytes(value)
+    return nested_reader(type)

@@ -1,0 +1,89 @@
+"""Nested columns of Spark in other types: maps as arrays of entries, timestamps in UTC, intervals as numbers of microseconds.
+
+Frames on their way have a map as the array of its entries, which Spark can compare; tables have it as a MAP. Delta has no
+intervals, so tables have them as BIGINT.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_START = "TIMESTAMP_NTZ'1970-01-01'"
+
+
+def as_type(value: Column, found: spark_types.DataType, wanted: spark_types.DataType) -> Column:
+    """A column of one type in another one that holds the same values."""
+    if found == wanted:
+        return value
+    match found, wanted:
+        case spark_types.MapType(), spark_types.ArrayType(elementType=spark_types.StructType() as entry):
+            return _transformed(F.map_entries(value), _entry(found), entry)
+        case spark_types.ArrayType(elementType=spark_types.StructType() as entry), spark_types.MapType():
+            return F.map_from_entries(_transformed(value, entry, _entry(wanted)))
+        case spark_types.ArrayType(), spark_types.ArrayType():
+            return _transformed(value, found.elementType, wanted.elementType)
+        case spark_types.StructType(), spark_types.StructType():
+            return F.when(value.isNotNull(), F.struct(*_fields(value, found, wanted)))
+        case spark_types.DayTimeIntervalType(), spark_types.LongType():
+            return _micros(value)
+        case spark_types.LongType(), spark_types.DayTimeIntervalType():
+            return F.expr("INTERVAL '0.000001' SECOND") * value
+        case spark_types.TimestampType(), spark_types.TimestampNTZType():
+            return in_utc(value)
+    return value.cast(wanted)
+
+
+def in_utc(instant: Column) -> Column:
+    """An instant as a UTC timestamp without zone, whatever the session's time zone.
+
+    It is computed from the microseconds since 1970: Spark subtracts two timestamps by the session's wall clock, which is an hour
+    off across a change to summer time.
+    """
+    return F.expr(_START) + F.expr("INTERVAL '0.000001' SECOND") * F.unix_micros(instant)
+
+
+def problem_in(value: Column, type: spark_types.DataType) -> Column | None:
+    """Whether a part of a nested value is a float that is not finite; None if it has no floats."""
+    match type:
+        case spark_types.DoubleType() | spark_types.FloatType():
+            return F.isnan(value) | (F.abs(value) == F.lit(float("inf")))
+        case spark_types.ArrayType():
+            inner = type.elementType
+            return F.exists(value, lambda one: _known(one, inner)) if problem_in(value, inner) is not None else None
+        case spark_types.StructType():
+            parts = ((value.getField(field.name), field.dataType) for field in type.fields)
+            found = [problem for part, kind in parts if (problem := problem_in(part, kind)) is not None]
+            return F.greatest(*found, F.lit(False)) if found else None
+    return None
+
+
+def _known(value: Column, type: spark_types.DataType) -> Column:
+    problem = problem_in(value, type)
+    return F.coalesce(problem, F.lit(False)) if problem is not None else F.lit(False)
+
+
+def _micros(value: Column) -> Column:
+    parts = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000))
+    whole = sum((F.extract(F.lit(unit), value).cast("long") * length for unit, length in parts), F.lit(0).cast("long"))
+    return whole + (F.extract(F.lit("second"), value) * 1_000_000).cast("long")
+
+
+def _entry(found: spark_types.MapType) -> spark_types.StructType:
+    return spark_types.StructType(
+        [spark_types.StructField("key", found.keyType), spark_types.StructField("value", found.valueType)]
+    )
+
+
+def _transformed(value: Column, found: spark_types.DataType, wanted: spark_types.DataType) -> Column:
+    return value if found == wanted else F.transform(value, lambda one: as_type(one, found, wanted))
+
+
+def _fields(value: Column, found: spark_types.StructType, wanted: spark_types.StructType) -> list[Column]:
+    pairs = zip(found.fields, wanted.fields, strict=True)
+    return [as_type(value.getField(a.name), a.dataType, b.dataType).alias(b.name) for a, b in pairs]
