@@ -352,3 +352,17 @@ def test_a_recursion_with_union_all_ends_at_the_level_of_spark() -> None:
         with pytest.raises(EvaluationError, match="more than 100 levels"):
             db.sql("UPDATE t SET most = 1000")
         assert len(db.rows("v")) == 100
+
+
+def test_explain_of_a_query_and_patterns_of_show() -> None:
+    with rederive.open() as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE tx (a INT); CREATE VIEW va AS SELECT v FROM t")
+        (result,) = db.sql("EXPLAIN EXTENDED\n SELECT v, sum(id) AS s FROM t GROUP BY v")
+        assert any("sum" in line for (line,) in result.answer.rows)
+        assert [list(r.answer.rows) for r in db.sql("SHOW TABLES LIKE 't*'; SHOW TABLES LIKE 'z|tx'; SHOW VIEWS LIKE 'v'")] == [
+            [("t",), ("tx",)],
+            [("tx",)],
+            [],
+        ]
+        with pytest.raises(rederive.RederiveError, match=r"<text>:2:9: .*unknown column 'nope'"):
+            db.sql("EXPLAIN\n SELECT nope FROM t")

@@ -58,6 +58,8 @@ class Planned:
         added = _added_definitions(self.request, request)
         if added is None:
             return None
+        if request.program is self.request.program and len(request.monitored) == len(self.request.monitored):
+            return self
         readers = _with_readers(self.readers, added)
         found = _extended(self, request, readers)
         return Planned(request, found, readers) if found is not None else None
