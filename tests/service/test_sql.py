@@ -100,3 +100,24 @@ def test_the_time_of_a_service_ticks(serve: Serve) -> None:
         assert next(events)["rows"] == []
         served.insert("e", [1, "2020-01-01T00:00:00"], [2, "2999-01-01T00:00:00"])
         assert next(events)["plus"] == [[1]]
+
+
+def test_nested_values_are_lists_and_objects(serve: Serve) -> None:
+    served = serve(RULES)
+    for statement in (
+        "CREATE TABLE o (k INT PRIMARY KEY, a ARRAY<INT>, s STRUCT<x: INT, y: STRING>, m MAP<STRING, DOUBLE>)",
+        "CREATE VIEW v AS SELECT s.x, collect_list(a) AS l, max(struct(k, s)) AS last FROM o GROUP BY s.x",
+    ):
+        made = served.request("POST", "/v1/views", json={"language": "sql", "text": statement})
+        assert made.status_code == 201, made.text
+    row = [1, [1, None], {"x": 7, "y": "q"}, {"p": 1.5}]
+    with served.events("/v1/views/v/changes") as events:
+        assert next(events)["rows"] == []
+        served.insert("o", row)
+        assert next(events)["plus"] == [[7, [[1, None]], {"k": 1, "s": {"x": 7, "y": "q"}}]]
+    assert served.rows("o") == [row]
+    served.delete("o", row)
+    assert served.rows("v") == []
+    refused = served.request("POST", "/v1/transactions", json={"insert": {"o": [[2, ["x"], None, None]]}})
+    assert refused.status_code == 422
+    assert "is not a number" in refused.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,12 @@ def answered(call: str) -> tuple[str, str]:
 
 def stored() -> dict[str, tuple[str, str]]:
     lines = STORED.read_text(encoding="utf-8").splitlines()
-    return {call: (type, value) for call, type, value in (line.split("\t") for line in lines)}
+    return {call: (_day_to_second(type), value) for call, type, value in (line.split("\t") for line in lines)}
+
+
+def _day_to_second(type: str) -> str:
+    """Spark has a type for each part of an interval, and we have one for all of them."""
+    return re.sub(r"^interval (day|hour|minute|second).*", "interval day to second", type)
 
 
 def test_every_call_gives_what_spark_gave() -> None:
@@ -97,7 +103,7 @@ def test_spark_gives_the_stored_answers(spark: SparkSession, request: pytest.Fix
     if request.config.getoption("--update-golden"):
         lines = [f"{call}\t{type}\t{value}\n" for call, (type, value) in found.items()]
         STORED.write_text("".join(lines), encoding="utf-8")
-    assert found == stored()
+    assert {call: (_day_to_second(type), value) for call, (type, value) in found.items()} == stored()
 
 
 def answers_of_spark(session: SparkSession, texts: list[str]) -> dict[str, tuple[str, str]]:

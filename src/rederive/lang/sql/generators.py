@@ -3,9 +3,9 @@
 The positions of an array are a recursion that ends with the array, so that every strategy and engine maintains them. It doubles
 the positions in each round:
 
-    positions(a, 0) :- body, size(a) > 0.
-    positions(a, 2 * i + 1) :- positions(a, i), 2 * i + 1 < size(a).
-    positions(a, 2 * i + 2) :- positions(a, i), 2 * i + 2 < size(a).
+    positions(x, a, 0) :- body, a = array(x), size(a) > 0.
+    positions(x, a, 2 * i + 1) :- positions(x, a, i), 2 * i + 1 < size(a).
+    positions(x, a, 2 * i + 2) :- positions(x, a, i), 2 * i + 2 < size(a).
 
 The query joins the positions; an element is `a[i]`. OUTER adds the position NULL where the array is NULL or empty.
 """
@@ -13,6 +13,7 @@ The query joins the positions; an element is `a[i]`. OUTER adds the position NUL
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
@@ -21,7 +22,7 @@ from rederive.errors import TypeClash, WrongArity
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Operator
 from rederive.ir.terms import BOOLEAN, NUMBER, Call, Constant, Variable, variables
 from rederive.lang.sql.array_functions import array
-from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.lowered_relation import TypedTerm, column_of
 from rederive.lang.sql.nested_values import field_of, struct_value
 from rederive.lang.sql.rule_body import TRUE, SourceRows
 from rederive.lang.sql.scope import identifier, identifiers
@@ -171,19 +172,22 @@ def _range(node: exp.Anonymous, lower: ExpressionLowering) -> TypedTerm:
 def _elements(typed: TypedTerm, lower: ExpressionLowering, *, outer: bool) -> tuple[TypedTerm, TypedTerm]:
     """Join the positions of an array with the body; a position and the element at it."""
     body, context = lower.scope.body, lower.context
-    element = typed.type.element
+    element, given = typed.type.element, typed.term
     assert element is not None
-    # The array is computed once for each row, and its positions depend on it alone.
-    origin = list(dict.fromkeys(variables(body.term(typed.term))))
-    typed = body.assign(typed, "array")
+    # The array is computed once for what it is computed from, which the query joins by.
     term = body.term(typed.term)
     read = list(dict.fromkeys(variables(term)))
+    literals = body.finish()
+    if isinstance(term, Call):
+        variable = context.fresh("array")
+        context.columns[variable.name] = column_of(typed, "array")
+        literals = (*literals, Comparison(Operator.EQ, variable, term))
+        read, term, typed = [*read, variable], variable, replace(typed, term=variable)
     relation, position = context.name("positions"), context.fresh("pos")
     place = Column("pos", NUMBER, outer, 32)
     context.declare(relation, (*(context.columns[v.name] for v in read), place))
     size = Call("size", (term,), gives=NUMBER)
     has_some = Call(">", (size, _ZERO), gives=BOOLEAN)
-    literals = body.finish()
     context.define(relation, (*read, _ZERO), (*literals, Comparison(Operator.EQ, has_some, TRUE)))
     if outer:
         none = Call("case", (has_some, Constant(False, BOOLEAN), TRUE), gives=BOOLEAN)
@@ -199,7 +203,7 @@ def _elements(typed: TypedTerm, lower: ExpressionLowering, *, outer: bool) -> tu
         context.define(relation, (*read, after), step)
     context.columns[position.name] = place
     body.add(Atom(relation, (*read, position)))
-    # What the array is computed from determines it.
+    origin = read[:-1] if isinstance(given, Call) else read
     body.sources.append(SourceRows((*read, position), (*origin, position)))
     number = TypedTerm(position, INT, outer)
     value = lower.call("get", [typed, number], element, nullable=True)

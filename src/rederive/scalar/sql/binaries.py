@@ -49,7 +49,15 @@ def _unhex(text: str) -> bytes | None:
         return None
 
 
-def _unbase64(text: str) -> bytes:
+def _from_mime(text: str) -> bytes:
+    """unbase64: as Java reads MIME, other characters than those of base64 are skipped, and the padding may be missing."""
+    kept = "".join(c for c in text.partition("=")[0] if c.isascii() and (c.isalnum() or c in "+/"))
+    if len(kept) % 4 == 1:
+        raise ScalarError(f"{text!r} is not text in base64")
+    return base64.b64decode(kept + "=" * (-len(kept) % 4))
+
+
+def _strict_base64(text: str) -> bytes:
     try:
         return base64.b64decode("".join(c for c in text if c not in "\r\n"), validate=True)
     except (binascii.Error, ValueError):
@@ -63,7 +71,7 @@ def _to_binary(text: str, format: str) -> bytes:
                 raise ScalarError(f"{text!r} is not text in hex")
             return found
         case "base64":
-            return _unbase64(text)
+            return _strict_base64(text)
         case "utf-8" | "utf8":
             return text.encode()
     raise ScalarError(f"not a format of to_binary: {format!r}")
@@ -107,7 +115,7 @@ BINARIES: Final = (
     BuiltIn("encode", "string, string -> binary", _encode, fallible=True),
     BuiltIn("decode_bytes", "binary, string -> string", _decode, fallible=True),
     BuiltIn("unhex", "string -> binary", _unhex, maybe_null=True),
-    BuiltIn("unbase64", "string -> binary", _unbase64, fallible=True),
+    BuiltIn("unbase64", "string -> binary", _from_mime, fallible=True),
     BuiltIn("to_binary", "string, [string] -> binary", lambda text, format="hex": _to_binary(text, format), fallible=True),
     BuiltIn("is_valid_utf8", "string -> boolean", lambda text: True),
     _of_bytes("length", "binary -> int", len),

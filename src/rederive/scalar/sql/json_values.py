@@ -46,9 +46,10 @@ def _read(read: JsonValue, type: Type, bits: int, zone: str) -> Any:
             parts = (_part(given[part.name], part, zone) if part.name in given else None for part in type.parts)
             return nested_class(type)(parts)
         case Kind.ARRAY, JsonKind.ARRAY:
-            return nested_class(type)(_part(one, type.parts[0], zone) for one in read.value)
+            return _whole(type, [_read(one, type.parts[0].type, type.parts[0].bits, zone) for one in read.value])
         case Kind.MAP, JsonKind.OBJECT:
-            return nested_class(type)((name, _part(one, type.parts[1], zone)) for name, one in dict(read.value).items())
+            given, value = dict(read.value), type.parts[1]
+            return _whole(type, [_read(one, value.type, value.bits, zone) for one in given.values()], tuple(given))
         case Kind.SYMBOL, JsonKind.STRING:
             return read.value
         case Kind.SYMBOL, _:
@@ -65,6 +66,13 @@ def _read(read: JsonValue, type: Type, bits: int, zone: str) -> Any:
         case ((Kind.DATE | Kind.TIMESTAMP | Kind.BINARY), JsonKind.STRING):
             return _from_string(read.value, type, zone)
     return _NONE
+
+
+def _whole(type: Type, parts: list[Any], keys: tuple[str, ...] | None = None) -> Any:
+    """An array or a map; an element that does not fit leaves none, as in Spark. A field of a struct would be NULL."""
+    if any(part is _NONE for part in parts):
+        return _NONE
+    return nested_class(type)(parts if keys is None else zip(keys, parts, strict=True))
 
 
 def _part(read: JsonValue, part: Part, zone: str) -> Any:
