@@ -48,9 +48,6 @@ class Part:
     def __str__(self) -> str:
         return f"{self.type}:{self.bits}" if self.type.kind is Kind.NUMBER and self.bits < 64 else str(self.type)
 
-    # Members are single objects; a hash of their name, as of other enumerations, would be computed by a call each time.
-    __hash__ = object.__hash__
-
 
 @dataclass(frozen=True, slots=True)
 class Type:

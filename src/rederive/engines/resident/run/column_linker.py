@@ -120,9 +120,16 @@ class ColumnLinker:
             found[name] = None
             if name in self._tables.on_demand or name not in self._tables.states:
                 waiting += [edge.source for definition in self._program.definitions_of(name) for edge in edges(definition)]
-        may_be = [name for name in found if name in self._maintenance.section_of or not self._program.is_view(name)]
+        may_be = [name for name in found if self._may_change_by_column(name)]
         tables = [self._tables.table(name, variant) for name in may_be for variant in (Variant.DEL, Variant.INS)]
         return (UnpackPhase(tuple(tables)),) if tables else ()
+
+    def _may_change_by_column(self, name: str) -> bool:
+        if not self._program.is_view(name):
+            return self._is_wide(name)
+        # Whatever its section is: a definition that comes later may have the view stored.
+        section = self._maintenance.section_of.get(name)
+        return section is not None and not section.component.recursive
 
     def _is_wide(self, name: str) -> bool:
         return name not in self._tables.on_demand and isinstance(self._tables.stored_table(name), ColumnTable)
