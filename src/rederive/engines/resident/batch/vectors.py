@@ -134,7 +134,8 @@ class Space:
             raise TooManyValues
         # Evenly spaced: what is known already is often at one end.
         sample = values[:: max(len(values) // _SAMPLE, 1)]
-        if type_.kind is Kind.FLOAT or 4 * sum(value in known for value in sample) >= len(sample):
+        # Other codecs change a value before they look it up.
+        if type(codec) is not Codec or 4 * sum(value in known for value in sample) >= len(sample):
             return self.encode(type_, values)
         # Most are new: each gets an entry in the list of values, and only the first entry of a value is ever used.
         codec.values.extend(values)

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from rederive.engines.resident.batch.extremes import best_of_groups
 from rederive.engines.resident.batch.sources import ColumnSource, column_source
-from rederive.engines.resident.batch.vectors import Vector, group_numbers
+from rederive.engines.resident.batch.vectors import Vector, group_numbers, units_of
 from rederive.engines.resident.compile.rule_compiler import Source
 from rederive.engines.resident.run.aggregates import GroupResult, Groups, key_of
 from rederive.engines.resident.run.fixpoint import Meter
@@ -75,8 +75,7 @@ class ExtremeGroups(Groups):
     ) -> bool:
         """The same for rows that came by column; False where they have to be looked at one by one."""
         value, batches = self.aggregate.value, [*gone.batches, *came.batches]
-        # Floats that are not numbers compare with nothing.
-        if gone.primary or came.primary or not batches or self.value_type is None or self.value_type.kind is Kind.FLOAT:
+        if gone.primary or came.primary or not batches or not _has_ranks(self.value_type):
             return False
         if id(new) not in self.sources:
             self.sources[id(new)] = (new, column_source(new))
@@ -84,6 +83,7 @@ class ExtremeGroups(Groups):
         if source is None:
             return False
         assert value is not None
+        assert self.value_type is not None
         rows = [batch.code_columns() for batch in batches]
         count, left = sum(map(len, batches)), sum(map(len, gone.batches))
         meter.count(count)
@@ -163,3 +163,8 @@ class ExtremeGroups(Groups):
         """NULLs do not compete; among nothing else, NULL is the outcome."""
         known = (value for value in values if value is not None)
         return GroupResult((min if self.function is Function.MIN else max)(known, default=None))
+
+
+def _has_ranks(type_: Type | None) -> bool:
+    """Whether all values of a type compare: not those of floats that are not numbers, and of arrays with NULLs."""
+    return type_ is not None and (type_.kind is Kind.SYMBOL or units_of(type_) is not None)
