@@ -11,7 +11,7 @@ from time import perf_counter
 from rederive.analysis.affected import affected_relations
 from rederive.analysis.cost import Estimate
 from rederive.analysis.relevance import Patterns
-from rederive.delta import Delta, nonempty, sort_rows
+from rederive.delta import Delta, LazyRows, nonempty, sort_rows
 from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
 from rederive.engines.protocol import CodedExtent, FilterStep, Operation, Propagation, Query, Trace, Unrestorable
@@ -31,7 +31,7 @@ from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
 
-_OWN = b"resident\n"  # what this engine dumps begins with it
+_OWN = b"resident 2\n"  # what this engine dumps begins with it; the number is that of its form
 
 
 class ResidentEngine:
@@ -107,6 +107,9 @@ class ResidentEngine:
             for view, rows in zip(parts, parts_before, strict=True):
                 bound_changes[view.query] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in reported if announce else ():
+                if name not in before and (columns := new.columns(name)) is not None:
+                    changes[name] = Delta(columns)
+                    continue
                 after = new.extent(name) if name in new.program.relations else {}
                 relations = (old.program.relations.get(name), new.program.relations.get(name))
                 changes[name] = redefined(relations, before.get(name, {}), after, self.codes)
@@ -211,14 +214,16 @@ class ResidentEngine:
         for name in self.installed.monitored:
             versions = self.installed.versions[name]
             if versions.gone or versions.came:
-                versions.gone.unpack()
-                versions.came.unpack()
-                relation = self.program.relations[name]
-                # Copies of the leaves: `commit` clears the tables, and readers decode later.
-                plus = CodedRows(relation, versions.came.snapshot(), self.codes)
-                minus = CodedRows(relation, versions.gone.snapshot(), self.codes)
-                changes[name] = Delta(plus, minus)
+                changes[name] = Delta(self._snapshot(name, versions.came), self._snapshot(name, versions.gone))
         return changes
+
+    def _snapshot(self, name: str, table: Table) -> LazyRows:
+        """The rows of a change, which readers decode later: `commit` clears the table."""
+        relation = self.program.relations[name]
+        if len(table.batches) == 1 and not table.primary and relation.columns:
+            return CodedColumns(relation, table.batches[0].code_columns(), self.codes)
+        table.unpack()
+        return CodedRows(relation, table.snapshot(), self.codes)
 
     def _trace_call(self, step: PropagationRule, updates: Leaves, *outcome: Leaves) -> None:
         if self.traces:

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from rederive.arrow_rows import ArrowRows
 from rederive.arrow_types import from_arrow_column
 from rederive.delta import LazyRows
-from rederive.engines.resident.batch.encoding import encode_distinct
 from rederive.engines.resident.batch.vectors import Space
 from rederive.engines.resident.storage.codes import NULL
 from rederive.engines.resident.storage.column_table import CodeColumns
@@ -40,7 +39,7 @@ def encode_arrow(column: pa.ChunkedArray[Any], type_: Type, space: Space) -> Arr
     if units is not None:
         return _encode_units(units, type_, space)
     coded = array.dictionary_encode()
-    codes = encode_distinct(from_arrow_column(coded.dictionary, type_), type_, space)
+    codes = space.encode_distinct(type_, from_arrow_column(coded.dictionary, type_))
     indices = coded.indices
     if indices.null_count:
         # NULL has an entry of its own behind the others.
@@ -68,13 +67,9 @@ def _encode_units(units: Array, type_: Type, space: Space) -> Array:
     distinct, numbers = _distinct(units)
     values: list[Any] = distinct.tolist()
     if type_.kind is Kind.DECIMAL:
-        exponents = repeat(-type_.scale)
-        values = list(map(EXACT.scaleb, map(Decimal, values), exponents))
-    start = len(space.codes.codec(type_).values)
-    codes = encode_distinct(values, type_, space)
-    if len(space.codes.codec(type_).values) == start + len(distinct):
-        # Each has an entry of its own in the list of values: their units need no look at the values.
-        space.unit_values(type_).take(start, distinct)
+        # Times 10^-s, which keeps all digits and is faster than a shift of the exponent.
+        values = list(map(EXACT.multiply, map(Decimal, values), repeat(Decimal((0, (1,), -type_.scale)))))
+    codes = space.encode_units(type_, values, distinct)
     found: Array = codes[numbers]
     return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
@@ -13,7 +15,7 @@ from rederive.engines.resident.batch.sources import ColumnSource
 from rederive.engines.resident.batch.terms import Bindings, holds, vector_of
 from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Space, Vector
 from rederive.engines.resident.storage.row_index import MOST_MATCHES, Array, TooManyMatches
-from rederive.ir.rules import Atom, Comparison, Literal, Negation, Operator, Rule, literal_variables
+from rederive.ir.rules import Atom, Comparison, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Constant, Term, Type, Variable
 
 
@@ -22,6 +24,14 @@ class WorkMeter(Protocol):
 
     def count(self, tuples: int) -> None:
         """Count so many tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """The steps of a join. `growth`: about how many bindings come of one row of the driver."""
+
+    steps: tuple[JoinStep, ...]
+    growth: float
 
 
 class BatchRule:
@@ -38,9 +48,9 @@ class BatchRule:
         self._sources = sources
         self._space = space
         self._types = types
-        self._steps: tuple[JoinStep, ...] = ()
-        self._growth = 1.0
-        self._sizes: tuple[int, ...] = ()
+        self._plans: dict[tuple[int, ...], JoinPlan] = {}
+        named = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
+        self._read = frozenset(name for name, times in named.items() if times > 1)
 
     @property
     def start(self) -> ColumnSource | None:
@@ -54,34 +64,34 @@ class BatchRule:
 
     def expected(self) -> float:
         """About how many bindings there will be."""
-        self._plan()
-        return self._growth * (self.start.rows() if self.start is not None else 1)
+        return self._plan().growth * (self.start.rows() if self.start is not None else 1)
 
     def preparation(self) -> int:
         """The rows that have to be copied before it can run."""
         return sum(source.preparation() for source in self._sources.values())
 
-    def _plan(self) -> None:
-        """Choose the join order again when some relation has become twice or half as large."""
-        sizes = tuple(source.rows().bit_length() for source in self._sources.values())
-        if sizes == self._sizes:
-            return
-        self._sizes = sizes
+    def _plan(self) -> JoinPlan:
+        """The join order for sizes within a factor of four of the present ones."""
+        sizes = tuple(source.rows().bit_length() // 2 for source in self._sources.values())
+        if sizes not in self._plans:
+            self._plans[sizes] = self._new_plan()
+        return self._plans[sizes]
+
+    def _new_plan(self) -> JoinPlan:
         rest = [literal for i, literal in enumerate(self.rule.body) if i != self._driver]
-        known = (
-            frozenset(v.name for v in literal_variables(self.rule.body[self._driver]))
-            if self._driver is not None
-            else frozenset[str]()
-        )
-        self._steps = join_order(rest, known, lambda atom, bound: self._sources[atom].fanout(bound))
-        atoms = [(step.literal, step.bound) for step in self._steps if isinstance(step.literal, Atom)]
-        self._growth = prod(
-            self._sources[a].fanout(b) if b else self._sources[a].rows() for a, b in atoms if len(b) < len(a.terms)
-        )
+        known = frozenset[str]()
+        start: tuple[JoinStep, ...] = ()
+        if self._driver is not None:
+            first = self._atom(self._driver)
+            known = frozenset(v.name for v in literal_variables(first))
+            start = (JoinStep(first, binding_pattern(first, frozenset())),)
+        steps = join_order(rest, known, lambda atom, bound: self._sources[atom].fanout(bound))
+        atoms = [(step.literal, step.bound) for step in steps if isinstance(step.literal, Atom)]
+        growth = prod(self._sources[a].fanout(b) if b else self._sources[a].rows() for a, b in atoms if len(b) < len(a.terms))
+        return JoinPlan((*start, *steps), growth)
 
     def run(self, meter: WorkMeter) -> Batch:
         """The rows of the head. Raises `NotByColumn` where they have to be found one by one."""
-        self._plan()
         try:
             return self._run(meter)
         except TooManyMatches:
@@ -89,9 +99,7 @@ class BatchRule:
 
     def _run(self, meter: WorkMeter) -> Batch:
         frame = Bindings(self._space, 1, {})
-        if self._driver is not None:
-            frame = self._join(frame, JoinStep(self._atom(self._driver), binding_pattern(self._atom(self._driver), frozenset())))
-        for step in self._steps:
+        for step in self._plan().steps:
             frame = self._step(frame, step)
             meter.count(0)  # the budget of time is checked after each join
         vectors = [self._head(frame, term) for term in self.rule.head.terms]
@@ -127,7 +135,7 @@ class BatchRule:
         assert isinstance(atom, Atom)
         free = [i for i in range(len(atom.terms)) if i not in step.bound]
         # A variable that is named once is not read.
-        wanted = [i for i in free if self._is_read(atom.terms[i])]
+        wanted = [i for i in free if not isinstance(t := atom.terms[i], Variable) or t.name in self._read]
         positions, columns = self._matches(frame, atom, step.bound, wanted)
         joined = frame.take(positions) if frame.vectors else Bindings(frame.space, len(positions), {})
         vectors = dict(joined.vectors)
@@ -139,12 +147,6 @@ class BatchRule:
             else:
                 vectors[name] = Vector(frame.space, self._types[name], codes)
         return Bindings(frame.space, len(positions), vectors).where(same)
-
-    def _is_read(self, term: Term) -> bool:
-        if not isinstance(term, Variable):
-            return True
-        literals: tuple[Literal, ...] = (self.rule.head, *self.rule.body)
-        return sum(v == term for literal in literals for v in literal_variables(literal)) > 1
 
     def _matches(self, frame: Bindings, atom: Atom, bound: tuple[int, ...], wanted: Sequence[int]) -> tuple[Array, list[Array]]:
         source, terms = self._sources[atom], atom.terms

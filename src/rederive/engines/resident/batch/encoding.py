@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from rederive.delta import LazyRows
 from rederive.engines.resident.batch.vectors import Batch, Space, Vector
-from rederive.engines.resident.storage.codes import TooManyValues
 from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns
-from rederive.engines.resident.storage.row_index import Array
 from rederive.ir.rules import Relation
-from rederive.ir.terms import Row, Type, Value
-
-_SAMPLE: Final = 100  # values that tell whether most are new
+from rederive.ir.terms import Row
 
 
 def encode_columns(relation: Relation, rows: Iterable[Row], space: Space) -> CodeColumns:
@@ -42,18 +37,3 @@ def as_batch(rows: CodedColumns) -> Batch:
     space = Space(rows.codes)
     vectors = [Vector(space, type_, codes) for type_, codes in zip(rows.relation.types, rows.columns, strict=True)]
     return Batch(vectors, len(rows))
-
-
-def encode_distinct(values: list[Value], type_: Type, space: Space) -> Array:
-    """The codes of distinct values."""
-    codec = space.codes.codec(type_)
-    known, start = codec.codes, len(codec.values)
-    if start + len(values) >= known.ceiling:
-        raise TooManyValues
-    # Evenly spaced: what is known already is often at one end.
-    sample = values[:: max(len(values) // _SAMPLE, 1)]
-    if 4 * sum(value in known for value in sample) < len(sample):
-        # Most are new: each gets an entry in the list of values, and only the first entry of a value is ever used.
-        codec.values.extend(values)
-        return np.fromiter(map(known.setdefault, values, count(start)), np.uint32, len(values))
-    return np.fromiter(map(codec.encode, values), np.uint32, len(values))

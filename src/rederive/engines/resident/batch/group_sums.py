@@ -2,45 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from rederive.engines.resident.batch.vectors import Batch, Vector, number_distinct
-from rederive.engines.resident.storage.codes import CodedRow
+from rederive.engines.resident.batch.vectors import Batch, Vector, group_numbers, number_distinct
+from rederive.engines.resident.storage.column_table import CodeColumns
 from rederive.engines.resident.storage.row_index import Array
 from rederive.ir.terms import Kind
 
 _FLOAT_DIGITS = 53  # binary digits of a float's mantissa
 _LEAST = 1074  # floats are whole multiples of 2 ** -1074
 _HALF = 32  # bits
+_LARGEST = 2**62  # sums from which on numbers of Python are used
 
 
-class GroupSum(NamedTuple):
-    """What the rows of one group add up to. `sum`: in units; `values`: the rows whose value is not NULL."""
+class GroupSums(NamedTuple):
+    """What the rows of each group add up to. `sums`: in units, or zeros; `values`: the rows whose value is not NULL."""
 
-    group: CodedRow
-    rows: int
-    sum: int
-    values: int
+    groups: CodeColumns
+    rows: Array
+    sums: Array
+    values: Array
 
 
-def group_sums(batch: Batch, columns: tuple[int, ...], value: int | None, *, summed: bool) -> Iterator[GroupSum]:
-    """The sum of each group; without `summed` its rows and values are counted alone."""
+def group_sums(batch: Batch, columns: tuple[int, ...], value: int | None, times: int, *, summed: bool) -> GroupSums:
+    """The sum of each group, `times` over; without `summed` its rows and values are counted alone."""
     grouping = batch.grouping(columns)
-    groups, rows = grouping.groups, grouping.rows
+    rows = times * grouping.rows
     if value is None:
-        return (GroupSum(group, n, 0, n) for group, n in zip(groups, rows, strict=True))
+        return GroupSums(grouping.groups, rows, np.zeros(len(rows), np.int64), rows)
     vector, numbers = batch.vectors[value], grouping.numbers
     nulls = vector.nulls()
     values = rows
     if nulls is not None:
         known = np.flatnonzero(~nulls)
         vector, numbers = vector.take(known), numbers[known]
-        values = np.bincount(numbers, minlength=len(groups)).tolist()
-    sums = _sums(vector, numbers, len(groups)) if summed else [0] * len(groups)
-    return map(GroupSum, groups, rows, sums, values)
+        values = times * np.bincount(numbers, minlength=len(rows))
+    sums = times * _as_array(_sums(vector, numbers, len(rows))) if summed else np.zeros(len(rows), np.int64)
+    return GroupSums(grouping.groups, rows, sums, values)
+
+
+def merge_sums(parts: Sequence[GroupSums]) -> GroupSums:
+    """The sums of the same groups added up: each group is in the result once."""
+    if len(parts) == 1:
+        return parts[0]
+    groups = tuple(map(np.concatenate, zip(*(part.groups for part in parts), strict=True)))
+    numbers, first = group_numbers(groups, sum(len(part.rows) for part in parts))
+    added = []
+    for columns in ([part.rows for part in parts], [part.sums for part in parts], [part.values for part in parts]):
+        column = np.concatenate(columns)
+        # Each part is below 2^62, so two of them fit 64 bits.
+        kind = column.dtype if len(parts) == 2 else object
+        total = np.zeros(len(first), kind)
+        np.add.at(total, numbers, column)
+        added.append(_as_array(total.tolist()))
+    return GroupSums(tuple(column[first] for column in groups), *added)
+
+
+def _as_array(numbers: list[int]) -> Array:
+    """Numbers of 64 bits where they fit, else of Python."""
+    if all(-_LARGEST < number < _LARGEST for number in (min(numbers, default=0), max(numbers, default=0))):
+        return np.array(numbers, np.int64)
+    found: Array = np.array(numbers, object)
+    return found
 
 
 def _sums(vector: Vector, numbers: Array, groups: int) -> list[int]:

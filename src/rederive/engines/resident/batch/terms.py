@@ -122,7 +122,7 @@ def _by_distinct(term: Term, frame: Bindings, types: Mapping[str, Type]) -> Vect
 
     vectors = [frame.vectors[name] for name in names]
     found, numbers = _each_distinct(value, vectors, frame.count)
-    return Vector(frame.space, gives, frame.space.encode_distinct(gives, found)[numbers])
+    return Vector(frame.space, gives, frame.space.encode(gives, found)[numbers])
 
 
 def _each_distinct(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
 
-from rederive.engines.resident.storage.codes import NULL, Codec, CodedRow, Codes
+from rederive.engines.resident.storage.codes import NULL, Codec, CodedRow, Codes, TooManyValues
 from rederive.engines.resident.storage.column_table import CodeColumns
 from rederive.engines.resident.storage.row_index import Array
 from rederive.ir.terms import Kind, Type, Value
@@ -23,6 +24,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _WIDE: Final = Context(prec=100)
 MOST: Final = 2**63 - 1
+_SAMPLE: Final = 20  # values that tell whether most are new
 
 
 class NotByColumn(Exception):
@@ -120,9 +122,33 @@ class Space:
         found: UnitValues = self.codes.units[type_]
         return found
 
-    def encode_distinct(self, type_: Type, values: Sequence[Value]) -> Array:
+    def encode(self, type_: Type, values: Sequence[Value]) -> Array:
         """The codes of values."""
         return np.fromiter(map(self.codes.codec(type_).encode, values), np.uint32, len(values))
+
+    def encode_distinct(self, type_: Type, values: Sequence[Value]) -> Array:
+        """The codes of distinct values."""
+        codec = self.codes.codec(type_)
+        known, start = codec.codes, len(codec.values)
+        if start + len(values) >= known.ceiling:
+            raise TooManyValues
+        # Evenly spaced: what is known already is often at one end.
+        sample = values[:: max(len(values) // _SAMPLE, 1)]
+        # Other codecs change a value before they look it up.
+        if type(codec) is not Codec or 4 * sum(value in known for value in sample) >= len(sample):
+            return self.encode(type_, values)
+        # Most are new: each gets an entry in the list of values, and only the first entry of a value is ever used.
+        codec.values.extend(values)
+        return np.fromiter(map(known.setdefault, values, count(start)), np.uint32, len(values))
+
+    def encode_units(self, type_: Type, values: Sequence[Value], units: Array) -> Array:
+        """The codes of distinct values that are this many units each."""
+        start = len(self.codes.codec(type_).values)
+        codes = self.encode_distinct(type_, values)
+        if len(self.codes.codec(type_).values) == start + len(units):
+            # Each has an entry of its own in the list of values: their units need no look at the values.
+            self.unit_values(type_).take(start, units)
+        return codes
 
 
 class Vector:
@@ -147,7 +173,7 @@ class Vector:
         if self._codes is None:
             assert self._units is not None
             distinct, inverse = np.unique(self._units, return_inverse=True)
-            codes = self.space.encode_distinct(self.type, [value_of(self.type)(units) for units in distinct.tolist()])
+            codes = self.space.encode_units(self.type, list(map(value_of(self.type), distinct.tolist())), distinct)
             self._codes = codes[inverse]
             if self._nulls is not None:
                 self._codes[self._nulls] = NULL
@@ -198,9 +224,8 @@ class Grouping:
 
     def __init__(self, columns: Sequence[Vector], count: int) -> None:
         self.numbers, first = group_numbers([column.identity() for column in columns], count)
-        coded = [column.take(first).codes().tolist() for column in columns]
-        self.groups: list[CodedRow] = list(zip(*coded, strict=True)) if columns else [()] * len(first)
-        self.rows: list[int] = np.bincount(self.numbers, minlength=len(first)).tolist()
+        self.groups: CodeColumns = tuple(column.take(first).codes() for column in columns)
+        self.rows: Array = np.bincount(self.numbers, minlength=len(first))
 
 
 class Batch:
@@ -213,6 +238,14 @@ class Batch:
 
     def __len__(self) -> int:
         return self.count
+
+    def take(self, rows: Array) -> Batch:
+        """The rows at these positions."""
+        return Batch([vector.take(rows) for vector in self.vectors], len(rows))
+
+    def where(self, holds: Array) -> Batch:
+        """The rows for which a test holds."""
+        return self if holds.all() else self.take(np.flatnonzero(holds))
 
     def grouping(self, columns: tuple[int, ...]) -> Grouping:
         """The rows by these columns; aggregates over the same rows share it."""
@@ -258,8 +291,28 @@ def group_numbers(columns: Sequence[Array], count: int) -> tuple[Array, Array]:
     return numbers, first
 
 
-def one_of_each(batches: Sequence[Batch]) -> Batch:
-    """The union of batches as sets."""
+def one_of_each(batches: Sequence[Batch], *, is_distinct: bool) -> Batch:
+    """The union of batches as sets. `is_distinct`: nothing is there twice already."""
+    if is_distinct:
+        (only,) = batches
+        return only
+    together = _concatenated(batches)
+    _, chosen = group_numbers([vector.identity() for vector in together.vectors], len(together))
+    return together if len(chosen) == len(together) else together.take(chosen)
+
+
+def without(one: Batch, other: Batch) -> Batch:
+    """The rows of a batch that another does not have."""
+    if not len(one) or not len(other):
+        return one
+    together = _concatenated((one, other))
+    numbers, first = group_numbers([vector.identity() for vector in together.vectors], len(together))
+    there = np.zeros(len(first), np.bool_)
+    there[numbers[len(one) :]] = True
+    return one.where(~there[numbers[: len(one)]])
+
+
+def _concatenated(batches: Sequence[Batch]) -> Batch:
     (first, *others) = batches
     if not others:
         return first
@@ -267,6 +320,4 @@ def one_of_each(batches: Sequence[Batch]) -> Batch:
     for parts in zip(*(batch.vectors for batch in batches), strict=True):
         codes = np.concatenate([part.codes() for part in parts])
         vectors.append(Vector(parts[0].space, parts[0].type, codes))
-    count = sum(map(len, batches))
-    _, chosen = group_numbers([vector.codes() for vector in vectors], count)
-    return Batch([vector.take(chosen) for vector in vectors], len(chosen))
+    return Batch(vectors, sum(map(len, batches)))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from pyroaring import BitMap
 
+from rederive.engines.resident.compile.function_text import INDENT
 from rederive.engines.resident.compile.term_text import TermText
 from rederive.engines.resident.storage.codes import Code, Codes
 from rederive.engines.resident.storage.table import Key, Leaf
@@ -127,10 +128,14 @@ class FindingsText(TermText):
     def strike_off(self, rows: dict[Key, Leaf], key: str) -> None:
         """Values of the driver are struck off when they are found, and the loops end when none is left."""
         assert self.gather is not None
-        _, depth = self.gather
+        position, depth = self.gather
         self.line(f"rest = rest - {self.leaf}")
-        # `break` leaves the innermost loop only; the outer ones find nothing more, as `rest` is empty.
         self.line("if not rest: break")
+        # `break` leaves one loop: each loop around it ends as well.
+        loops = [line for line in self.lines[position:] if line.lstrip().startswith("for ")]
+        for line in reversed(loops[:-1]):
+            self.depth = (len(line) - len(line.lstrip())) // len(INDENT) + 1
+            self.line("if not rest: break")
         self.depth = depth
         self.line(f"hit = {self.rest} - rest")
         self.enter("if hit:")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+INDENT = "    "
+
 
 class FunctionText:
     """Lines at a depth. `loops` counts the loops that were opened since it was last set to zero."""
@@ -20,7 +22,7 @@ class FunctionText:
 
     def line(self, text: str) -> None:
         """Append one line at the present depth."""
-        self.lines.append("    " * self.depth + text)
+        self.lines.append(INDENT * self.depth + text)
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:

@@ -332,7 +332,9 @@ class _Writer(FindingsText):
 
     def probed(self, atom: Atom, bulk: str) -> bool:
         """Whether to look up an atom for the values in the bitmap alone, not for all values."""
-        return self.resolve(atom).lazy and atom.terms[-1] == Variable(bulk)
+        source = self.resolve(atom)
+        # Rows that are tested by age are found for a part of a leaf sooner than for all of it.
+        return (source.lazy or hasattr(source, "test")) and atom.terms[-1] == Variable(bulk)
 
     def narrowed(self, expression: str, *, fresh: bool = False) -> None:
         """Write the narrowed bitmap under a name of its own: the wider one serves the next turn of a loop around this."""

@@ -1,22 +1,29 @@
-"""Aggregates, group by group: counts and sums move by the changed rows, extremes look again only when theirs leaves."""
+"""Counts, sums and means, which move by the changed rows: group by group, or all groups of a batch at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from operator import add
+from typing import NamedTuple
 
+import numpy as np
 from pyroaring import BitMap
 
-from rederive.engines.resident.batch.group_sums import group_sums
-from rederive.engines.resident.batch.vectors import Batch, NotByColumn
+from rederive.engines.resident.batch.group_sums import GroupSums, group_sums, merge_sums
+from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Space, Vector
 from rederive.engines.resident.compile.rule_compiler import Source
 from rederive.engines.resident.run.fixpoint import Meter
-from rederive.engines.resident.storage.codes import NULL, CodedRow, Codes
-from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Readable, RowBatch, Table, rows_of
+from rederive.engines.resident.run.group_totals import GroupChanges, GroupTotals
+from rederive.engines.resident.run.threshold import Threshold
+from rederive.engines.resident.storage.codes import NULL, Code, CodedRow, Codes
+from rederive.engines.resident.storage.row_index import Array
+from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Readable, Table, rows_of
 from rederive.errors import EvaluationError
-from rederive.ir.rules import EXTREMES, Aggregate, Function, Relation
-from rederive.ir.terms import Type, Value
+from rederive.ir.rules import TOTALS, Aggregate, Function, Relation
+from rederive.ir.terms import Kind, Type, Value
 from rederive.scalar.totals import EMPTY, Total, count_units, total_result
+from rederive.values import INTEGER_RANGES
 
 
 class GroupResult(NamedTuple):
@@ -26,7 +33,10 @@ class GroupResult(NamedTuple):
 
 
 class Groups:
-    """One aggregate over one source. The state of the groups changes when a transaction commits."""
+    """One aggregate over one source. The state of the groups changes when a transaction commits.
+
+    Other aggregates derive from it: they read the rows of a group where its change does not follow from the changed rows.
+    """
 
     def __init__(self, aggregate: Aggregate, source: Relation, result: Type, codes: Codes) -> None:
         self.aggregate = aggregate
@@ -38,9 +48,17 @@ class Groups:
         self.encode = codes.codec(result).encode
         self.results = codes.codec(result).values
         self.source = source
-        self.totals: dict[CodedRow, Total] = {}
+        self.space = Space(codes)
+        # What a transaction changes: group by group, or all groups at once.
         self.changes: dict[CodedRow, Total] = {}
+        self.codes_after: dict[CodedRow, Code | None] = {}
+        self.changed_columns: GroupChanges | None = None
         self.lookups: dict[tuple[int, tuple[int, ...]], tuple[Readable, Lookup]] = {}
+
+    @cached_property
+    def totals(self) -> GroupTotals:
+        """The state of the groups between transactions."""
+        return GroupTotals(len(self.columns))
 
     def lookup(self, source: Readable, bound: tuple[int, ...]) -> Lookup:
         """Return the lookup of a source, made once for each: an overlay remembers every lookup that it gave away."""
@@ -52,54 +70,54 @@ class Groups:
         """Build the index that changes of a group need, so that no transaction waits for it."""
         # Totals outlive a program; the lookups of the program before do not.
         self.lookups.clear()
-        if self.extreme:
-            self.lookup(new, tuple(sorted(self.columns)))
 
     @property
-    def extreme(self) -> bool:
-        """Whether the function is MIN or MAX, which no total can maintain under deletion."""
-        return self.function in EXTREMES
+    def has_totals(self) -> bool:
+        """Whether the totals of the groups are stored, which counts, sums and means move by."""
+        return self.function in TOTALS and not self.aggregate.is_window
 
     def change(
-        self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
+        self, gone: Table, came: Table, new: Source, view: Readable, view_gone: Table, view_came: Table, meter: Meter
     ) -> None:
         """From the source's change to the view's: the old result of each affected group leaves, the new one enters."""
-        results = self._extremes(gone, came, new, view, meter) if self.extreme else self._totals(gone, came, meter)
-        for group, result in results:
-            key = _key(group)
-            old = view.primary.get(key)
-            leaf = BitMap((self.encode(result.value),)) if result is not None else None
+        if not self._change_by_column(gone, came, view_gone, view_came, meter):
+            self._report(self._totals(gone, came, meter), view_gone, view_came)
+
+    def _report(
+        self, results: Iterable[tuple[CodedRow, Code | None, GroupResult | None]], view_gone: Table, view_came: Table
+    ) -> None:
+        for group, before, result in results:
+            key = key_of(group)
+            after = self.codes_after[group] = self.encode(result.value) if result is not None else None
             # (E) plus :- ins, !del.  minus :- del, !ins.  A group whose result stays the same appears in neither.
-            if old != leaf:
-                if old is not None:
-                    view_gone.add(key, old.copy())
-                if leaf is not None:
-                    view_came.add(key, leaf)
+            if before != after:
+                if before is not None:
+                    view_gone.add(key, BitMap((before,)))
+                if after is not None:
+                    view_came.add(key, BitMap((after,)))
 
     def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
         """The results of whole groups, given all their rows, as entries of the view; no state is stored."""
-        if self.extreme:
-            found = self._by_group(rows)
-            results: Iterable[tuple[CodedRow, Value]] = ((group, self._best(values).value) for group, values in found.items())
-        else:
-            totals: dict[CodedRow, Total] = {}
-            self._add_rows(rows, 1, totals)
-            results = ((group, self._result(total)) for group, total in totals.items())
-        for group, result in results:
-            yield _key(group), BitMap((self.encode(result),))
+        totals: dict[CodedRow, Total] = {}
+        self._add_rows(rows, 1, totals, lambda group: EMPTY)
+        for group, total in totals.items():
+            yield key_of(group), BitMap((self.encode(self._result(total)),))
 
     def commit(self) -> None:
         """Make the changed totals current; a group without rows has none."""
+        if self.changed_columns is not None:
+            self.totals.apply(self.changed_columns)
         for group, total in self.changes.items():
-            if total.rows:
-                self.totals[group] = total
-            else:
-                self.totals.pop(group, None)
-        self.changes.clear()
+            self.totals.put(group, total, self.codes_after[group] or NULL)
+        self.rollback()
 
     def rollback(self) -> None:
         """Forget the changed totals."""
         self.changes.clear()
+        self.codes_after.clear()
+        self.changed_columns = None
+        if self.has_totals:
+            self.totals.forget_numbers()
 
     def _rows(self, table: Table, meter: Meter) -> Iterable[CodedRow]:
         for row in rows_of(table.primary, self.source.arity):
@@ -108,24 +126,37 @@ class Groups:
 
     # Counts, sums and means
 
-    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, GroupResult | None]]:
+    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
         # The order does not matter: totals are integers, and addition of integers is exact and commutative.
         for table, times in ((gone, -1), (came, 1)):
-            for batch in table.batches:
-                self._add_batch(batch, times, meter)
-            self._add_rows(self._rows(table, meter), times, self.changes)
+            table.unpack()
+            self._add_rows(self._rows(table, meter), times, self.changes, self.totals.get)
+        yield from self._outcomes()
+
+    def _few_totals(self, parts: Sequence[GroupSums]) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
+        """Sums of few groups, added group by group: arrays of so few numbers cost more than the numbers."""
+        for part in parts:
+            groups = zip(*(column.tolist() for column in part.groups), strict=True) if part.groups else [()] * len(part.rows)
+            for group, *more in zip(groups, part.rows.tolist(), part.sums.tolist(), part.values.tolist(), strict=True):
+                total = self.changes.get(group) or self.totals.get(group)
+                self.changes[group] = Total(*map(add, total, more))
+        return self._outcomes()
+
+    def _outcomes(self) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
         # `changes` holds the new total of each affected group, not the difference; groups without rows have no result.
         for group, total in self.changes.items():
-            yield group, GroupResult(self._result(total)) if total.rows else None
+            yield group, self.totals.result(group), GroupResult(self._result(total)) if total.rows else None
 
-    def _add_rows(self, rows: Iterable[CodedRow], times: int, into: dict[CodedRow, Total]) -> None:
-        totals, columns = self.totals, self.columns
+    def _add_rows(
+        self, rows: Iterable[CodedRow], times: int, into: dict[CodedRow, Total], stored: Callable[[CodedRow], Total]
+    ) -> None:
+        columns = self.columns
         value_column, values, units = self.aggregate.value, self.values, count_units(self.value_type)
         counts = self.function is Function.COUNT
         for row in rows:
             group = tuple([row[i] for i in columns])
             # The stored total is the starting point for a group's first change. A Total is never falsy: it has three fields.
-            total = into.get(group) or totals.get(group, EMPTY)
+            total = into.get(group) or stored(group)
             if value_column is None:
                 into[group] = total.plus(times, 0)
             elif row[value_column] == NULL:
@@ -133,18 +164,84 @@ class Groups:
             else:
                 into[group] = total.plus(times, 0 if counts else units(values[row[value_column]]))
 
-    def _add_batch(self, batch: RowBatch, times: int, meter: Meter) -> None:
-        """The same for rows by column; one by one where their sum does not fit arrays."""
-        meter.count(len(batch))
-        assert isinstance(batch, Batch)
+    def _change_by_column(self, gone: Table, came: Table, view_gone: Table, view_came: Table, meter: Meter) -> bool:
+        """The same for rows that came by column; False where they have to be added one by one."""
+        if gone.primary or came.primary or not (gone.batches or came.batches):
+            return False
         try:
-            sums = list(group_sums(batch, self.columns, self.aggregate.value, summed=self.function is not Function.COUNT))
+            sums = [self._sums(batch, times, meter) for table, times in ((gone, -1), (came, 1)) for batch in table.batches]
         except NotByColumn:
-            self._add_rows(batch.coded_rows(), times, self.changes)
-            return
-        for group, rows, units, values in sums:
-            total = self.changes.get(group) or self.totals.get(group, EMPTY)
-            self.changes[group] = Total(total.rows + times * rows, total.sum + times * units, total.values + times * values)
+            return False
+        if sum(len(part.rows) for part in sums) < Threshold.groups:
+            self._report(self._few_totals(sums), view_gone, view_came)
+            return True
+        changes = self._changed(merge_sums(sums))
+        self.changed_columns = changes
+        before, after = (changes.numbers >= 0, changes.before), (changes.rows > 0, changes.results)
+        self._add_rows_of_view(changes.groups, before, after, view_gone, view_came)
+        return True
+
+    def _sums(self, batch: object, times: int, meter: Meter) -> GroupSums:
+        assert isinstance(batch, Batch)
+        meter.count(len(batch))
+        return group_sums(batch, self.columns, self.aggregate.value, times, summed=self.function is not Function.COUNT)
+
+    def _changed(self, sums: GroupSums) -> GroupChanges:
+        totals = self.totals
+        groups = totals.columns(sums.groups, len(sums.rows))
+        numbers = totals.numbers(groups)
+        rows, values = totals.taken(totals.rows, numbers) + sums.rows, totals.taken(totals.values, numbers) + sums.values
+        added = totals.add_sums(numbers, sums.sums)
+        before = totals.taken(totals.results, numbers)
+        return GroupChanges(groups, numbers, rows, added, values, before, self._results(rows, added, values))
+
+    def _results(self, rows: Array, sums: Array, values: Array) -> Array:
+        """The codes of the results of these totals; for groups without rows, anything."""
+        found = np.zeros(len(rows), np.uint32)
+        alive = np.flatnonzero(rows > 0)
+        rows, sums, values = rows[alive], sums[alive], values[alive]
+        if self.function is Function.COUNT:
+            found[alive] = Vector(self.space, self.result_type, units=values).codes()
+        elif self.function is Function.SUM and sums.dtype != object and self._fits(sums):
+            nulls = values == 0
+            found[alive] = Vector(self.space, self.result_type, units=sums, nulls=nulls if nulls.any() else None).codes()
+        else:
+            totals = map(Total, rows.tolist(), sums.tolist(), values.tolist())
+            found[alive] = np.fromiter((self.encode(self._result(total)) for total in totals), np.uint32, len(rows))
+        return found
+
+    def _fits(self, sums: Array) -> bool:
+        """Whether sums in units are their results, and all of them fit."""
+        value, gives = self.value_type, self.result_type
+        if value is None or value.kind is not gives.kind or not len(sums):
+            return False
+        if gives.kind is Kind.DECIMAL:
+            most = max(abs(int(sums.min())), abs(int(sums.max())))
+            return bool(value.scale == gives.scale and most < 10**gives.precision)
+        if gives.kind not in (Kind.NUMBER, Kind.UNSIGNED):
+            return False
+        low, high = INTEGER_RANGES[gives.kind]
+        return bool(low <= int(sums.min()) and int(sums.max()) <= high)
+
+    def _add_rows_of_view(
+        self,
+        groups: Sequence[Array],
+        before: tuple[Array, Array],
+        after: tuple[Array, Array],
+        view_gone: Table,
+        view_came: Table,
+    ) -> None:
+        """(E) for many groups: which were there and are there, with which codes."""
+        differs = (before[0] != after[0]) | (before[1] != after[1])
+        for table, (there, codes) in ((view_gone, before), (view_came, after)):
+            if (chosen := np.flatnonzero(there & differs)).size:
+                table.add_batch(self._view_rows(groups, codes, chosen))
+
+    def _view_rows(self, columns: Sequence[Array], results: Array, chosen: Array) -> Batch:
+        types = [self.source.columns[i].type for i in self.columns]
+        # An aggregate without groups is found by one column that the view does not have.
+        groups = [Vector(self.space, type_, column[chosen]) for type_, column in zip(types, columns, strict=False)]
+        return Batch([*groups, Vector(self.space, self.result_type, results[chosen])], len(chosen))
 
     def _result(self, total: Total) -> Value:
         try:
@@ -157,58 +254,7 @@ class Groups:
             (self.aggregate.source,)
         )
 
-    # Minima and maxima
 
-    def _extremes(
-        self, gone: Table, came: Table, new: Source, view: Table, meter: Meter
-    ) -> Iterable[tuple[CodedRow, GroupResult | None]]:
-        left = self._by_group(self._rows(gone, meter))
-        entered = self._by_group(self._rows(came, meter))
-        # Index columns are in ascending order, whatever the order of the group's columns is.
-        lookup = self.lookup(new, tuple(sorted(self.columns)))
-        for group in left.keys() | entered.keys():
-            old = view.primary.get(_key(group))
-            held = self.results[old[0]] if old is not None else None
-            # If the extreme did not leave, the new one is among the old one and what entered: the group is not read.
-            if old is None or held not in left.get(group, ()):
-                candidates = entered.get(group, []) + ([held] if old is not None else [])
-            else:
-                # The extreme left: another row may hold the same value, so the group is read in the new state.
-                candidates = self._group_values(lookup, group, meter)
-            yield group, self._best(candidates) if candidates else None
-
-    def _by_group(self, rows: Iterable[CodedRow]) -> dict[CodedRow, list[Value]]:
-        found: dict[CodedRow, list[Value]] = {}
-        column = self.aggregate.value
-        assert column is not None
-        for row in rows:
-            found.setdefault(tuple([row[i] for i in self.columns]), []).append(self.values[row[column]])
-        return found
-
-    def _group_values(self, lookup: Callable[[Any], Any], group: CodedRow, meter: Meter) -> list[Value]:
-        """The values of all rows that the group has now."""
-        column = self.aggregate.value
-        assert column is not None
-        if column in self.columns:
-            return [self.values[group[self.columns.index(column)]]]
-        bound = sorted(self.columns)
-        entry = lookup(_key(tuple(group[self.columns.index(i)] for i in bound)))
-        if entry is None:
-            return []
-        meter.touched += len(entry)
-        # An index entry holds the free columns: a bitmap where there is one, tuples where there are more.
-        free = [i for i in range(self.source.arity) if i not in bound]
-        if len(free) == 1:
-            return [self.values[code] for code in entry]
-        position = free.index(column)
-        return [self.values[rest[position]] for rest in entry]
-
-    def _best(self, values: Iterable[Value]) -> GroupResult:
-        """NULLs do not compete; among nothing else, NULL is the outcome."""
-        known = (value for value in values if value is not None)
-        return GroupResult((min if self.function is Function.MIN else max)(known, default=None))
-
-
-def _key(group: CodedRow) -> Key:
+def key_of(group: CodedRow) -> Key:
     """A group as a key of the view's primary index, whose last column is the result."""
     return group[0] if len(group) == 1 else group

@@ -10,7 +10,7 @@ from rederive.delta import Delta
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.batch.encoding import encode_columns
 from rederive.engines.resident.batch.vectors import Space, group_numbers
-from rederive.engines.resident.run.column_phases import Threshold
+from rederive.engines.resident.run.threshold import Threshold
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable, all_differ
 from rederive.engines.resident.storage.row_index import Array, pack

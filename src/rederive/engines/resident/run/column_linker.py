@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from rederive.analysis.graph import edges
 from rederive.analysis.types import variable_types
@@ -10,12 +10,21 @@ from rederive.engines.resident.batch.batch_rule import BatchRule
 from rederive.engines.resident.batch.encoding import as_batch
 from rederive.engines.resident.batch.sources import ColumnSource, column_source
 from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Space
-from rederive.engines.resident.run.column_phases import ColumnPhase, Differential, UnpackPhase, pays
+from rederive.engines.resident.run.column_phases import (
+    ColumnComparison,
+    ColumnInitial,
+    ColumnPhase,
+    Differential,
+    UnpackPhase,
+    pays,
+)
 from rederive.engines.resident.run.phases import Runnable
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.column_table import CodedColumns, ColumnTable
-from rederive.ir.rules import TOTALS, Aggregate, Atom, Comparison, Negation, Rule, Variant
+from rederive.engines.resident.storage.table import StoredTable, Table
+from rederive.ir.rules import EXTREMES, TOTALS, Aggregate, Atom, Comparison, Negation, Rule, Variant
+from rederive.maintain.maintenance_rule import MaintenanceRule
 from rederive.maintain.program import MaintenanceProgram, PlanExtension, Section, Semantics, Strategy
 
 
@@ -23,6 +32,7 @@ class ColumnLinker:
     """Finds what of a program can run by column, and links it to the tables."""
 
     def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes) -> None:
+        self._maintenance = maintenance
         self._program = maintenance.program
         self._tables = tables
         self._codes = codes
@@ -34,6 +44,7 @@ class ColumnLinker:
     def use(self, maintenance: MaintenanceProgram, extension: PlanExtension) -> None:
         """Follow a maintenance program that extends the one before, or the one before again."""
         changed = {name for section in extension.sections for name in section.component.relations}
+        self._maintenance = maintenance
         self._program = maintenance.program
         for name in changed.union(extension.relations):
             for variant in Variant:
@@ -48,12 +59,12 @@ class ColumnLinker:
     # Changes
 
     def phase(self, section: Section, by_row: tuple[Runnable, ...]) -> ColumnPhase | None:
-        """The phase of a view that is only summed and counted; None where its rules do not run by column."""
-        if not _is_passed_on(section):
+        """The phase of a view without recursion; None where its rules do not run by column."""
+        if not _runs_by_column(section):
             return None
         table = self._tables.table
-        differentials = []
-        for m in (m for phase in section.phases for m in phase.rules):
+        found: dict[Variant, list[Differential]] = {Variant.DEL: [], Variant.RED: [], Variant.INS: []}
+        for m in (m for phase in section.phases if phase.semantics is Semantics.SET for m in phase.rules):
             (driver,) = m.drivers
             rule = self._rule(m.rule, driver)
             if rule is None:
@@ -61,14 +72,42 @@ class ColumnLinker:
             assert driver is not None
             changed = m.rule.body[driver]
             assert isinstance(changed, Atom)
-            into = table(m.rule.head.relation, m.rule.head.variant)
-            differentials.append(Differential(rule, table(changed.relation, changed.variant), into))
+            found[m.rule.head.variant].append(Differential(rule, table(changed.relation, changed.variant)))
+        (name,) = section.component.relations
         names = {edge.source for definition in section.component.definitions for edge in edges(definition)}
-        return ColumnPhase(tuple(differentials), by_row, tuple(t for phase in self.unpack(names) for t in phase.tables))
+        return ColumnPhase(
+            tuple(found[Variant.DEL]),
+            tuple(d.rule for d in found[Variant.RED]),
+            tuple(found[Variant.INS]),
+            table(name, Variant.DEL),
+            table(name, Variant.INS),
+            self._tables.stored_table(name) if section.strategy.is_stored else None,
+            by_row,
+            tuple(t for phase in self.unpack(names) for t in phase.tables),
+        )
 
-    def is_total(self, section: Section) -> bool:
-        """Whether a section is a stored sum, count or mean, which takes changes by column."""
-        return section.strategy.is_stored and section.aggregate is not None and _is_total(section.aggregate)
+    def comparison(self, section: Section, by_row: tuple[Runnable, ...]) -> tuple[Runnable, ...]:
+        """The evaluation from scratch of a section, by column where it can be."""
+        if not _runs_by_column(section) or not section.strategy.is_stored:
+            return by_row
+        (name,), table = section.component.relations, self._tables.table
+        phases = (phase for phase in section.from_scratch if phase.semantics is Semantics.SET)
+        rules = [self._rule(m.rule, None) for phase in phases for m in phase.rules]
+        by_column = tuple(rule for rule in rules if rule is not None)
+        view = column_source(self._tables.stored_table(name))
+        if len(by_column) < len(rules) or view is None:
+            return by_row
+        return (ColumnComparison(by_column, table(name, Variant.DEL), table(name, Variant.INS), view, by_row),)
+
+    def evaluation(self, rules: Sequence[MaintenanceRule], by_row: Runnable, staged: Table, view: StoredTable) -> ColumnInitial:
+        """The first evaluation of a view without recursion."""
+        found = [self._rule(m.rule, None) for m in rules]
+        by_column = tuple(rule for rule in found if rule is not None)
+        return ColumnInitial(by_column if len(by_column) == len(found) else None, by_row, staged, view)
+
+    def is_grouped(self, section: Section) -> bool:
+        """Whether a section is a stored aggregate that takes changes by column."""
+        return section.strategy.is_stored and section.aggregate is not None and _takes_columns(section.aggregate)
 
     def unpack(self, names: Collection[str]) -> tuple[UnpackPhase, ...]:
         """What has to become rows before these relations are read by row: their changes, and those under views on demand."""
@@ -81,19 +120,26 @@ class ColumnLinker:
             found[name] = None
             if name in self._tables.on_demand or name not in self._tables.states:
                 waiting += [edge.source for definition in self._program.definitions_of(name) for edge in edges(definition)]
-        may_be = [name for name in found if name in self._passed_on or self._is_wide(name)]
+        may_be = [name for name in found if self._may_change_by_column(name)]
         tables = [self._tables.table(name, variant) for name in may_be for variant in (Variant.DEL, Variant.INS)]
         return (UnpackPhase(tuple(tables)),) if tables else ()
 
+    def _may_change_by_column(self, name: str) -> bool:
+        if not self._program.is_view(name):
+            return self._is_wide(name)
+        # Whatever its section is: a definition that comes later may have the view stored.
+        section = self._maintenance.section_of.get(name)
+        return section is not None and not section.component.recursive
+
     def _is_wide(self, name: str) -> bool:
-        return not self._program.is_view(name) and isinstance(self._tables.stored_table(name), ColumnTable)
+        return name not in self._tables.on_demand and isinstance(self._tables.stored_table(name), ColumnTable)
 
     # First evaluation
 
     def whole(self, aggregate: Aggregate, state: Variant) -> Callable[[], Batch | None] | None:
         """All rows of an aggregate's source in its old state, where they can be found by column."""
         name = aggregate.source
-        if not _is_total(aggregate) or state is not Variant.OLD:
+        if not _takes_columns(aggregate) or state is not Variant.OLD:
             return None
         if self._is_wide(name):
             return lambda: self._whole_table(name)
@@ -126,6 +172,9 @@ class ColumnLinker:
     # Rules
 
     def _rule(self, rule: Rule, driver: int | None) -> BatchRule | None:
+        # A relation without columns has one row at most: no array is needed to find it.
+        if not rule.head.terms:
+            return None
         atoms = [
             literal.atom if isinstance(literal, Negation) else literal
             for literal in rule.body
@@ -146,12 +195,19 @@ class ColumnLinker:
         return self._sources[key]
 
 
+def _runs_by_column(section: Section) -> bool:
+    """Whether the change of a view is found by rules that run once."""
+    if _is_passed_on(section):
+        return True
+    return section.strategy is Strategy.MATERIALIZED and section.aggregate is None and not section.component.recursive
+
+
 def _is_passed_on(section: Section) -> bool:
     """Whether a view is one rule whose rows have one derivation each and are only summed and counted."""
     is_once = section.strategy is Strategy.DIFFERENCING and section.has_one_derivation
     return is_once and all(phase.semantics is Semantics.SET for phase in section.phases)
 
 
-def _is_total(aggregate: Aggregate) -> bool:
-    """Whether the totals of a group follow from those of its changed rows."""
-    return aggregate.function in TOTALS and not aggregate.is_window
+def _takes_columns(aggregate: Aggregate) -> bool:
+    """Whether the change of a group follows from its changed rows, or from its least or largest value."""
+    return aggregate.function in TOTALS | EXTREMES and not aggregate.is_window

@@ -361,7 +361,7 @@ class Installed:
         same = {n for s in self.maintenance.sections for n in s.component.relations if strategies.get(n) is s.strategy}
         reused = same.intersection(self.stored_views).difference(affected)
         for name in reused:
-            self.tables.adopt(name, before.tables.table(name))
+            self.tables.adopt(name, before.tables.stored_table(name))
         self.linker.inherit(before.linker, reused)
         return frozenset(reused)
 
@@ -425,6 +425,14 @@ class Installed:
             if is_wave and name in last:
                 found[last[name]] = [*found.get(last[name], ()), versions]
         return found
+
+    def columns(self, name: str) -> CodedColumns | None:
+        """All rows of a relation that is stored by column, as they are now."""
+        table = self.tables.stored_table(name) if name in (*self.program.bases, *self.stored_views) else None
+        if not isinstance(table, ColumnTable):
+            return None
+        copied = tuple(column.copy() for column in table.scan())
+        return CodedColumns(self.program.relations[name], copied, self.around.codes)
 
     def extent(self, name: str) -> dict[Key, Leaf]:
         """All rows of a relation, derived for this query where they are not stored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
@@ -21,6 +22,7 @@ from rederive.engines.resident.run.closure_deletions import ClosureDeletions
 from rederive.engines.resident.run.column_linker import ColumnLinker
 from rederive.engines.resident.run.filtration import FilteredUpdates, FilterPhase, PropagationRule, TraceCall
 from rederive.engines.resident.run.fixpoint import Fixpoint, Seed, Target
+from rederive.engines.resident.run.group_totals import SavedTotals
 from rederive.engines.resident.run.patience import GUESSED, Patience
 from rederive.engines.resident.run.phases import (
     ClosurePhase,
@@ -40,13 +42,13 @@ from rederive.engines.resident.run.phases import (
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.run.saved_state import SavedState
 from rederive.engines.resident.storage.codes import CodedRow, Codes
+from rederive.engines.resident.storage.memory import Arrays
 from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table
 from rederive.ir.rules import Aggregate, Atom, Literal, Negation, Rule, Variant, literal_variables
 from rederive.ir.terms import Type
 from rederive.maintain.maintenance_rule import Fold, MaintenanceRule
 from rederive.maintain.program import MaintenanceProgram, Phase, PlanExtension, Proof, ProofOrder, Section, Semantics
 from rederive.scalar.failures import ScalarError
-from rederive.scalar.totals import Total
 
 Flow = Callable[[Key], list[Key]]
 
@@ -100,10 +102,10 @@ class Linker:
                 state.pop(name, None)
         self.seconds = {component: time for component, time in self.seconds.items() if component[0] not in names}
 
-    def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object]]]:
+    def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object] | Arrays]]:
         """What is stored besides the rows of each view: derivation counts, the totals of groups, the ages of rows."""
         yield from self._counts.items()
-        yield from ((name, groups.totals) for name, groups in self._groups.items())
+        yield from ((name, groups.totals) for name, groups in self._groups.items() if groups.has_totals)
         yield from ((name, ages.moments) for name, ages in self._ages.items())
 
     def inherit(self, before: Linker, names: Collection[str]) -> None:
@@ -115,9 +117,9 @@ class Linker:
 
     def save(
         self,
-    ) -> tuple[dict[str, dict[CodedRow, int]], dict[str, dict[CodedRow, Total]], dict[str, dict[Key, Moments]], dict[str, int]]:
+    ) -> tuple[dict[str, dict[CodedRow, int]], dict[str, SavedTotals], dict[str, dict[Key, Moments]], dict[str, int]]:
         """The auxiliary state of all views, in the order of `SavedState`."""
-        totals = {name: groups.totals for name, groups in self._groups.items()}
+        totals = {name: groups.totals.save() for name, groups in self._groups.items() if groups.has_totals}
         moments = {name: ages.moments for name, ages in self._ages.items()}
         return self._counts, totals, moments, {name: ages.timeline.now for name, ages in self._ages.items()}
 
@@ -126,7 +128,7 @@ class Linker:
         self._timeline(section)
         for definition in section.component.definitions:
             if isinstance(definition, Aggregate) and definition.relation in saved.totals:
-                self._stored_groups(definition).totals.update(saved.totals[definition.relation])
+                self._stored_groups(definition).totals.restore(saved.totals[definition.relation])
         for name in section.component.relations:
             if name in saved.counts:
                 self._counts[name] = saved.counts[name]
@@ -148,15 +150,19 @@ class Linker:
         influents = {n: (self.tables.table(n, Variant.DEL), self.tables.table(n, Variant.INS)) for n in sorted(names)}
         phases = self._phases(section, section.phases)
         differentials = self.by_column.phase(section, phases)
-        unpack = () if differentials is not None or self.by_column.is_total(section) else self.by_column.unpack(names)
-        phases = (differentials,) if differentials is not None else (*unpack, *phases)
+        unpack = self.by_column.unpack(names)
+        if differentials is not None:
+            phases = (differentials,)
+        elif not self.by_column.is_grouped(section):
+            phases = (*unpack, *phases)
         if not section.from_scratch:
             return LinkedSection(section, influents, phases)
         # Within the component nothing has changed yet when the section starts, so only relations outside decide.
         outside = {name: tables for name, tables in influents.items() if name not in component.relations}
         patience, forget = self._patience(section, outside), partial(self._forget, component)
         estimate = CostEstimate(component, outside, self.tables) if section.is_adaptive else None
-        return LinkedSection(section, outside, phases, (*unpack, *self._from_scratch(section)), estimate, patience, forget)
+        from_scratch = self.by_column.comparison(section, (*unpack, *self._from_scratch(section)))
+        return LinkedSection(section, outside, phases, from_scratch, estimate, patience, forget)
 
     def _from_scratch(self, section: Section) -> tuple[Runnable, ...]:
         timeline = self._timeline(section)
@@ -180,13 +186,26 @@ class Linker:
     def _initial_phase(self, section: Section, phase: Phase) -> Runnable:
         match phase.semantics, phase.fold:
             case Semantics.FOLD, Fold(aggregate, state):
-                view, source = self.tables.table(aggregate.relation), self.tables.source(aggregate.source, state)
+                view, source = self.tables.stored_table(aggregate.relation), self.tables.source(aggregate.source, state)
                 whole = self.by_column.whole(aggregate, state)
                 return GroupInitial(self._stored_groups(aggregate), source, view, whole)
             case Semantics.BAG, _:
                 return self._count_initial(section.component, phase)
-            case _:
+            case _ if section.component.recursive:
                 return self._set_phase(section.component, phase.rules)
+            case _:
+                return self._initial_rules(section.component, phase.rules)
+
+    def _initial_rules(self, component: Component, rules: tuple[MaintenanceRule, ...]) -> Runnable:
+        """The first evaluation of a view without recursion: by column, or by row into a table of the transaction."""
+        (name,) = component.relations
+        view = self.tables.stored_table(name)
+        if isinstance(view, Table):
+            return self.by_column.evaluation(rules, self._set_phase(component, rules), view, view)
+        # Rules for rows add leaf by leaf, which arrays are not made for.
+        fresh = tuple(replace(m, rule=replace(m.rule, head=m.rule.head.as_variant(Variant.FRESH))) for m in rules)
+        by_row = self._set_phase(component, fresh)
+        return self.by_column.evaluation(rules, by_row, self.tables.table(name, Variant.FRESH), view)
 
     def _phases(self, section: Section, phases: tuple[Phase, ...]) -> tuple[Runnable, ...]:
         # What was proved exactly needs no (R).
@@ -231,7 +250,8 @@ class Linker:
             case (Atom(name, _, after), Negation(Atom(_, _, before))):
                 t = self.tables.table
                 gone, came = t(name, Variant.DEL), t(name, Variant.INS)
-                return DiffPhase(t(name, before), t(name, after), gone, came, is_stored=section.strategy.is_stored)
+                old = self.tables.stored_table(name) if before is Variant.OLD else t(name, before)
+                return DiffPhase(old, t(name, after), gone, came, is_stored=section.strategy.is_stored)
             case _:
                 raise AssertionError("a difference has two states")
 
@@ -437,7 +457,7 @@ class Linker:
         for m in phase.rules:
             types = variable_types(m.rule, self.program.relations)
             functions.append(compile_rule(m.rule, None, Counts(changes, failures), self.tables.resolve, self.codes, types))
-        view, counts = self.tables.table(name), self._counts.setdefault(name, {})
+        view, counts = self.tables.stored_table(name), self._counts.setdefault(name, {})
         return CountInitial(tuple(functions), changes, counts, view, failures, self._strict_phase(component, phase))
 
     def _strict_phase(self, component: Component, phase: Phase) -> Callable[[], SetPhase]:
@@ -466,4 +486,5 @@ class Linker:
         # A stored aggregate changes by the rows of the delta; s^new is read where an extreme left, and to number rows.
         change = (t(source, Variant.DEL), t(source, Variant.INS), s(source, Variant.NEW))
         self._stored_groups(aggregate).prepare(change[-1])
-        return GroupPhase(self._stored_groups(aggregate), change, (t(view), t(view, Variant.DEL), t(view, Variant.INS)))
+        stored = self.tables.stored_table(view)
+        return GroupPhase(self._stored_groups(aggregate), change, (stored, t(view, Variant.DEL), t(view, Variant.INS)))

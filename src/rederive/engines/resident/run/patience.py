@@ -16,11 +16,11 @@ from time import process_time
 from rederive.engines.resident.run.fixpoint import Meter
 
 LEAST = 0.05  # seconds: no work is given up sooner, so that small transactions never look at the clock
-SHARE = 0.5  # of the time of an evaluation from scratch: with the evaluation itself, 1.5 times that
+SHARE = 0.35  # of the time of an evaluation from scratch: with the evaluation itself and what is overshot, 1.5 times that
 SLACK = 4.0  # an evaluation from scratch may take this many times what is known; times vary, and relations grow
 MORE = 4.0  # times the time that was not enough
 GUESSED = 4e-6  # seconds for a row that is read, measured on closures that are derived in two states
-STEP = 512  # tuples between two looks at the clock
+STEP = 64  # tuples between two looks at the clock, which takes half a microsecond
 
 
 class Overrun(Exception):

@@ -16,7 +16,7 @@ from rederive.engines.resident.run.fixpoint import Fixpoint, Meter
 from rederive.engines.resident.run.patience import STEP, Overrun, Patience
 from rederive.engines.resident.run.row_numbers import change_rows
 from rederive.engines.resident.storage.codes import CodedRow
-from rederive.engines.resident.storage.table import Readable, RowBatch, Table, rows_of, whole_rows
+from rederive.engines.resident.storage.table import Readable, RowBatch, StoredTable, Table, rows_of, whole_rows
 from rederive.limits import Limits
 from rederive.maintain.program import Section, Strategy
 from rederive.scalar.failures import ScalarError
@@ -116,7 +116,7 @@ class NetPhase:
 class DiffPhase:
     """plus = new - old, minus = old - new, where both states are tables; the old one is dropped unless it is stored."""
 
-    old: Table
+    old: StoredTable
     new: Table
     gone: Table
     came: Table
@@ -126,14 +126,16 @@ class DiffPhase:
         """Compare both states leaf by leaf, in time proportional to their sizes."""
         # minus :- old, !new.   plus :- new, !old.
         for one, other, into in ((self.old, self.new, self.gone), (self.new, self.old, self.came)):
-            for key, leaf in one.primary.items():
-                missing = leaf - other.primary[key] if key in other.primary else leaf.copy()
+            there = other.lookup(other.primary_columns)
+            for key, leaf in one.items():
+                have = there(key)
+                missing = leaf - have if have is not None else leaf.copy()
                 if missing:
                     into.add(key, missing)
 
     def commit(self) -> None:
         """Drop the old state that was evaluated for the comparison; a stored one stays."""
-        if not self.is_stored:
+        if not self.is_stored and isinstance(self.old, Table):
             self.old.clear()
 
     def rollback(self) -> None:
@@ -203,7 +205,7 @@ class GroupPhase:
 
     groups: Groups
     source: tuple[Table, Table, Source]
-    view: tuple[Table, Table, Table]
+    view: tuple[StoredTable, Table, Table]
 
     def run(self, meter: Meter, limits: Limits) -> None:
         """Fold the changed source rows into their groups, and report the results that differ."""
@@ -289,7 +291,7 @@ class CountInitial:
     functions: tuple[Function, ...]
     changes: dict[CodedRow, int]
     counts: dict[CodedRow, int]
-    view: Table
+    view: StoredTable
     failures: list[ScalarError]
     strict: Callable[[], SetPhase]
 
@@ -319,23 +321,24 @@ class GroupInitial:
 
     groups: Groups
     source: Readable
-    view: Table
+    view: StoredTable
     by_column: Callable[[], RowBatch | None] | None = None
 
     def run(self, meter: Meter, limits: Limits) -> None:
         """Fold the whole source into the groups, as an insertion of all its rows."""
-        nothing, source = Table("nothing", self.source.arity), self._whole()
+        nothing, source, results = Table("nothing", self.source.arity), self._whole(), Table("results", self.view.arity)
         # From empty groups: the source is both the insertions and the new state; the view is empty, so all results enter.
-        self.groups.change(nothing, source, source, self.view, nothing, self.view, meter)
+        self.groups.change(nothing, source, source, self.view, nothing, results, meter)
+        self.view.add_all(results)
 
     def _whole(self) -> Table:
         """The source's rows; those that are not stored are derived."""
-        if isinstance(self.source, Table):
-            return self.source
         whole = Table("whole", self.source.arity)
         if self.by_column is not None and (batch := self.by_column()) is not None:
             whole.add_batch(batch)
             return whole
+        if isinstance(self.source, Table):
+            return self.source
         for key, leaf in self.source.items():
             whole.add(key, leaf.copy())
         return whole
@@ -352,13 +355,15 @@ class GroupInitial:
 class CostEstimate:
     """What a component's maintenance costs at the present sizes: views that were defined over empty relations do not stay small.
 
-    The estimate is made again when as many rows have changed as there were then, so its cost is spread over them.
+    The estimate is made again when as many rows have changed as there were then, so its cost is spread over them, and the sizes
+    are not what they were.
     """
 
     def __init__(self, component: Component, influents: Collection[str], statistics: Statistics) -> None:
         self._component = component
         self._names = tuple({*component.relations, *influents})
         self._statistics = statistics
+        self._sizes: tuple[int, ...] = ()
         self._make()
 
     def present(self, changed: int = 0) -> Estimate:
@@ -370,9 +375,12 @@ class CostEstimate:
         return self._estimate
 
     def _make(self) -> None:
-        self._estimate = estimate(self._component, self._statistics)
-        self._rows = sum(map(self._statistics.rows, self._names))
-        self._changed = 0
+        rows = [int(self._statistics.rows(name)) for name in self._names]
+        # Sizes within a factor of two: small relations change as a whole all the time, and stay small.
+        sizes = tuple(number.bit_length() for number in rows)
+        if sizes != self._sizes:
+            self._estimate, self._sizes = estimate(self._component, self._statistics), sizes
+        self._rows, self._changed = sum(rows), 0
 
 
 def _run_all(phases: Sequence[Runnable], meter: Meter, limits: Limits) -> None:

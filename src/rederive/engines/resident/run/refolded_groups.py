@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rederive.engines.resident.run.aggregates import Groups
+from rederive.engines.resident.run.extreme_groups import ExtremeGroups
 from rederive.engines.resident.run.row_numbers import Ranks
 from rederive.engines.resident.storage.codes import CodedRow, Codes
 from rederive.ir.rules import EXTREMES, TOTALS, Aggregate, Function, Relation
@@ -21,7 +22,9 @@ def groups_class(aggregate: Aggregate) -> type[Groups]:
         return Ranks
     if aggregate.is_window:
         return WindowedRows
-    return Groups if aggregate.function in TOTALS | EXTREMES else RefoldedGroups
+    if aggregate.function in EXTREMES:
+        return ExtremeGroups
+    return Groups if aggregate.function in TOTALS else RefoldedGroups
 
 
 class RefoldedGroups(Ranks):

@@ -15,10 +15,23 @@ from rederive.engines.resident.run.refolded_groups import groups_class
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.column_table import ColumnTable, is_wide
 from rederive.engines.resident.storage.table import Overlay, Readable, StoredTable, Table
-from rederive.ir.rules import Aggregate, Atom, Variant
+from rederive.ir.rules import EXTREMES, TOTALS, Aggregate, Atom, Variant
 from rederive.limits import Limits
 from rederive.maintain.passes.magic_sets import BindingPattern, QueryRules
-from rederive.maintain.program import MaintenanceProgram
+from rederive.maintain.program import MaintenanceProgram, Strategy
+
+
+def is_stored_by_column(maintenance: MaintenanceProgram, name: str) -> bool:
+    """Whether the rows of a relation are arrays: wide base relations, and views without recursion that are wide or aggregate."""
+    relation, section = maintenance.program.relations[name], maintenance.section_of.get(name)
+    if not maintenance.program.is_view(name):
+        return is_wide(relation)
+    if section is None or section.component.recursive or not section.strategy.is_stored:
+        return False
+    aggregate = section.aggregate
+    if aggregate is not None:
+        return aggregate.function in TOTALS | EXTREMES and not aggregate.is_window and bool(aggregate.group)
+    return section.strategy is Strategy.MATERIALIZED and is_wide(relation)
 
 
 class Tables:
@@ -65,6 +78,7 @@ class Tables:
         """Return the table of a relation in one variant, made when it is first named."""
         key = (relation, variant)
         if key not in self._tables:
+            assert variant is not Variant.OLD or relation not in self._wide, f"{relation} is stored by column"
             name = f"{relation}^{variant.value}" if variant is not Variant.OLD else relation
             declared = self.program.relations[relation]
             self._tables[key] = Table(name, declared.arity, declared.key)
@@ -74,11 +88,11 @@ class Tables:
         return self._tables[key]
 
     def stored_table(self, relation: str) -> StoredTable:
-        """Return the table of a relation's old state, which is by column for wide base relations."""
+        """Return the table of a relation's old state, which is by column where `is_stored_by_column` says so."""
         declared = self.program.relations[relation]
         if relation in self._wide:
             return self._wide[relation]
-        if (relation, Variant.OLD) in self._tables or self.program.is_view(relation) or not is_wide(declared):
+        if (relation, Variant.OLD) in self._tables or not is_stored_by_column(self.maintenance, relation):
             return self.table(relation)
         return self._wide.setdefault(relation, ColumnTable(relation, declared.arity, declared.key))
 

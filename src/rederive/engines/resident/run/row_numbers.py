@@ -28,7 +28,7 @@ class Ranks(Groups):
         self.by = (*aggregate.order, *ties)
 
     def change(
-        self, gone: Table, came: Table, new: Source, view: Table, view_gone: Table, view_came: Table, meter: Meter
+        self, gone: Table, came: Table, new: Source, view: Readable, view_gone: Table, view_came: Table, meter: Meter
     ) -> None:
         """Number the rows of each affected group in the new state, and report the rows that differ."""
         changed = (row for table in (gone, came) for row in self._rows(table, meter))

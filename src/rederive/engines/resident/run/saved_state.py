@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from rederive.engines.resident.run.ages import Moments
+from rederive.engines.resident.run.group_totals import SavedTotals
 from rederive.engines.resident.storage.codes import CodedRow, Codes
 from rederive.engines.resident.storage.column_table import CodeColumns, ColumnTable
 from rederive.engines.resident.storage.table import Key, Leaf, StoredTable
 from rederive.ir.terms import Type, Value
-from rederive.scalar.totals import Total
 
 # What values, rows and auxiliary state consist of. Nothing else is made when bytes are read, whoever wrote them.
 _KNOWN: Final = {
@@ -36,7 +36,6 @@ _KNOWN: Final = {
     ("rederive.ir.nested", "Array"),
     ("rederive.ir.nested", "Map"),
     ("rederive.ir.nested", "struct"),
-    ("rederive.scalar.totals", "Total"),
     ("rederive.engines.resident.run.saved_state", "SavedState"),
 }
 
@@ -54,7 +53,7 @@ class SavedState:
     values: dict[Type, list[Value]]
     tables: dict[str, SavedTable]
     counts: dict[str, dict[CodedRow, int]]
-    totals: dict[str, dict[CodedRow, Total]]
+    totals: dict[str, SavedTotals]
     moments: dict[str, dict[Key, Moments]]
     now: dict[str, int]
     seconds: dict[tuple[str, ...], float]

@@ -63,7 +63,8 @@ class Codec:
         """Take in all values of an earlier codec, in the order of their codes. This one must be new."""
         assert len(self.values) == 1, "codes would change"
         self.values.extend(values[1:])
-        self.codes.update(zip(values, range(len(values)), strict=True))
+        # From the end: a value may have several entries, and its code is the first of them.
+        self.codes.update(zip(reversed(values), range(len(values) - 1, -1, -1), strict=True))
 
 
 class FloatCodec(Codec):

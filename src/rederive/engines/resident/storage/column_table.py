@@ -86,7 +86,7 @@ class ColumnTable:
         """The index on these columns, built when it is first used."""
         found = self._indexes.get(columns)
         if found is None:
-            rows = self._row_numbers()
+            rows = self.row_numbers()
             found = self._indexes[columns] = RowIndex(columns, pack([self.columns[i][rows] for i in columns]), rows)
         return found
 
@@ -94,7 +94,8 @@ class ColumnTable:
         """The index that serves a look-up by these columns."""
         return self.index(self._key if set(self._key) <= set(bound) else bound)
 
-    def _row_numbers(self) -> Array:
+    def row_numbers(self) -> Array:
+        """The numbers of all rows, in the order of `scan`."""
         if not self._free:
             return np.arange(self._size, dtype=np.int32)
         there = np.ones(self._size, np.bool_)
@@ -112,7 +113,7 @@ class ColumnTable:
             positions, rows = positions[same], rows[same]
         return positions, rows
 
-    def _find(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
+    def finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
         """A function from the codes of the bound columns to row numbers."""
         index = self._index_for(bound)
         parts = [bound.index(i) for i in index.columns]
@@ -130,8 +131,8 @@ class ColumnTable:
     def lookup(self, bound: tuple[int, ...]) -> Lookup:
         """A function from a key of the bound columns to the rest of the matching rows, or None without a match."""
         if not bound:
-            return lambda key: self._entry(self._row_numbers(), range(self.arity))
-        find, free = self._find(bound), [i for i in range(self.arity) if i not in bound]
+            return lambda key: self._entry(self.row_numbers(), range(self.arity))
+        find, free = self.finder(bound), [i for i in range(self.arity) if i not in bound]
         single = len(bound) == 1
 
         def lookup(key: Any) -> Any:
@@ -148,18 +149,20 @@ class ColumnTable:
 
     def probe(self) -> Probe:
         """A function from a primary key and a leaf to the part of the leaf that is there, or None."""
-        find = self._find(tuple(range(self.arity)))
+        find, single = self.finder(tuple(range(self.arity))), self.arity == 2
 
         def probe(key: Any, leaf: Leaf) -> Leaf | None:
-            return BitMap([last for last in leaf if find((*key, last))]) or None
+            first = (key,) if single else key
+            return BitMap([last for last in leaf if find((*first, last))]) or None
 
         return probe
 
     def items(self) -> Iterator[tuple[Key, Leaf]]:
         """Yield all rows as entries of a primary index, each with a leaf of its own."""
-        found: dict[CodedRow, list[Code]] = {}
+        found: dict[Key, list[Code]] = {}
         *first, last = (column.tolist() for column in self.scan())
-        for key, code in zip(zip(*first, strict=True), last, strict=True):
+        keys: Iterable[Key] = first[0] if len(first) == 1 else zip(*first, strict=True)
+        for key, code in zip(keys, last, strict=True):
             found.setdefault(key, []).append(code)
         return ((key, BitMap(codes)) for key, codes in found.items())
 
@@ -176,31 +179,31 @@ class ColumnTable:
         """All rows."""
         if not self._free:
             return tuple(column[: self._size] for column in self.columns)
-        rows = self._row_numbers()
+        rows = self.row_numbers()
         return tuple(column[rows] for column in self.columns)
 
     def __contains__(self, row: CodedRow) -> bool:
-        return bool(self._find(tuple(range(self.arity)))(row))
+        return bool(self.finder(tuple(range(self.arity)))(row))
 
     def matching(self, codes: Mapping[int, Code]) -> Iterator[CodedRow]:
         """The rows whose columns have these codes: by an index on some of them where there is one, else by a search."""
         usable = [bound for bound in self._indexes if all(i in codes for i in bound)]
         if usable:
             bound = max(usable, key=len)
-            rows: Any = np.array(self._find(bound)([codes[i] for i in bound]), np.int64)
+            rows: Any = np.array(self.finder(bound)([codes[i] for i in bound]), np.int64)
         else:
-            rows = self._row_numbers()
+            rows = self.row_numbers()
         for i, code in codes.items():
             rows = rows[self.columns[i][rows] == code]
         return zip(*(column[rows].tolist() for column in self.columns), strict=True)
 
     # What changes it
 
-    def add_columns(self, added: CodeColumns) -> None:
-        """Take in rows that are not there yet."""
+    def add_columns(self, added: CodeColumns) -> Array:
+        """Take in rows that are not there yet; returns their numbers."""
+        rows: Array
         if len(added[0]) < _MANY:
-            for row in zip(*(column.tolist() for column in added), strict=True):
-                self._add_row(row)
+            rows = np.array([self._add(row) for row in zip(*(column.tolist() for column in added), strict=True)], np.int64)
         else:
             rows = self._take_numbers(len(added[0]))
             for column, codes in zip(self.columns, added, strict=True):
@@ -208,13 +211,14 @@ class ColumnTable:
             for index in self._indexes.values():
                 index.add_many(pack([added[i] for i in index.columns]), rows)
         self._clear_caches()
+        return rows
 
     def remove_columns(self, removed: CodeColumns) -> None:
         """Take out rows that are there."""
         if len(removed[0]) < _MANY:
-            find = self._find(tuple(range(self.arity)))
+            find = self.finder(tuple(range(self.arity)))
             for row in zip(*(column.tolist() for column in removed), strict=True):
-                self._remove_row(row, find(row)[0])
+                self._remove(row, find(row)[0])
         else:
             _, rows = self.find_many(tuple(range(self.arity)), removed)
             for index in self._indexes.values():
@@ -223,7 +227,23 @@ class ColumnTable:
             self._rows -= len(rows)
         self._clear_caches()
 
-    def _add_row(self, row: CodedRow) -> None:
+    def add_row(self, row: CodedRow) -> int:
+        """Take in one row that is not there yet; returns its number."""
+        number = self._add(row)
+        self._clear_caches()
+        return number
+
+    def remove_row(self, row: CodedRow, number: int) -> None:
+        """Take out the row of this number."""
+        self._remove(row, number)
+        self._clear_caches()
+
+    @property
+    def room(self) -> int:
+        """More than the largest row number."""
+        return len(self.columns[0])
+
+    def _add(self, row: CodedRow) -> int:
         if self._free:
             number = self._free.pop()
         else:
@@ -235,8 +255,9 @@ class ColumnTable:
         for columns, index in self._indexes.items():
             index.add(pack_one([row[i] for i in columns]), number)
         self._rows += 1
+        return number
 
-    def _remove_row(self, row: CodedRow, number: int) -> None:
+    def _remove(self, row: CodedRow, number: int) -> None:
         for columns, index in self._indexes.items():
             index.remove(pack_one([row[i] for i in columns]), number)
         self._free.append(number)
@@ -266,11 +287,22 @@ class ColumnTable:
 
     def add_all(self, other: Table) -> None:
         """Add the rows of another table, none of which is here."""
+        if _has_few(other):
+            for row in rows_of(other.primary, self.arity):
+                self._add(row)
+            self._clear_caches()
+            return
         for columns in table_columns(other):
             self.add_columns(columns)
 
     def remove_all(self, other: Table) -> None:
         """Remove the rows of another table, all of which are here."""
+        if _has_few(other):
+            find = self.finder(tuple(range(self.arity)))
+            for row in rows_of(other.primary, self.arity):
+                self._remove(row, find(row)[0])
+            self._clear_caches()
+            return
         for columns in table_columns(other):
             self.remove_columns(columns)
 
@@ -357,6 +389,10 @@ def distinct(columns: CodeColumns, key: tuple[int, ...]) -> CodeColumns:
         new[1:] |= column[order[1:]] != column[order[:-1]]
     chosen = np.sort(order[new])
     return tuple(column[chosen] for column in columns)
+
+
+def _has_few(table: Table) -> bool:
+    return not table.batches and len(table.primary) < _MANY
 
 
 def table_columns(table: Table) -> Iterator[CodeColumns]:

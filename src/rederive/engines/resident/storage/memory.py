@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from sys import getrefcount, getsizeof
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pyroaring import BitMap
 
@@ -44,8 +44,16 @@ class Memory:
         return sum(self.tables.values()) + sum(self.state.values()) + self.values
 
 
+class Arrays(Protocol):
+    """State that is in arrays and knows their size."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+
+
 def memory_of(
-    tables: Iterable[StoredTable], auxiliary: Iterable[tuple[str, Mapping[Any, Any]]], codecs: Iterable[Codec]
+    tables: Iterable[StoredTable], auxiliary: Iterable[tuple[str, Mapping[Any, Any] | Arrays]], codecs: Iterable[Codec]
 ) -> Memory:
     """What an engine holds, measured in time proportional to the number of its keys."""
     found: dict[str, int] = {}
@@ -55,7 +63,7 @@ def memory_of(
         rows += len(table)
     state: dict[str, int] = {}
     for name, held in auxiliary:
-        state[name] = state.get(name, 0) + _scaled(_mapping(held))
+        state[name] = state.get(name, 0) + (_scaled(_mapping(held)) if isinstance(held, Mapping) else held.nbytes)
     return Memory(found, state, sum(map(_codec, codecs)), rows)
 
 

@@ -21,6 +21,7 @@ MOST_MATCHES: Final = 1 << 24  # of one look-up: arrays of so many row numbers t
 _SHIFT: Final = np.uint64(32)
 _LOW: Final = np.uint64(2**32 - 1)
 _SMALL: Final = 1 << 16  # entries of the small run, at least, before it joins the large one
+_FEW: Final = 4  # rows of one key that are looked at one by one
 _RECENT: Final = 4096  # single rows before they become sorted
 _DIRECT: Final = 4  # a table by code pays where there are this many times fewer codes than keys to look up and entries
 
@@ -135,17 +136,39 @@ class Run:
 
     def find(self, key: int) -> list[int]:
         """The row numbers of one key."""
-        # A number of another type would have numpy convert all entries first.
-        if self.numbers is None:
-            low = int(self.entries.searchsorted(np.uint64(key << 32)))
-            high = int(self.entries.searchsorted(np.uint64((key << 32) + 2**32 - 1))) if low < len(self.entries) else low
-        else:
-            low = int(self.entries.searchsorted(np.uint64(key)))
-            high = int(self.entries.searchsorted(np.uint64(key), "right")) if low < len(self.entries) else low
+        low, high = self._bounds(key)
         if low == high:
             return []
         rows: list[int] = self._rows(slice(low, high)).tolist()
         return rows if self.dead is None else [row for row, dead in zip(rows, self.dead[low:high], strict=True) if not dead]
+
+    def _bounds(self, key: int) -> tuple[int, int]:
+        shift = 32 if self.numbers is None else 0
+        # A number of another type would have numpy convert all entries first.
+        low = high = int(self.entries.searchsorted(np.uint64(key << shift)))
+        # Most keys have one row: its neighbour is looked at sooner than the end is searched for.
+        while high < len(self.entries) and int(self.entries[high]) >> shift == key:
+            high += 1
+            if high - low > _FEW:
+                high = int(self.entries.searchsorted(np.uint64(((key + 1) << shift) - 1), "right"))
+                break
+        return low, high
+
+    def remove(self, key: int, row: int) -> bool:
+        """Bury one row; whether it was there."""
+        if self.numbers is None:
+            at = int(self.entries.searchsorted(np.uint64(key << 32 | row)))
+            places = range(at, at + 1) if at < len(self.entries) and int(self.entries[at]) == key << 32 | row else range(0)
+        else:
+            low, high = self._bounds(key)
+            places = range(low, high)
+        for at in places:
+            # A number that was used again is in a later run.
+            if (self.numbers is None or self.numbers[at] == row) and not (self.dead is not None and self.dead[at]):
+                self.dead = np.zeros(len(self), np.bool_) if self.dead is None else self.dead
+                self.dead[at] = True
+                return True
+        return False
 
     def remove_many(self, keys: Array, rows: Array) -> Array:
         """Bury many rows; which of them were there."""
@@ -244,8 +267,7 @@ class RowIndex:
             if not held:
                 del self._recent[key]
             return
-        keys, rows = np.array([key], _key_type(self.columns)), np.array([row])
-        any(run.remove_many(keys, rows).any() for run in self._runs)
+        any(run.remove(key, row) for run in self._runs)
 
     def remove_many(self, keys: Array, rows: Array) -> None:
         """Take out many rows, all of which are there."""

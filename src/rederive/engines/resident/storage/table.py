@@ -8,7 +8,7 @@ more a tuple, of none the empty tuple. A relation without columns is stored as o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -228,11 +228,13 @@ class Table:
 
     def add_all(self, other: Table) -> None:
         """Add the rows of another table, none of which is here; the other keeps its leaves."""
+        other.unpack()
         for key, leaf in other.primary.items():
             self.add(key, leaf.copy())
 
     def remove_all(self, other: Table) -> None:
         """Remove the rows of another table, all of which are here."""
+        other.unpack()
         for key, leaf in other.primary.items():
             self.remove(key, leaf)
 
@@ -250,6 +252,10 @@ class Table:
             if leaf:
                 self.add(key, leaf)
         return gathered
+
+    def load_columns(self, columns: Sequence[Any]) -> dict[Key, list[Code]]:
+        """The same for rows by column."""
+        return self.load(zip(*(column.tolist() for column in columns), strict=True))
 
     def unload(self, added: Mapping[Key, list[Code]]) -> None:
         """Take out again what `load` added."""
