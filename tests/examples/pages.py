@@ -12,7 +12,7 @@
 | others | Shown, and not run: diagrams, grammars, HTML. |
 
 A page runs in an empty folder that has `examples`. Whatever a block needs, an earlier block of the page defines. `<!-- needs
-Spark -->` before a block gives the page the session `spark`. `<!-- not run: reason -->` leaves a block out; the reason is
+Spark -->` marks a block that uses the session `spark`; it runs in the slow tests. `<!-- not run: reason -->` leaves a block out; the reason is
 something that a test cannot have, such as a broker.
 """
 
@@ -40,6 +40,7 @@ ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"(?:^<!-- (?P<note>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHOWN = re.compile(r"^\s*print\(.*\)  # (.*?)(?:   .*)?$", re.MULTILINE)
 _PORT = "8420"
+NEEDS_SPARK = "needs Spark"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def blocks(page: Path) -> list[Block]:
 
 def needs_spark(page: Path) -> bool:
     """Whether a block of the page needs a Spark session."""
-    return any(block.note == "needs Spark" for block in blocks(page))
+    return any(block.note == NEEDS_SPARK for block in blocks(page))
 
 
 @dataclass
@@ -98,7 +99,7 @@ class PageRun:
             "console": self._console,
             "text": self._text,
             "json": self._json,
-            "toml": lambda _, text: tomllib.loads(text) and None,
+            "toml": self._toml,
         }
         if block.language in kinds and not block.is_left_out:
             # Another process may have the port of the documentation.
@@ -137,6 +138,9 @@ class PageRun:
         except ValueError:
             for line in text.splitlines():
                 json.loads(line)
+
+    def _toml(self, block: Block, text: str) -> None:
+        tomllib.loads(text)
 
     def _console(self, block: Block, text: str) -> None:
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
@@ -212,6 +216,8 @@ def run_page(page: Path, folder: Path, **names: Any) -> None:
     with _in_folder(folder):
         try:
             for block in blocks(page):
+                if block.note == NEEDS_SPARK and "spark" not in names:
+                    continue
                 try:
                     run.run(block)
                 except Exception as error:

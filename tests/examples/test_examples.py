@@ -131,7 +131,7 @@ def test_the_demo_s_check_finds_a_wrong_row(graph: Path, capsys: pytest.CaptureF
 @pytest.mark.slow
 def test_the_whole_demo() -> None:
     """In a process of its own, as Spark's log goes to a file there."""
-    command = [sys.executable, ROOT / "examples" / "demo.py", "--port", "0"]
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "", "no noise of Spark's"

@@ -28,11 +28,13 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if not needs_spark(page)], ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page(page: Path, tmp_path: Path) -> None:
+    """Without the blocks that need Spark."""
     run_page(page, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=name_of)
 def test_a_page_with_spark(page: Path, tmp_path: Path, spark: SparkSession) -> None:
     run_page(page, tmp_path, spark=spark)
