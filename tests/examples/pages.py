@@ -12,8 +12,8 @@
 | others | Shown, and not run: diagrams, grammars, HTML. |
 
 A page runs in an empty folder that has `examples`. Whatever a block needs, an earlier block of the page defines. `<!-- needs
-Spark -->` marks a block that uses the session `spark`; it runs in the slow tests. `<!-- not run: reason -->` leaves a block out; the reason is
-something that a test cannot have, such as a broker.
+Spark -->` marks a block that uses the session `spark`; it runs in the slow tests. `<!-- not run: reason -->` leaves a block
+out; the reason is something that a test cannot have, such as a broker.
 """
 
 from __future__ import annotations
