@@ -44,7 +44,7 @@ golden: $(TESTS) ## rewrite tests/golden from what the code prints now; read the
 bench: $(SPARK) ## measure against a peer in the same run
 	$(BIN)/python benchmarks/run.py
 
-demo: $(SPARK) ## the paper's example and the Debian dependency graph
+demo: $(SPARK) ## who is affected? Debian's dependency graph in memory, then in a lake with a stream and a page
 	$(BIN)/python examples/demo.py
 
 clean: ## remove .venv and all caches

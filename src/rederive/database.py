@@ -440,6 +440,11 @@ class Database:
         """
         back_up(self._state.durable("a backup").journal.folder, Path(target))
 
+    def __repr__(self) -> str:
+        program = self._state.catalog.program
+        views = sum(not program.relations[name].is_auxiliary for name in program.views if name not in program.tables)
+        return f"Database(version={self.version}, base relations={len(program.tables)}, views={views})"
+
     def _repr_html_(self) -> str:
         return f"<p>version {self.version}</p>{self.definitions._repr_html_()}"
 

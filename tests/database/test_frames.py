@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pandas
+import pandas  # type: ignore[import-untyped]
 import polars
 import pyarrow as pa
 import pytest

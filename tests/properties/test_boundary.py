@@ -283,6 +283,6 @@ def test_any_arguments(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_process_exits_with_70() -> None:
-    code = "import rederive.cli.main as m; m.program_commands.define = lambda d, p: {}['x']; m.main()"
+    code = "from rederive.cli import main, program_commands as m; m.define = lambda d, p: {}['x']; main.main()"
     done = subprocess.run([sys.executable, "-c", code, "check", "a.dl"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (INTERNAL, False)

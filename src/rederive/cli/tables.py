@@ -41,7 +41,8 @@ def print_result(console: Console, result: Result, most: int) -> None:
 
 def _print_change(console: Console, change: Change, most: int) -> None:
     sides = {"plus": change.plus, "minus": change.minus}
-    table = _empty(("", *change.plus.columns), f"{change.view}: +{len(change.plus):,} -{len(change.minus):,}")
+    console.print(Text(f"{change.view}: +{len(change.plus):,} -{len(change.minus):,}", style="bold"))
+    table = _empty(("", *change.plus.columns))
     for side, sign, style in _SIGNS:
         for row in sides[side][:most]:
             table.add_row(sign, *_cells(row), style=style)
@@ -50,8 +51,8 @@ def _print_change(console: Console, change: Change, most: int) -> None:
         console.print(f"and {rest:,} more", highlight=False)
 
 
-def _empty(columns: Iterable[str], title: str | None = None) -> Table:
-    table = Table(title=Text(title) if title else None, title_justify="left")
+def _empty(columns: Iterable[str]) -> Table:
+    table = Table()
     for name in columns:
         table.add_column(Text(name))
     return table

@@ -39,6 +39,9 @@ class Rules:
     def __len__(self) -> int:
         return len(self._set.rules)
 
+    def __repr__(self) -> str:
+        return f"Rules({', '.join(one.name for one in self)})"
+
     def _repr_html_(self) -> str:
         rows = [
             (

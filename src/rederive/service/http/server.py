@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from rederive.database import Database
 from rederive.errors import ProjectError
 from rederive.service.http.app import make_app
 from rederive.service.http.request_limits import BoundedProtocol, QuietWebSocket
@@ -68,9 +69,9 @@ def allow_many_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def make_server(project: Project) -> Server:
-    """Open the database of a project, and return a server for it."""
-    app = make_app(project, open_project(project))
+def make_server(project: Project, database: Database | None = None) -> Server:
+    """Return a server for a project, or for an open database of it. The database is closed when the server ends."""
+    app = make_app(project, database or open_project(project))
     config = uvicorn.Config(
         app,
         log_level="warning",
