@@ -41,7 +41,7 @@ class Store:
         self.journal = journal
         self.options = options
         self.lake: LakeSync | None = None
-        self.saved = 0  # the version of the snapshot next to the journal; 0 without one that fits
+        self.saved = 0  # the version of the checkpoint next to the journal; 0 without one that fits
         self.unsaved_rows = 0  # base rows that changed since that version, or since this process began
 
     @classmethod
