@@ -1,4 +1,4 @@
-"""A store is opened from a checkpoint of its engine's state, or by evaluating its views: nobody can tell which, but by the time."""
+"""A store is opened from a checkpoint of its engine's state, or by evaluating its views: only the time differs."""
 
 from __future__ import annotations
 

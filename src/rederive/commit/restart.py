@@ -1,7 +1,7 @@
 """A database continues from its store: from a checkpoint of the engine's state, or by evaluating the views.
 
-Law: both lead to the same state. A checkpoint is used if it is of a version of this journal and of the program that is to run; the
-changes that the journal has recorded since are propagated as one.
+Law: both lead to the same state. A checkpoint is used if it is of a version of this journal and of the program that is to run;
+the changes that the journal has recorded since are propagated as one.
 """
 
 from __future__ import annotations
