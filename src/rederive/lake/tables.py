@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
@@ -39,9 +40,11 @@ from rederive.lake.delta_log import (
     version_in,
 )
 from rederive.lake.file_system import exists, names_in, remove
+from rederive.lake.local_log import LocalLog
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type
 from rederive.lake.types import dataframe, schema_of, table_field
+from rederive.locations import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -74,6 +77,10 @@ class Lake:
         self.schema = schema
         # Asking the catalog is a query of its own, so each process asks once for each table.
         self._registered: set[str] = set()
+        location = parse_location(root)
+        # Where this process and all executors see the same files, tables are read and written without Spark jobs.
+        self._is_local = isinstance(location, Path) and (spark.sparkContext.master or "").startswith("local")
+        self._logs: dict[str, LocalLog] = {}
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
         self._lock = RLock()
@@ -136,13 +143,13 @@ class Lake:
 
     def last_version(self, area: Area, name: str) -> int | None:
         """The last version that was written to the table; None if there is no table, or nothing was written yet."""
-        table = table_state(self.spark, self.path(area, name))
+        table = self._state(self.path(area, name))
         return None if table is None else table.written
 
     def declaration(self, area: Area, name: str) -> Relation | None:
         """The relation that the table was created for; None if there is no table."""
         place = self.path(area, name)
-        table = table_state(self.spark, place)
+        table = self._state(place)
         return None if table is None else declared_relation(table, place)
 
     def _require(self, area: Area, relation: Relation) -> TableState:
@@ -160,8 +167,33 @@ class Lake:
             check_table(table, relation, _expected(table, area, relation), place, self.zone)
         return table
 
+    def _state(self, place: str) -> TableState | None:
+        log = self._log(place)
+        return log.state() if log is not None else table_state(self.spark, place)
+
+    def _log(self, place: str) -> LocalLog | None:
+        """The log of a table in a local folder, up to its last commit; None if only Spark can read or write it."""
+        folder = self.local_folder(place)
+        log = self._logs.setdefault(place, LocalLog(folder)) if folder is not None else None
+        return log if log is not None and log.refresh() else None
+
+    def local_folder(self, path: str) -> Path | None:
+        """A folder as this process sees it; None if only Spark does."""
+        location = parse_location(path) if self._is_local else None
+        return location if isinstance(location, Path) else None
+
+    def local_table(self, area: Area, relation: Relation) -> LocalLog | None:
+        """The relation's table, created if there is none, for writing without Spark jobs; None if only Spark can write it."""
+        place = self.path(area, relation.name)
+        folder = self.local_folder(place)
+        if folder is not None and self._find(area, relation) is None:
+            self._logs[place] = log = LocalLog(folder)
+            log.create(_schema(area, relation), table_properties(relation, self.zone))
+        found = self._log(place)
+        return found if found is not None and found.has_vectors else None
+
     def _table(self, place: str) -> TableState | None:
-        table = table_state(self.spark, place)
+        table = self._state(place)
         if table is None and self.has_path(place):
             log, names = (names_in(self.spark, path) for path in (f"{place}/{LOG}", place))
             if names is None or not is_first_write_unfinished(log, names):
@@ -192,7 +224,7 @@ class Lake:
 
     def create(self, area: Area, relation: Relation) -> None:
         """Create an empty table, unless the relation has one; that one must hold the same relation."""
-        if self._find(area, relation) is None:
+        if self.local_table(area, relation) is None and self._find(area, relation) is None:
             # A frame without rows has no types of its own, so each column is cast.
             columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
             self._replace(area, relation, self._private.range(0).select(*columns), None)
@@ -276,6 +308,7 @@ class Lake:
 
     def drop(self, area: Area, name: str) -> None:
         """Remove the table and all its history, if there is one."""
+        self._logs.pop(self.path(area, name), None)
         remove(self.spark, self.path(area, name))
 
     # Upkeep
