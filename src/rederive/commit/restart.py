@@ -68,7 +68,9 @@ def _restore(
     if found.program != _digest(state, maintenance):
         return None
     try:
-        state.engine.restore(maintenance, tuple(monitoring.relations), found.data, bases, bound=monitoring.queries)
+        state.engine.restore(
+            maintenance, tuple(monitoring.relations), found.data, bases if not net else None, bound=monitoring.queries
+        )
     except Unrestorable:
         return None
     store.saved = found.version

@@ -70,7 +70,7 @@ def apply_changes(relation: Relation, log: LocalLog, changes: pa.Table, version:
 
     def actions() -> list[Action]:
         plus, minus = _net(_after(changes, log.written), relation)
-        return [*_delete(log, relation, minus), *_write_file(log, plus, _identity(relation))]
+        return [*_delete(log, relation, minus), *_write_file(log, plus, identity_names(relation))]
 
     _commit(log, version, "MERGE", actions)
 
@@ -126,7 +126,7 @@ def _net(changes: pa.Table, relation: Relation) -> tuple[pa.Table, Counter[Row]]
     return copies, leaving
 
 
-def _identity(relation: Relation) -> tuple[str, ...]:
+def identity_names(relation: Relation) -> tuple[str, ...]:
     """The columns that identify a row, by which the rows of a file are ordered."""
     names = column_names(relation)
     return tuple(names[i] for i in relation.key) or names

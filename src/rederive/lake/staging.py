@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 STAGED: Final = "_staged"
 MOST_IN_JOURNAL: Final = 100_000  # rows of one version; syncing this many takes about a tenth of a second
+SAVED: Final = "_saved"  # what the engine continues from in a later process
 SCRATCH: Final = "_scratch"  # where the engine keeps checkpoints on a cluster
 
 

@@ -26,7 +26,17 @@ from rederive.errors import Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
-from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, change_schema, changes_after, check_changes, net_changes
+from rederive.lake.change_table import (
+    CHANGE,
+    COUNT,
+    MINUS,
+    PLUS,
+    VERSION,
+    change_schema,
+    changes_after,
+    check_changes,
+    net_changes,
+)
 from rederive.lake.declaration import check_frame, check_table, declared_relation, schema_difference, table_properties
 from rederive.lake.delta_log import (
     LOG,
@@ -38,9 +48,12 @@ from rederive.lake.delta_log import (
     table_location,
     table_state,
     version_in,
+    write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
 from rederive.lake.local_log import LocalLog
+from rederive.lake.local_writes import compact as local_compact
+from rederive.lake.local_writes import identity_names
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type
 from rederive.lake.types import dataframe, schema_of, table_field
@@ -51,6 +64,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL_FILES: Final = 64  # files of a table from which on compaction is worth a commit
+_COMMITS: Final = 100  # commits without a checkpoint of the log: a reader opens each of their files
 _SMALL: Final = 32 * 2**20  # bytes: files of this size on average are not small
 
 
@@ -109,6 +123,12 @@ class Lake:
             return self.read_before(area, relation, version)[0]
         self._require(area, relation)
         return _named(self.spark.read.format("delta").load(self.path(area, relation.name)), relation)
+
+    def read_pinned(self, area: Area, relation: Relation) -> DataFrame:
+        """The table's rows at its last commit, whatever is committed later."""
+        commit = self._require(area, relation).version
+        place = self.path(area, relation.name)
+        return _named(self.spark.read.format("delta").option("versionAsOf", commit).load(place), relation)
 
     def table(self, area: Area, relation: Relation, spark: SparkSession) -> DataFrame:
         """The table as it is now, as a data frame of the given session."""
@@ -313,10 +333,25 @@ class Lake:
 
     # Upkeep
 
+    def keep_up(self, area: Area, name: str) -> None:
+        """What many small commits make necessary: compact their files, and write a checkpoint of the log."""
+        place = self.path(area, name)
+        log = self._log(place)
+        if log is not None and len(log.files) >= _SMALL_FILES:
+            self.compact(area, name)
+        if log is not None and log.version - log.checkpoint >= _COMMITS:
+            write_checkpoint(self.spark, place)
+            log.checkpoint = log.version
+
     def compact(self, area: Area, name: str, *, files: int = _SMALL_FILES) -> bool:
         """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
         place = self.path(area, name)
-        table = table_state(self.spark, place)
+        log, table = self._log(place), self._state(place)
+        if log is not None and table is not None:
+            relation = declared_relation(table, place)
+            by = (VERSION,) if area is Area.CHANGES else identity_names(relation)
+            if local_compact(log, by, files):
+                return True
         # By the mean size: many files alone are no reason to rewrite a large table.
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
@@ -329,6 +364,13 @@ class Lake:
         """Delete the files that no version of the last week needs. Older versions cannot be read any more."""
         # Delta's own default of seven days: a reader of an older version may still be at work.
         DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
+
+    def names(self, area: Area) -> list[str]:
+        """The relations that have a table."""
+        folders = names_in(self.spark, f"{self.root.rstrip('/')}/{area.value}") or []
+        places = (f"{self.root.rstrip('/')}/{area.value}/{folder}" for folder in folders)
+        tables = ((place, self._state(place)) for place in places)
+        return [declared_relation(table, place).name for place, table in tables if table is not None]
 
     # Commits
 

@@ -10,7 +10,7 @@ The order of writes, and why a kill between two of them loses nothing:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import wraps
 from threading import Lock, Thread
@@ -24,7 +24,7 @@ from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import expand_copies
 from rederive.lake.change_table import MINUS, PLUS
-from rederive.lake.settle import LakeRelations, rows_folder, settle
+from rederive.lake.settle import SETTLED, LakeRelations, rows_folder, settle
 from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, table_of, unstage
 from rederive.lake.tables import Area, Lake
 from rederive.lake.time_travel import rows_at
@@ -164,6 +164,16 @@ class LakeSync:
         self._thread = Thread(target=self._work, args=(relations,), name="rederive-settle", daemon=True)
         self._thread.start()
 
+    @_in_lake_session
+    def maintain(self) -> None:
+        """Compact the tables, write checkpoints of their logs, and remove files that no version of the last week needs."""
+        self.wait()
+        for area in Area:
+            for name in self.lake.names(area):
+                self.lake.compact(area, name, files=2)
+                self.lake.keep_up(area, name)
+                self.lake.vacuum(area, name)
+
     def wait(self) -> None:
         """Wait until the settling thread has ended."""
         if self._thread is not None:
@@ -235,7 +245,11 @@ class LakeSync:
         if not records:
             return 0
         as_tables = [_as_tables(record, relations.numbered) for record in records]
-        return settle(self.lake, self._with_dropped(relations, records), as_tables)
+        settled = settle(self.lake, self._with_dropped(relations, records), as_tables)
+        # After the version is settled: whoever waits for it can read it, and a failure here takes nothing back.
+        for area, name in _tables(relations):
+            self.lake.keep_up(area, name)
+        return settled
 
     def _register(self, relations: LakeRelations) -> None:
         """Make the tables of views known in the catalog. Last, and with each settling: they are complete without it."""
@@ -258,6 +272,14 @@ class LakeSync:
             with_tables=[*relations.with_tables, *with_tables],
             bags={*relations.bags, *bags, *with_tables},
         )
+
+
+def _tables(relations: LakeRelations) -> Iterator[tuple[Area, str]]:
+    """The tables that a settling writes."""
+    yield from ((Area.BASE, relation.name) for relation in relations.base)
+    yield from ((Area.CHANGES, relation.name) for relation in relations.views)
+    yield from ((Area.VIEWS, name) for name in relations.with_tables)
+    yield Area.STATE, SETTLED.name
 
 
 def _as_tables(record: VersionRecord, numbered: Mapping[str, Relation]) -> VersionRecord:
