@@ -25,9 +25,7 @@ VIEWS = ("total", "names", "words")
 
 
 @pytest.mark.parametrize("driver_rows", [0, 1000])
-def test_no_view_is_evaluated(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_rows: int
-) -> None:
+def test_no_view_is_evaluated(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_rows: int) -> None:
     monkeypatch.setattr(restart, "WORTH_SAVING", 0)
     monkeypatch.setattr(SparkEngine, "default_tuning", Tuning(driver_rows=driver_rows, arrow_rows=driver_rows))
     with rederive.open(lake=tmp_path, engine="spark", spark=spark) as db:

@@ -67,10 +67,9 @@ def _restore(
     maintenance, monitoring = state.plan_without(rules, found.not_stored)
     if found.program != _digest(state, maintenance):
         return None
+    monitored, at_version = tuple(monitoring.relations), bases if not net else None
     try:
-        state.engine.restore(
-            maintenance, tuple(monitoring.relations), found.data, bases if not net else None, bound=monitoring.queries
-        )
+        state.engine.restore(maintenance, monitored, found.data, at_version, bound=monitoring.queries)
     except Unrestorable:
         return None
     store.saved = found.version

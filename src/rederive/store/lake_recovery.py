@@ -84,8 +84,7 @@ def read_base_relations(lake: Lake, program: Program) -> dict[str, DataFrameRows
         if lake.has_table(Area.BASE, relation.name):
             types = program.relations[name].types
             if relation.name == name:
-                rows = lake.read_pinned(Area.BASE, relation)
-                found[name] = DataFrameRows.in_place(rows, types, rows.count())  # Delta counts by its statistics
+                found[name] = DataFrameRows.in_place(lake.read_pinned(Area.BASE, relation), types, None)
             else:
                 found[name] = DataFrameRows(number_copies(lake.read(Area.BASE, relation)), types)
     return found

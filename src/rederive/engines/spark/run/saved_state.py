@@ -70,18 +70,16 @@ class SavedFrames:
     def _write(self, frame: Frame) -> Part:
         if isinstance(frame, Distributed) and frame.saved is not None:
             return {"name": frame.saved, "rows": len(frame)}
-        name, table = f"{uuid4().hex}.parquet", None
+        name = f"{uuid4().hex}.parquet"
+        many = frame
         if isinstance(frame, Local):
-            table = to_arrow(frame.rows, frame.types)
-        elif frame.table is not None:
-            table = frame.table
-        if table is not None and self.is_local:
-            parquet.write_table(table, f"{self.folder}/{name}")
+            many = self.jobs.frames.distributed_table(to_arrow(frame.rows, frame.types), frame.types)
+        assert isinstance(many, Distributed)
+        if many.table is not None and self.is_local:
+            parquet.write_table(many.table, f"{self.folder}/{name}")
         else:
-            data = frame if isinstance(frame, Distributed) else self.jobs.frames.distributed_table(table, frame.types)
-            data.data.write.parquet(f"{self.folder}/{name}")
-        if isinstance(frame, Distributed):
-            frame.saved = name
+            many.data.write.parquet(f"{self.folder}/{name}")
+        many.saved = name
         return {"name": name, "rows": len(frame)}
 
     def _read(self, part: Part, types: Types) -> Frame:
