@@ -17,7 +17,7 @@ PROGRAM = """
 CREATE TABLE kind (id INT PRIMARY KEY, name STRING);
 CREATE TABLE sale (id INT PRIMARY KEY, kind INT, amount DECIMAL(9, 2));
 CREATE TABLE mark (word STRING);
-CREATE VIEW total AS SELECT name, SUM(amount) AS amount, COUNT(*) AS number FROM sale JOIN kind ON sale.kind = kind.id 
+CREATE VIEW total AS SELECT name, SUM(amount) AS amount, COUNT(*) AS number FROM sale JOIN kind ON sale.kind = kind.id
     GROUP BY name;
 CREATE VIEW names AS SELECT name, sale.id FROM sale JOIN kind ON sale.kind = kind.id;
 CREATE VIEW words AS SELECT word, COUNT(*) AS number FROM mark GROUP BY word;

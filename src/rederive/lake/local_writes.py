@@ -115,7 +115,7 @@ def _net(changes: pa.Table, relation: Relation) -> tuple[pa.Table, Counter[Row]]
                 if sign > 0:
                     entering[row] = i
         chosen = [i for row, i in entering.items() for _ in range(signed[row])]
-        return plus.select(names).take(chosen), Counter({row: -n for row, n in signed.items() if n < 0})
+        return plus.select(names).take(pa.array(chosen, pa.int64())), Counter({row: -n for row, n in signed.items() if n < 0})
     numbers = plus[COUNT].to_numpy()
     copies = plus.select(names)
     if len(numbers) and numbers.max() > 1:
