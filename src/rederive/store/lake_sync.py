@@ -24,8 +24,8 @@ from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import expand_copies
 from rederive.lake.change_table import MINUS, PLUS
-from rederive.lake.settle import SETTLED, LakeRelations, rows_folder, settle
-from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, table_of, unstage
+from rederive.lake.settle import SETTLED, LakeRelations, rows_folder, settle, settled_version
+from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, staging_folder, table_of, unstage
 from rederive.lake.tables import Area, Lake
 from rederive.lake.time_travel import rows_at
 from rederive.locations import parse_location
@@ -67,7 +67,17 @@ class LakeSync:
         self._settled = 0  # the last version that this process settled; the journal knows it after `note_progress`
         self._failure: BaseException | None = None
         if journal.lake is not None and parse_location(journal.lake) != parse_location(lake.root):
-            raise Mismatch(f"the base relations of this store are in another lake: {journal.lake}", hint="open it with that one")
+            self._move(journal.lake)
+
+    def _move(self, old: str) -> None:
+        """Note that the lake is at another location now. It must be the same one: settled to the same version, in this epoch."""
+        if self.lake.has_path(old):
+            hint = "open it with that one, or move its folder and open it there"
+            raise Mismatch(f"the base relations of this store are in another lake: {old}", hint=hint)
+        if (found := settled_version(self.lake)) < self.journal.settled or found > self.journal.version:
+            hint = "give the folder to which that lake was moved"
+            raise Mismatch(f"the lake of this store was at {old}, at version {self.journal.settled}; this is not it", hint=hint)
+        self.journal.move_lake(self.lake.root)
 
     @_in_lake_session
     def recover(self, program: Program) -> dict[str, DataFrameRows]:
@@ -244,12 +254,18 @@ class LakeSync:
     def _settle(self, records: list[VersionRecord], relations: LakeRelations) -> int:
         if not records:
             return 0
-        as_tables = [_as_tables(record, relations.numbered) for record in records]
+        as_tables = [_as_tables(self._here(record), relations.numbered) for record in records]
         settled = settle(self.lake, self._with_dropped(relations, records), as_tables)
         # After the version is settled: whoever waits for it can read it, and a failure here takes nothing back.
         for area, name in _tables(relations):
             self.lake.keep_up(area, name)
         return settled
+
+    def _here(self, record: VersionRecord) -> VersionRecord:
+        """A version with the folder of its staged rows, which moved with the lake if that did."""
+        if record.staged is None or record.staged.startswith(self.lake.root):
+            return record
+        return replace(record, staged=staging_folder(self.lake, record.number))
 
     def _register(self, relations: LakeRelations) -> None:
         """Make the tables of views known in the catalog. Last, and with each settling: they are complete without it."""
