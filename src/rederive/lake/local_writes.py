@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from io import BytesIO
 from os import cpu_count
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 from uuid import uuid4
@@ -139,12 +140,20 @@ def _write_file(log: LocalLog, rows: pa.Table, by: Sequence[str] = (), *, data_c
     typed = _typed(log, rows)
     if by:
         typed = typed.sort_by([(name, "ascending") for name in by])
-    name, content = f"part-00000-{uuid4()}-c000.snappy.parquet", BytesIO()
-    pq.write_table(typed, content, store_schema=False)
-    write_synced(log.place / name, content.getvalue())
-    file = {"path": name, "partitionValues": {}, "size": content.tell(), "modificationTime": 0, "dataChange": data_change}
-    file["modificationTime"] = int((log.place / name).stat().st_mtime * 1000)
+    name = f"part-00000-{uuid4()}-c000.snappy.parquet"
+    write_parquet(log.place / name, typed)
+    written = (log.place / name).stat()
+    file = {"path": name, "partitionValues": {}, "size": written.st_size, "modificationTime": int(written.st_mtime * 1000)}
+    file["dataChange"] = data_change
     return [{"add": {**file, "stats": json.dumps(_statistics(typed))}}]
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table to a new file, which is on the disk when this returns."""
+    content = BytesIO()
+    # Without Arrow's own schema, which other readers do not need.
+    pq.write_table(table, content, store_schema=False)
+    write_synced(path, content.getvalue())
 
 
 def _typed(log: LocalLog, rows: pa.Table) -> pa.Table:
