@@ -52,6 +52,21 @@ def test_many_settles_leave_few_files(spark: SparkSession, tmp_path: Path, monke
         assert db.rows("twice", as_of=20) == [(x, 2 * x) for x in sorted(rows_at(20))]
 
 
+def test_spark_and_this_process_write_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+    with rederive.open(lake=tmp_path, spark=spark, engine="resident") as db:
+        db.define(PROGRAM)
+        store = db.pipeline.state.store
+        assert store is not None
+        assert store.lake is not None
+        for version in range(1, 6):
+            change(db, version)
+            store.lake.lake._is_local = version % 2 == 1
+            db.settle()
+            assert witness.rows(str(tmp_path / "base/n")) == sorted(((x,) for x in rows_at(version)), key=repr)
+        changes = spark.read.format("delta").load(str(tmp_path / "changes/twice"))
+        assert changes.where("_change = 'plus'").count() - changes.where("_change = 'minus'").count() == len(rows_at(5))
+
+
 def log_of(place: Path) -> LocalLog:
     log = LocalLog(place)
     assert log.refresh()

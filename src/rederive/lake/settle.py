@@ -139,11 +139,10 @@ class RelationChanges:
 
     def rows(self) -> pyarrow.Table | None:
         """All rows in this process; None if they are many, or in files that only Spark reads."""
-        if not self.staged:
-            return self.recorded
         folders = [self.lake.local_folder(path) for path in self.staged]
         files = [file for folder in folders if folder is not None for file in sorted(folder.glob("*.parquet"))]
-        if None in folders or sum(parquet.read_metadata(file).num_rows for file in files) > MOST_IN_DRIVER:
+        number = self.recorded.num_rows + sum(parquet.read_metadata(file).num_rows for file in files)
+        if None in folders or number > MOST_IN_DRIVER:
             return None
         tables = (parquet.read_table(file, partitioning=None) for file in files)
         return pyarrow.concat_tables([self.recorded, *(table.cast(self.recorded.schema) for table in tables)])
