@@ -163,6 +163,9 @@ class SparkTables:
         self._pipeline.settle()
         lake = self._state.durable("the care of a lake").lake
         assert lake is not None  # settling has refused a store without one
+        # The tables have the rows of the current version. An engine that reads them at an older commit would lose its files.
+        if self._state.engine.reads_in_place:
+            self._state.engine.rebase(lake.base_rows(self._state.program))
         lake.maintain()
 
     def follow(self, interval: float) -> Iterator[Result]:

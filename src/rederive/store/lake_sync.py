@@ -85,6 +85,11 @@ class LakeSync:
         lake_recovery.clean(self.lake, self.journal)
         lake_recovery.attach(self.lake, self.journal, program)
         self.settle(program, {})
+        return self.base_rows(program)
+
+    @_in_lake_session
+    def base_rows(self, program: Program) -> dict[str, DataFrameRows]:
+        """The base relations as their tables have them."""
         return lake_recovery.read_base_relations(self.lake, program)
 
     # Versions

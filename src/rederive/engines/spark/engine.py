@@ -256,7 +256,8 @@ class SparkEngine:
     def rebase(self, rows: Mapping[str, Collection[Row]]) -> None:
         """Read base relations from tables in place at another commit, which has the rows that they have now."""
         for name, given in rows.items():
-            if isinstance(given, DataFrameRows) and given.is_in_place:
+            # A relation that was copied to files of the engine stays there.
+            if isinstance(given, DataFrameRows) and given.is_in_place and self.installed.storage.is_in_place(name):
                 relation = self.program.relations[name]
                 self.installed.write_in_place(relation, frame_in_place(given, relation.types, self.jobs))
         self._end()

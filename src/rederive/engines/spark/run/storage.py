@@ -89,6 +89,11 @@ class Storage:
     def __contains__(self, name: str) -> bool:
         return name in self.relations
 
+    def is_in_place(self, name: str) -> bool:
+        """Whether the rows of a relation are those of a Delta table, which are not copied."""
+        rows = self.relations[name].rows
+        return isinstance(rows, Distributed) and rows.is_in_place
+
     def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
         if isinstance(rows, Distributed) and rows.is_in_place:
@@ -185,7 +190,7 @@ class Storage:
         if len(stored.pending) > tuning.pending_deltas or stored.arrow_rows > tuning.pending_rows:
             stored = self._sum_pending(stored)
         # The deltas of a table that others write are dropped as soon as its next commit is read (`SparkEngine.rebase`).
-        if isinstance(stored.rows, Distributed) and stored.rows.is_in_place and stored.by is None:
+        if stored.by is None and isinstance(stored.rows, Distributed) and stored.rows.is_in_place:
             return stored
         # Amortized: a rewrite costs the whole relation, and is paid by a fixed fraction of changed rows.
         if stored.changed_rows <= max(tuning.driver_rows, tuning.compacted_fraction * len(stored.rows)):
