@@ -159,7 +159,7 @@ def test_another_writer_gets_the_number(tmp_path: Path) -> None:
 def test_after_a_few_attempts_the_other_writer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = new_table(tmp_path, SALE)
 
-    def overtaken(*_: object) -> None:
+    def overtaken(*_: object, after: int) -> None:
         raise local_log.Overtaken
 
     monkeypatch.setattr(LocalLog, "commit", overtaken)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import RLock
 from typing import Any, Final
 from uuid import UUID, uuid4
 from zlib import crc32
@@ -50,9 +51,15 @@ class LocalLog:
     written: int | None = None
     checkpoint: int = -1
     """The last commit that has a checkpoint."""
+    lock: RLock = field(default_factory=RLock, repr=False, compare=False)
+    """Settling writes in a thread of its own, while others read."""
 
     def refresh(self) -> bool:
         """Read what was committed since; False if there is no table that this process can read and write."""
+        with self.lock:
+            return self._refresh()
+
+    def _refresh(self) -> bool:
         try:
             if self.version < 0 or not (self.place / LOG).exists():
                 self.version = -1
@@ -123,7 +130,7 @@ class LocalLog:
         more = {"partitionColumns": [], "configuration": dict(properties), "createdTime": _milliseconds()}
         (self.place / LOG).mkdir(parents=True, exist_ok=True)
         with suppress(Overtaken):
-            self.commit([{"protocol": protocol}, {"metaData": {**described, **more}}], "CREATE TABLE", None)
+            self.commit([{"protocol": protocol}, {"metaData": {**described, **more}}], "CREATE TABLE", None, after=-1)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -142,8 +149,8 @@ class LocalLog:
         size = sum(file["size"] for file in self.files.values())
         return TableState(self.metadata["id"], self.version, schema, self.properties, self.written, len(self.files), size)
 
-    def commit(self, actions: Sequence[Action], operation: str, version: int | None) -> None:
-        """Make one commit of these actions. `version`: the version of ours that it belongs to."""
+    def commit(self, actions: Sequence[Action], operation: str, version: int | None, *, after: int) -> None:
+        """Make one commit of these actions, which follow from the commit `after`. `version`: the one of ours that it belongs to."""
         now = _milliseconds()
         info = {"timestamp": now, "operation": operation, "operationParameters": {}, "engineInfo": APPLICATION}
         lines: list[Action] = [{"commitInfo": info}]
@@ -153,17 +160,21 @@ class LocalLog:
         text = "\n".join(json.dumps(line) for line in (*lines, *actions)) + "\n"
         partial = self.place / LOG / f".{uuid4().hex}.tmp"
         write_synced(partial, text.encode())
+        with self.lock:
+            self._link(partial, after + 1)
+            for line in (*lines, *actions):
+                self._apply(line)
+            self.version += 1
+
+    def _link(self, partial: Path, number: int) -> None:
         try:
             # A link, unlike a renaming, never replaces a file: of two writers one gets the number.
-            os.link(partial, self._commit_file(self.version + 1))
+            os.link(partial, self._commit_file(number))
         except FileExistsError:
             raise Overtaken from None
         finally:
             partial.unlink()
         sync_folder(self.place / LOG)
-        for line in (*lines, *actions):
-            self._apply(line)
-        self.version += 1
 
     # Deletion vectors
 

@@ -81,12 +81,12 @@ def _commit(log: LocalLog, version: int | None, operation: str, actions: Callabl
         log.refresh()
         if version is not None and log.written is not None and log.written >= version:
             return
-        made = actions()
+        after, made = log.version, actions()
         if not made:
             return
         sync_folder(log.place)
         try:
-            log.commit(made, operation, version)
+            log.commit(made, operation, version, after=after)
         except Overtaken:
             continue  # files that no commit names are nothing; `vacuum` removes them
         return
@@ -213,7 +213,7 @@ def _mark(log: LocalLog, changed: Sequence[tuple[Action, BitMap64]]) -> list[Act
     marked: list[tuple[Action, BitMap64]] = []
     for file, positions in changed:
         vector = log.deleted(file) | positions
-        if len(vector) == json.loads(file["stats"])["numRecords"]:
+        if len(vector) == json.loads(file.get("stats") or "{}").get("numRecords"):
             actions.append(remove_action(file))
         else:
             marked.append((file, vector))

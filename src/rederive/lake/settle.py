@@ -170,7 +170,8 @@ def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRec
     signs: list[str] = []
     counts: list[int] = []
     for version in versions:
-        for sign, found in _signed(version.base if area is Area.BASE else version.views, relation):
+        is_view = area is not Area.BASE
+        for sign, found in _signed(version.views if is_view else version.base, relation, is_view=is_view):
             rows += found
             numbers += [version.number] * len(found)
             signs += [sign] * len(found)
@@ -181,9 +182,12 @@ def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRec
     return pyarrow.table([*own.values(), *table.columns], names=[*own, *table.column_names])
 
 
-def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tuple[str, Mapping[Row, int]]]:
+def _signed(deltas: Iterable[RecordedDelta], relation: Relation, *, is_view: bool) -> Iterator[tuple[str, Mapping[Row, int]]]:
     for recorded in deltas:
         if recorded.relation.name != relation.name:
+            continue
+        # Rows of a view that had other columns leave with its old table.
+        if recorded.relation.columns != relation.columns and is_view:
             continue
         if recorded.relation.columns != relation.columns:
             raise SchemaMismatch(

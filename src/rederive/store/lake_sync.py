@@ -130,25 +130,21 @@ class LakeSync:
         return rows_at(self.lake, relation, version, bindings)
 
     @_in_lake_session
-    def check_columns(self, before: Program, after: Program) -> None:
-        """Refuse a definition whose columns differ from the view's tables. A dropped view still has its tables."""
-        known = self.journal.catalog.followed
+    def prepare_columns(self, before: Program, after: Program) -> None:
+        """Settle what the tables of views with other columns lack; the first settling after the definition replaces them.
+
+        Refused for base relations: their rows would have to change with the columns.
+        """
         for name in before.bases:
             if name in after.bases and not before.shares_base(name, after):
                 table = before.bag_of(name) or name
                 hint = "create another table, and insert the rows into it"
                 raise SchemaMismatch(f"the table of '{table}' in the lake has other columns than its new definition", hint=hint)
-        for name in after.monitored:
-            new, old = after.relations[name], before.relations.get(name)
-            # The view was dropped and comes back. Its tables still have the old columns, after what waits has been settled.
-            if old is None and name in known:
-                self.settle(before, {})
-                old = self.lake.declaration(Area.CHANGES, name) or self.lake.declaration(Area.VIEWS, name)
-            if old is not None and old.columns != new.columns and name in known:
-                raise SchemaMismatch(
-                    f"the tables of '{name}' in the lake have other columns than its new definition",
-                    hint="give the new view another name",
-                )
+        known = self.journal.catalog.followed
+        both = ((after.relations[name], before.relations.get(name)) for name in after.monitored if name in known)
+        # A view that was dropped and comes back still has its tables.
+        if any(old is None or old.columns != new.columns for new, old in both):
+            self.settle(before, {})
 
     # Settling
 
@@ -235,6 +231,8 @@ class LakeSync:
 
         A view that has a table is settled even if its rows are not stored any more.
         """
+        for name in program.monitored:
+            self._drop_replaced(program.relations[name])
         with_tables = [name for name in program.monitored if self.lake.has_table(Area.VIEWS, name)]
         for name in (name for name in program.monitored if name in stored and name not in with_tables):
             self._write_whole(program, name, stored[name]())
@@ -246,6 +244,16 @@ class LakeSync:
         bags = {relation.name for relation in (*base, *views) if relation.role is Role.BAG}
         numbered = {name: relation for name, relation in tables.items() if relation.name != name}
         return LakeRelations(base, views, with_tables, bags, numbered)
+
+    def _drop_replaced(self, view: Relation) -> None:
+        """Drop the tables of a view that had other columns. Its changes begin again, with all rows of its new definition.
+
+        A kill in between loses nothing: the journal has the version of the new definition until it is settled.
+        """
+        for area in (Area.CHANGES, Area.VIEWS):
+            found = self.lake.declaration(area, view.name)
+            if found is not None and found.columns != view.columns:
+                self.lake.drop(area, view.name)
 
     def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
         relation = program.relations[name]

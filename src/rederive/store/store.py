@@ -110,7 +110,7 @@ class Store:
         after = step.after.program
         if self.lake is not None:
             # Before anything is written: a change table cannot hold rows of two shapes.
-            self.lake.check_columns(before, after)
+            self.lake.prepare_columns(before, after)
         # A view is followed from the version that defines it on; without a version, from the present one.
         version = result.version if result is not None else self.journal.version
         catalog = CatalogRecord(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))
