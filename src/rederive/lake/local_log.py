@@ -150,7 +150,7 @@ class LocalLog:
         return TableState(self.metadata["id"], self.version, schema, self.properties, self.written, len(self.files), size)
 
     def commit(self, actions: Sequence[Action], operation: str, version: int | None, *, after: int) -> None:
-        """Make one commit of these actions, which follow from the commit `after`. `version`: the one of ours that it belongs to."""
+        """Make one commit of these actions, which follow from the commit `after`. `version`: the one of ours it belongs to."""
         now = _milliseconds()
         info = {"timestamp": now, "operation": operation, "operationParameters": {}, "engineInfo": APPLICATION}
         lines: list[Action] = [{"commitInfo": info}]
