@@ -37,7 +37,7 @@ def test_no_view_is_evaluated(spark: SparkSession, tmp_path: Path, monkeypatch: 
         db.load("mark", [("a",), ("a",), ("b",)])
         before = {view: db.rows(view) for view in VIEWS}
     filled: list[object] = []
-    monkeypatch.setattr(Sections, "fill", lambda self, section: filled.append(section))
+    monkeypatch.setattr(Sections, "_fill", lambda self, section, phase: filled.append((section, phase)))
     for n in (1, 2):
         with rederive.open(lake=tmp_path, engine="spark", spark=spark) as db, rederive.open() as other:
             assert {view: db.rows(view) for view in VIEWS} == before

@@ -116,7 +116,7 @@ def save(state: DatabaseState) -> None:
         digest = _digest(state, state.installed_plan)
         found = Checkpoint(state.epoch, state.version, at, digest, tuple(state.not_stored), data)
         write_checkpoint(store.journal.folder, found)
-    except OSError as error:
+    except Exception as error:  # of the disk, or of Spark: the journal has everything, and the database is closed all the same
         _LOG.warning("no checkpoint of version %s could be written, and opening will take longer: %s", state.version, error)
     store.saved, store.unsaved_rows = state.version, 0
 

@@ -338,7 +338,7 @@ class Lake:
         place = self.path(area, name)
         log = self._log(place)
         if log is not None and len(log.files) >= _SMALL_FILES:
-            self.compact(area, name)
+            self.compact(area, name, files=_SMALL_FILES)
         if log is not None and log.version - log.checkpoint >= _COMMITS:
             write_checkpoint(self.spark, place)
             log.checkpoint = log.version
