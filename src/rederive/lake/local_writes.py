@@ -43,11 +43,16 @@ from rederive.lake.types import rows_of
 
 _ATTEMPTS: Final = 5
 _ORDERED: Final = (Kind.NUMBER, Kind.SYMBOL, Kind.DATE)  # whose least and greatest values the log holds as JSON
-_COMPARED: Final = (*_ORDERED, Kind.UNSIGNED, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIMESTAMP)  # whose values Arrow compares as we do
+_SIMPLE: Final = (*_ORDERED, Kind.UNSIGNED, Kind.FLOAT, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIMESTAMP)
 _LONGEST: Final = 32  # characters of a text in statistics, which Delta would cut
 _INTEGERS: Final = {"byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64()}
 SMALL_FILE: Final = 16 * 2**20  # bytes
 MOST_COMPACTED: Final = 256 * 2**20  # bytes of small files that this process rewrites at once
+
+
+def can_write(relation: Relation) -> bool:
+    """Whether this process writes the table of a relation; columns of nested and other types are left to Spark."""
+    return all(type.kind in _SIMPLE for type in relation.types)
 
 
 def append_rows(log: LocalLog, rows: pa.Table, version: int) -> None:
@@ -139,9 +144,8 @@ def _write_file(log: LocalLog, rows: pa.Table, by: Sequence[str] = (), *, data_c
     if not rows.num_rows:
         return []
     typed = _typed(log, rows)
-    # Nested values have no order.
-    if ordered := [name for name in by if not pa.types.is_nested(typed.schema.field(name).type)]:
-        typed = typed.sort_by([(name, "ascending") for name in ordered])
+    if by:
+        typed = typed.sort_by([(name, "ascending") for name in by])
     name = f"part-00000-{uuid4()}-c000.snappy.parquet"
     write_parquet(log.place / name, typed)
     written = (log.place / name).stat()
@@ -254,8 +258,8 @@ def _candidates(
     deleted, found = log.deleted(file), []
     opened = pq.ParquetFile(log.place / unquote(file["path"]))
     names = column_names(relation)
-    # -0.0 equals 0.0, and Arrow tells them apart; nested values it does not compare: these are compared as values of rows alone.
-    tested = [i for i in identity if relation.types[i].kind in _COMPARED] if relation.columns else []
+    # -0.0 equals 0.0, and Arrow tells them apart: floats are compared as values of rows alone.
+    tested = [i for i in identity if relation.types[i].kind is not Kind.FLOAT] if relation.columns else []
     start = 0
     for group in range(opened.num_row_groups):
         length = opened.metadata.row_group(group).num_rows

@@ -52,8 +52,8 @@ from rederive.lake.delta_log import (
 )
 from rederive.lake.file_system import exists, names_in, remove
 from rederive.lake.local_log import LocalLog
+from rederive.lake.local_writes import can_write, identity_names
 from rederive.lake.local_writes import compact as local_compact
-from rederive.lake.local_writes import identity_names
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type
 from rederive.lake.types import dataframe, schema_of, table_field
@@ -205,6 +205,8 @@ class Lake:
     def local_table(self, area: Area, relation: Relation) -> LocalLog | None:
         """The relation's table, created if there is none, for writing without Spark jobs; None if only Spark can write it."""
         place = self.path(area, relation.name)
+        if not can_write(relation):
+            return None
         folder = self.local_folder(place)
         if folder is not None and self._find(area, relation) is None:
             self._logs[place] = log = LocalLog(folder)
@@ -347,8 +349,7 @@ class Lake:
         """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
         place = self.path(area, name)
         log, table = self._log(place), self._state(place)
-        if log is not None and table is not None:
-            relation = declared_relation(table, place)
+        if log is not None and table is not None and can_write(relation := declared_relation(table, place)):
             by = (VERSION,) if area is Area.CHANGES else identity_names(relation)
             if local_compact(log, by, files):
                 return True

@@ -21,9 +21,9 @@ from rederive.engines.spark.run.arrow_sets import cast_columns
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.storage import Storage, StoredRelation
 from rederive.engines.spark.session.types import schema, to_arrow
-from rederive.ir.terms import Kind, Type
+from rederive.ir.terms import Kind, Part, Type
 
-Part = dict[str, Any]
+SavedFrame = dict[str, Any]
 """A frame in files, as JSON: its name in the folder, and its number of rows."""
 
 
@@ -58,16 +58,16 @@ class SavedFrames:
         return found
 
     def _save(self, stored: StoredRelation) -> dict[str, Any]:
-        types = [[type.kind.value, type.precision, type.scale] for type in stored.rows.types]
+        types = [_type_to_json(type) for type in stored.rows.types]
         minus, plus = ([self._write(frame) for frame in side] for side in (stored.minus, stored.plus))
         return {"types": types, "rows": self._write(stored.rows), "minus": minus, "plus": plus, "by": stored.by}
 
     def _restore(self, relation: Mapping[str, Any]) -> StoredRelation:
-        types = tuple(Type(Kind(kind), precision, scale) for kind, precision, scale in relation["types"])
+        types = tuple(map(_type_from_json, relation["types"]))
         minus, plus = (tuple(self._read(part, types) for part in relation[side]) for side in ("minus", "plus"))
         return StoredRelation(self._read(relation["rows"], types), minus, plus, by=relation["by"])
 
-    def _write(self, frame: Frame) -> Part:
+    def _write(self, frame: Frame) -> SavedFrame:
         if isinstance(frame, Distributed) and frame.saved is not None:
             return {"name": frame.saved, "rows": len(frame)}
         name = f"{uuid4().hex}.parquet"
@@ -82,7 +82,7 @@ class SavedFrames:
         many.saved = name
         return {"name": name, "rows": len(frame)}
 
-    def _read(self, part: Part, types: Types) -> Frame:
+    def _read(self, part: SavedFrame, types: Types) -> Frame:
         path, frames = f"{self.folder}/{part['name']}", self.jobs.frames
         if part["rows"] <= self.jobs.tuning.arrow_rows:
             read = parquet.read_table(path) if self.is_local else self._data(path, types).toArrow()
@@ -97,7 +97,7 @@ class SavedFrames:
         return self.jobs.session.read.schema(schema(types)).parquet(path)
 
 
-def _parts(relation: Mapping[str, Any]) -> list[Part]:
+def _parts(relation: Mapping[str, Any]) -> list[SavedFrame]:
     return [relation["rows"], *relation["minus"], *relation["plus"]]
 
 
@@ -108,6 +108,19 @@ def _remove(path: Path) -> None:
         path.rmdir()
     else:
         path.unlink()
+
+
+def _type_to_json(type: Type) -> list[Any]:
+    """
+    >>> _type_from_json(_type_to_json(Type(Kind.DECIMAL, 9, 2)))
+    Type(kind=<Kind.DECIMAL: 'decimal'>, precision=9, scale=2, parts=())
+    """
+    return [type.kind.value, type.precision, type.scale, [[p.name, _type_to_json(p.type), p.bits] for p in type.parts]]
+
+
+def _type_from_json(given: Any) -> Type:
+    kind, precision, scale, parts = given
+    return Type(Kind(kind), precision, scale, tuple(Part(name, _type_from_json(type), bits) for name, type, bits in parts))
 
 
 def to_bytes(saved: Mapping[str, Any]) -> bytes:
