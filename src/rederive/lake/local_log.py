@@ -11,7 +11,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,16 +121,26 @@ class LocalLog:
             and "delta.invariants" not in self.metadata["schemaString"]
         )
 
-    def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
-        """Make the first commit of a table without rows. The folder may hold what a killed first write left."""
+    def create(
+        self,
+        schema: StructType,
+        properties: Mapping[str, str],
+        fill: Callable[[], list[Action]] | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Make the first commit of a table, with the files that `fill` writes: all of it exists, or nothing.
+
+        The folder may hold what a killed first write left. `version`: the version of ours that the rows belong to.
+        """
         features = ["deletionVectors", *(["timestampNtz"] if '"timestamp_ntz"' in schema.json() else [])]
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features}
         protocol["writerFeatures"] = [*features, "appendOnly", "invariants"]
         described = {"id": str(uuid4()), "format": {"provider": "parquet", "options": {}}, "schemaString": schema.json()}
         more = {"partitionColumns": [], "configuration": dict(properties), "createdTime": _milliseconds()}
         (self.place / LOG).mkdir(parents=True, exist_ok=True)
-        with suppress(Overtaken):
-            self.commit([{"protocol": protocol}, {"metaData": {**described, **more}}], "CREATE TABLE", None, after=-1)
+        self.metadata = {**described, **more}  # `fill` needs the columns
+        files = fill() if fill is not None else []
+        self.commit([{"protocol": protocol}, {"metaData": self.metadata}, *files], "CREATE TABLE", version, after=-1)
 
     @property
     def properties(self) -> dict[str, str]:

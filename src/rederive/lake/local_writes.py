@@ -55,6 +55,11 @@ def can_write(relation: Relation) -> bool:
     return all(type.kind in _SIMPLE for type in relation.types)
 
 
+def first_file(log: LocalLog, relation: Relation, rows: pa.Table) -> list[Action]:
+    """Write the first rows of a table to a file; the action that adds it."""
+    return _write_file(log, rows, identity_names(relation))
+
+
 def append_rows(log: LocalLog, rows: pa.Table, version: int) -> None:
     """Append rows with the columns of the table in one commit, unless it has this version already."""
     _commit(log, version, "WRITE", lambda: _write_file(log, rows))

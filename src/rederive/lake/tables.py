@@ -12,11 +12,14 @@ so a repeated write changes nothing: a process that is killed after a write and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+import pyarrow
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -51,8 +54,8 @@ from rederive.lake.delta_log import (
     write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
-from rederive.lake.local_log import LocalLog
-from rederive.lake.local_writes import can_write, identity_names
+from rederive.lake.local_log import LocalLog, Overtaken
+from rederive.lake.local_writes import can_write, first_file, identity_names
 from rederive.lake.local_writes import compact as local_compact
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type
@@ -202,15 +205,22 @@ class Lake:
         location = parse_location(path) if self._is_local else None
         return location if isinstance(location, Path) else None
 
-    def local_table(self, area: Area, relation: Relation) -> LocalLog | None:
-        """The relation's table, created if there is none, for writing without Spark jobs; None if only Spark can write it."""
+    def local_table(
+        self, area: Area, relation: Relation, rows: pyarrow.Table | None = None, version: int | None = None
+    ) -> LocalLog | None:
+        """The relation's table, for writing without Spark jobs; None if only Spark can write it.
+
+        If there is none, it is created, with rows of a version if they are given.
+        """
         place = self.path(area, relation.name)
-        if not can_write(relation):
+        folder = self.local_folder(place) if can_write(relation) else None
+        if folder is None:
             return None
-        folder = self.local_folder(place)
-        if folder is not None and self._find(area, relation) is None:
+        if self._find(area, relation) is None:
             self._logs[place] = log = LocalLog(folder)
-            log.create(_schema(area, relation), table_properties(relation, self.zone))
+            fill = partial(first_file, log, relation, rows) if rows is not None else None
+            with suppress(Overtaken):
+                log.create(_schema(area, relation), table_properties(relation, self.zone), fill, version)
         found = self._log(place)
         return found if found is not None and found.has_vectors else None
 

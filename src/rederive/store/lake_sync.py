@@ -17,6 +17,7 @@ from threading import Lock, Thread
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rederive.delta import Delta, from_numbered
+from rederive.engines.protocol import Bulk
 from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.session.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
@@ -24,10 +25,11 @@ from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import expand_copies
 from rederive.lake.change_table import MINUS, PLUS
-from rederive.lake.settle import SETTLED, LakeRelations, rows_folder, settle, settled_version
+from rederive.lake.settle import MOST_IN_DRIVER, SETTLED, LakeRelations, rows_folder, settle, settled_version
 from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, staging_folder, table_of, unstage
 from rederive.lake.tables import Area, Lake
 from rederive.lake.time_travel import rows_at
+from rederive.lake.types import arrow_table
 from rederive.locations import parse_location
 from rederive.records import RecordedDelta, VersionRecord
 from rederive.result import Change
@@ -256,13 +258,18 @@ class LakeSync:
                 self.lake.drop(area, view.name)
 
     def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
-        relation = program.relations[name]
+        relation, counting = program.relations[name], program.relations[program.counting_relation(name)]
+        # The engine's rows are those of the journal's last version: the table skips every record up to it.
+        version, is_bag = self.journal.version or None, counting is not relation
+        if not isinstance(rows, Bulk) and len(rows) <= MOST_IN_DRIVER:
+            copies = [row[:-1] for row in rows for _ in range(int(str(row[-1])))] if is_bag else rows
+            if self.lake.local_table(Area.VIEWS, relation, arrow_table(relation, copies), version) is not None:
+                return
         with rows_folder(self.lake) as folder:
-            whole = as_frame(self.lake, program.relations[program.counting_relation(name)], rows, folder)
-            if program.counting_relation(name) != name:
+            whole = as_frame(self.lake, counting, rows, folder)
+            if is_bag:
                 whole = expand_copies(whole, whole.columns[-1])
-            # The engine's rows are those of the journal's last version: the table skips every record up to it.
-            self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
+            self.lake.replace(Area.VIEWS, relation, whole, version)
 
     def _settle(self, records: list[VersionRecord], relations: LakeRelations) -> int:
         if not records:
