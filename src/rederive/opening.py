@@ -32,10 +32,10 @@ def make_engine(
     def on_spark() -> Engine:
         from rederive.engines.spark.engine import SparkEngine
         from rederive.lake.session import spark_session, zone_options
-        from rederive.lake.staging import SCRATCH
+        from rederive.lake.staging import SAVED, SCRATCH
 
-        scratch = f"{lake.root.rstrip('/')}/{SCRATCH}" if lake is not None else None
-        return SparkEngine(spark or spark_session(options=zone_options(zone)), limits, scratch=scratch)
+        scratch, saved = (f"{lake.root.rstrip('/')}/{name}" if lake is not None else None for name in (SCRATCH, SAVED))
+        return SparkEngine(spark or spark_session(options=zone_options(zone)), limits, scratch=scratch, saved=saved)
 
     def cores() -> int:
         return spark.sparkContext.defaultParallelism if spark is not None else cpu_count() or 1

@@ -155,7 +155,8 @@ class Result:
     `firings`: the active rules that fired, in their order. `answer`: of a query, SHOW, DESCRIBE or EXPLAIN in a text of
     statements, its rows; such a result changes nothing. `jobs`: the number of Spark jobs until the version was computed.
     `net`: how many rows entered and left each base relation, but those of data frames in Spark. `timings`: the seconds that
-    the component of each relation took, by its first relation, where that is measured.
+    the component of each relation took, by its first relation, where that is measured. `settle_seconds`: the part of `seconds`
+    in which the tables of a lake took the version, where that was not left for later.
     """
 
     version: int
@@ -177,6 +178,7 @@ class Result:
     by_column: int = 0
     net: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
+    settle_seconds: float = 0.0
 
     def _repr_html_(self) -> str:
         if self.answer is not None:

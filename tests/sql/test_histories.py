@@ -28,8 +28,8 @@ PORTIONS = 8  # of the histories of a strategy: processes share them
 
 
 @pytest.fixture(autouse=True)
-def _snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every store is reopened from a snapshot, small as it is."""
+def _checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every store is reopened from a checkpoint, small as it is."""
     monkeypatch.setattr(restart, "WORTH_SAVING", 0)
 
 

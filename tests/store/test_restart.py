@@ -1,4 +1,4 @@
-"""A store is opened from a snapshot of its engine's state, or by evaluating its views: nobody can tell which, but by the time."""
+"""A store is opened from a checkpoint of its engine's state, or by evaluating its views: only the time differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import rederive
 from rederive.commit import pipeline, restart
 from rederive.errors import DuplicateKey
-from rederive.store.snapshot import FILE
+from rederive.store.checkpoint import FILE
 from tests.engines.cases import FOLDERS, load
 from tests.engines.test_conformance import STRATEGIES, lines_of, refused
 from tests.selection import fast_only
@@ -34,7 +34,7 @@ VIEWS = ("priced", "days", "first", "words", "marked", "reach")
 
 
 @pytest.fixture(autouse=True)
-def _every_store_is_worth_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+def _every_store_is_worth_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart, "WORTH_SAVING", 0)
 
 
@@ -110,7 +110,7 @@ def test_values_of_all_types_bags_and_aggregates(strategy: str, tmp_path: Path) 
         assert rows(one) == rows(two) != expected
 
 
-def test_what_was_committed_after_the_snapshot_is_propagated(tmp_path: Path) -> None:
+def test_what_was_committed_after_the_checkpoint_is_propagated(tmp_path: Path) -> None:
     filled(tmp_path / "store").close()
     with rederive.open(tmp_path / "store") as db:
         change(db)
@@ -134,16 +134,16 @@ def cut(folder: Path) -> None:
 
 def replace_history(folder: Path) -> None:
     """An old copy of the journal was put back, and another version was committed over it."""
-    snapshot = (folder / FILE).read_bytes()
+    checkpoint = (folder / FILE).read_bytes()
     (folder / FILE).unlink()
     shutil.copy(folder.parent / "old.sqlite", folder / "journal.sqlite")
     with rederive.open(folder) as db:
         db.sql("INSERT INTO mark VALUES ('other')")
-    (folder / FILE).write_bytes(snapshot)
+    (folder / FILE).write_bytes(checkpoint)
 
 
 @pytest.mark.parametrize("spoil", [damage, cut, replace_history])
-def test_a_snapshot_that_does_not_fit_is_ignored(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_fit_is_ignored(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     folder = tmp_path / "store"
     filled(folder).close()
     shutil.copy(folder / "journal.sqlite", tmp_path / "old.sqlite")
@@ -196,7 +196,7 @@ def test_many_changes_are_saved_before_the_end(tmp_path: Path, monkeypatch: pyte
             assert rows(killed) == rows(db)
 
 
-def test_a_small_store_has_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_store_has_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     filled(tmp_path).close()
     assert not (tmp_path / FILE).exists()

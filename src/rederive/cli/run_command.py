@@ -215,6 +215,7 @@ def _write_version(db: Database, result: rederive.Result, output: IO[bytes], sho
     # Rows of views that are not stored, and rules that path analysis left out: zero under other strategies.
     cost |= {"derived": dict(result.derived), "skipped": result.skipped}
     cost |= {"jobs": result.jobs} if result.engine == "spark" else {}
+    cost |= {"settle_seconds": round(result.settle_seconds, 6)} if result.settle_seconds else {}
     cost |= {"fired": dict(Counter(firing.rule for firing in result.firings))} if db.rules else {}
     return cost | {"engine": result.engine, "engine_reason": result.engine_reason}
 

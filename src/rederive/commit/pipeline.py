@@ -468,7 +468,11 @@ class Pipeline(ProgramChanges):
             # Whoever chose a schema of Spark's catalog finds a view there once it is defined.
             last, is_listed = group.versions[-1], store.lake.lake.schema is not None
             if last.is_bulk or (is_listed and not last.is_transaction):
+                started = time.perf_counter()
                 self.settle()
+                if last.result is not None:
+                    took = time.perf_counter() - started
+                    last.result = replace(last.result, seconds=last.result.seconds + took, settle_seconds=took)
             elif store.journal.version - store.journal.settled >= SETTLED_AFTER:
                 self.settle(wait=False)
             self.state.unsettled = None

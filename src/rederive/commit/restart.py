@@ -1,7 +1,7 @@
-"""A database continues from its store: from a snapshot of the engine's state, or by evaluating the views.
+"""A database continues from its store: from a checkpoint of the engine's state, or by evaluating the views.
 
-Law: both lead to the same state. A snapshot is used if it is of a version of this journal and of the program that is to run; the
-changes that the journal has recorded since are propagated as one.
+Law: both lead to the same state. A checkpoint is used if it is of a version of this journal and of the program that is to run;
+the changes that the journal has recorded since are propagated as one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rederive.ir.terms import Row
 from rederive.maintain.program import MaintenanceProgram
 from rederive.rules.api import recover_rules
 from rederive.rules.rule_set import RuleSet
-from rederive.store.snapshot import Snapshot, read_snapshot, write_snapshot
+from rederive.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rederive.store.store import Store
 
 _LOG = logging.getLogger("rederive")
 WORTH_SAVING = 10_000  # rows: fewer are evaluated in the time that a file takes
 
-MANY_CHANGES = 1_000_000  # rows that changed since the last snapshot; propagating them takes some seconds
+MANY_CHANGES = 1_000_000  # rows that changed since the last checkpoint; propagating them takes some seconds
 
 
 def recover(state: DatabaseState, store: Store) -> None:
@@ -56,8 +56,8 @@ def recover(state: DatabaseState, store: Store) -> None:
 def _restore(
     state: DatabaseState, store: Store, rules: RuleSet, bases: Callable[[], Mapping[str, Collection[Row]]]
 ) -> Monitoring | None:
-    """Have the engine prepare the last version from a snapshot; None if there is none that fits."""
-    found = read_snapshot(store.journal.folder)
+    """Have the engine prepare the last version from a checkpoint; None if there is none that fits."""
+    found = read_checkpoint(store.journal.folder)
     journal = store.journal
     if found is None or found.epoch != journal.epoch or journal.committed_at(found.version) != found.at:
         return None
@@ -67,8 +67,9 @@ def _restore(
     maintenance, monitoring = state.plan_without(rules, found.not_stored)
     if found.program != _digest(state, maintenance):
         return None
+    monitored, at_version = tuple(monitoring.relations), bases if not net else None
     try:
-        state.engine.restore(maintenance, tuple(monitoring.relations), found.data, bases, bound=monitoring.queries)
+        state.engine.restore(maintenance, monitored, found.data, at_version, bound=monitoring.queries)
     except Unrestorable:
         return None
     store.saved = found.version
@@ -101,7 +102,7 @@ def _changes_since(store: Store, program: Program, version: int) -> dict[str, De
 
 
 def save(state: DatabaseState) -> None:
-    """Write a snapshot, where it is worth a file and there is none of this version. Failing costs time alone, and is logged."""
+    """Write a checkpoint, where it is worth a file and there is none of this version. Failing costs time alone, and is logged."""
     store = state.store
     if store is None or store.journal.closed or state.parked is not None or store.saved == state.version:
         return
@@ -113,15 +114,15 @@ def save(state: DatabaseState) -> None:
         if data is None or at is None:
             return
         digest = _digest(state, state.installed_plan)
-        found = Snapshot(state.epoch, state.version, at, digest, tuple(state.not_stored), data)
-        write_snapshot(store.journal.folder, found)
-    except OSError as error:
-        _LOG.warning("no snapshot of version %s could be written, and opening will take longer: %s", state.version, error)
+        found = Checkpoint(state.epoch, state.version, at, digest, tuple(state.not_stored), data)
+        write_checkpoint(store.journal.folder, found)
+    except Exception as error:  # of the disk, or of Spark: the journal has everything, and the database is closed all the same
+        _LOG.warning("no checkpoint of version %s could be written, and opening will take longer: %s", state.version, error)
     store.saved, store.unsaved_rows = state.version, 0
 
 
 def save_if_due(state: DatabaseState) -> None:
-    """Write a snapshot where so much has changed that a process that opens the store after a kill would take long.
+    """Write a checkpoint where so much has changed that a process that opens the store after a kill would take long.
 
     As many rows have changed as there are, so that a row costs a constant share of the file.
     """

@@ -157,6 +157,17 @@ class SparkTables:
         assert store.lake is not None  # settling has refused a store without one
         return store.lake.lake.table(Area.CHANGES if is_change_table else Area.VIEWS, relation, session(state))
 
+    def maintain(self) -> None:
+        """Settle the lake, compact its tables, write checkpoints of their logs, and remove files that no version of the last
+        week needs. Settling does the first three by itself, when there are many small files or commits."""
+        self._pipeline.settle()
+        lake = self._state.durable("the care of a lake").lake
+        assert lake is not None  # settling has refused a store without one
+        # The tables have the rows of the current version. An engine that reads them at an older commit would lose its files.
+        if self._state.engine.reads_in_place:
+            self._state.engine.rebase(lake.base_rows(self._state.program))
+        lake.maintain()
+
     def follow(self, interval: float) -> Iterator[Result]:
         """Refresh every `interval` seconds, without end; yields each version that a refresh makes."""
         while True:

@@ -164,7 +164,7 @@ class DatabaseState:
                 self.not_stored = self.not_stored.union(error.views)
 
     def plan_without(self, rules: RuleSet, not_stored: Iterable[str]) -> tuple[MaintenanceProgram, Monitoring]:
-        """The plan under which a snapshot was made: these views did not fit in memory."""
+        """The plan under which a checkpoint was made: these views did not fit in memory."""
         self.not_stored, monitoring = frozenset(not_stored), self.monitor(rules)
         return self._plan(rules, monitoring.relations), monitoring
 

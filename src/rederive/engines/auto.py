@@ -108,7 +108,7 @@ class AutoEngine:
         maintenance: MaintenanceProgram,
         monitored: Sequence[str],
         data: bytes,
-        bases: Callable[[], Mapping[str, Collection[Row]]],
+        bases: Callable[[], Mapping[str, Collection[Row]]] | None,
         *,
         bound: Sequence[Query] = (),
     ) -> None:

@@ -167,13 +167,14 @@ class Engine(Protocol):
         maintenance: MaintenanceProgram,
         monitored: Sequence[str],
         data: bytes,
-        bases: Callable[[], Mapping[str, Collection[Row]]],
+        bases: Callable[[], Mapping[str, Collection[Row]]] | None,
         *,
         bound: Sequence[Query] = (),
     ) -> None:
         """Prepare a program over the state that `dump` wrote under the same program; `commit` switches to it.
 
-        `bases`: the rows of base relations, for an engine whose dump leaves them where they are. Raises `Unrestorable`.
+        `bases`: the rows of base relations, for an engine whose dump leaves them where they are; None if they are of a later
+        version. Raises `Unrestorable`.
         """
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:

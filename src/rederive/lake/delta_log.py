@@ -137,6 +137,14 @@ def _properties(configuration: Any) -> dict[str, str]:
     return found
 
 
+def write_checkpoint(spark: SparkSession, path: str) -> None:
+    """Write a checkpoint of the table's log, so that readers need not read every commit. Old commits are removed, too."""
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    log.checkpoint(log.update(False, none, none), none)
+
+
 def forget_table(spark: SparkSession, path: Any) -> None:
     """Drop what Delta has cached about the table at a Hadoop path."""
     jvm: Any = spark._jvm

@@ -37,6 +37,7 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
 }
 _OLDEST_JAVA: Final = 17
+_DEFAULT_PYTHON: Final = "python3"  # what Spark starts where nothing is set
 
 
 @guard
@@ -50,15 +51,32 @@ def spark_session(
     from rederive.engines.spark.session.sessions import running_session
 
     if running := existing or running_session():
+        _reach_workers(running)
         return require_delta(running)
     require_java()
     builder = SparkSession.builder.appName("rederive")
     for name, value in settings(master, options).items():
         builder = builder.config(name, value)
     built = builder.getOrCreate()
-    if (built.sparkContext.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        built.sparkContext.pythonExec = sys.executable  # executors use this environment, not the first python3 on the PATH
+    _reach_workers(built)
     return require_delta(built)
+
+
+def _reach_workers(spark: SparkSession) -> None:
+    """Have Python workers on this machine run this interpreter, and find this package, whatever the PATH leads to.
+
+    On a cluster, executors have interpreters of their own: where one lacks the package, the error says what to set.
+    """
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        return
+    # What the user has chosen stays: an interpreter by the environment, and one that was set on the context.
+    if "PYSPARK_PYTHON" not in os.environ and context.pythonExec == _DEFAULT_PYTHON:
+        context.pythonExec = sys.executable
+    folder = str(Path(__file__).parent.parent.parent)
+    paths = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+    if folder not in paths:
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*paths, folder]))
 
 
 def zone_options(zone: str) -> dict[str, str]:

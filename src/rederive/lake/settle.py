@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow
+from pyarrow import parquet
 
 from rederive import failpoints
 from rederive.delta import multiplicities
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, Row
+from rederive.lake import local_writes
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION, change_schema
 from rederive.lake.names import folder_name
 from rederive.lake.tables import Area, Lake
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
 
 ROWS: Final = "_rows-"
 """The prefix of temporary folders, which hold rows on their way to the tables."""
+MOST_IN_DRIVER: Final = 500_000
+"""Changed rows of one relation that this process applies to a table; more are applied by Spark."""
+WRITERS: Final = 4
+"""Tables that this process writes at the same time: most of the time they wait for the disk."""
 SETTLED: Final = Relation("settled", (Column("version", NUMBER),))
 
 
@@ -73,54 +81,78 @@ def settle(lake: Lake, relations: LakeRelations, versions: Sequence[VersionRecor
 
 
 def _note_settled(lake: Lake, version: int) -> None:
-    lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
+    log = lake.local_table(Area.STATE, SETTLED)
+    if log is not None:
+        local_writes.append_rows(log, arrow_table(SETTLED, [(version,)]), version)
+    else:
+        lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
 
 
 def _write_tables(lake: Lake, relations: LakeRelations, versions: Sequence[VersionRecord], folder: str | None) -> Iterator[None]:
-    """Bring each table to the last version, and yield after each. A table that no version changed yet is created empty."""
+    """Bring each table to the last version, and yield after each. A table that no version changed yet is created empty.
+
+    Few rows are written by this process, many by Spark; tables that this process writes are written at the same time.
+    """
     last = versions[-1].number
-    for relation in relations.base:
-        changes = _changes(lake, Area.BASE, relation, versions, folder)
-        if changes is not None:
-            lake.apply_changes(Area.BASE, relation, changes, last, bag=relation.name in relations.bags)
-            yield
-        elif not lake.has_table(Area.BASE, relation.name):
-            lake.create(Area.BASE, relation)
-    for relation in relations.views:
-        changes = _changes(lake, Area.CHANGES, relation, versions, folder)
-        if changes is not None:
-            lake.append_changes(relation, changes, last)
-            yield
-            if relation.name in relations.with_tables:
-                lake.apply_changes(Area.VIEWS, relation, changes, last, bag=relation.name in relations.bags)
+    local: list[Callable[[], None]] = []
+    for area, names in ((Area.BASE, relations.base), (Area.CHANGES, relations.views)):
+        for relation in names:
+            changes = RelationChanges(lake, area, relation, versions)
+            if not changes:
+                lake.create(area, relation)
+                continue
+            is_bag, rows = relation.name in relations.bags, changes.rows()
+            for one in (area, Area.VIEWS) if area is Area.CHANGES and relation.name in relations.with_tables else (area,):
+                log = lake.local_table(one, relation) if rows is not None else None
+                if log is not None and rows is not None:
+                    write = local_writes.append_changes if one is Area.CHANGES else partial(local_writes.apply_changes, relation)
+                    local.append(partial(write, log, rows, last))
+                    continue
+                frame = changes.frame(folder)
+                if one is Area.CHANGES:
+                    lake.append_changes(relation, frame, last)
+                else:
+                    lake.apply_changes(one, relation, frame, last, bag=is_bag)
                 yield
-        elif not lake.has_table(Area.CHANGES, relation.name):
-            lake.create(Area.CHANGES, relation)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for done in as_completed([pool.submit(write) for write in local]):
+            done.result()
+            yield
 
 
 # The changes of one relation over all versions
 
 
-def _changes(
-    lake: Lake, area: Area, relation: Relation, versions: Sequence[VersionRecord], folder: str | None
-) -> DataFrame | None:
-    """The changes with the columns of the relation's change table; None if no version changes the relation."""
-    schema = change_schema(relation)
-    # A bulk version has staged files only of the relations that it changes.
-    frames = [
-        lake.spark.read.schema(schema).parquet(path)
-        for version in versions
-        if version.staged is not None and (path := staged_path(version.staged, area, relation.name)) and lake.has_path(path)
-    ]
-    table = _recorded_rows(area, relation, versions)
-    if table.num_rows:
-        frames.append(frame_of(lake.spark, table, schema, folder))
-    if not frames:
-        return None
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
-    return whole
+class RelationChanges:
+    """What versions did to a relation, with the columns of its change table: recorded in the journal, or staged in files."""
+
+    def __init__(self, lake: Lake, area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> None:
+        self.lake = lake
+        self.schema = change_schema(relation)
+        self.recorded = _recorded_rows(area, relation, versions)
+        # A bulk version has staged files only of the relations that it changes.
+        folders = (staged_path(version.staged, area, relation.name) for version in versions if version.staged is not None)
+        self.staged = [path for path in folders if lake.has_path(path)]
+
+    def __bool__(self) -> bool:
+        return bool(self.staged or self.recorded.num_rows)
+
+    def rows(self) -> pyarrow.Table | None:
+        """All rows in this process; None if they are many, or in files that only Spark reads."""
+        folders = [self.lake.local_folder(path) for path in self.staged]
+        files = [file for folder in folders if folder is not None for file in sorted(folder.glob("*.parquet"))]
+        number = self.recorded.num_rows + sum(parquet.read_metadata(file).num_rows for file in files)
+        if None in folders or number > MOST_IN_DRIVER:
+            return None
+        tables = (parquet.read_table(file, partitioning=None) for file in files)
+        return pyarrow.concat_tables([self.recorded, *(table.cast(self.recorded.schema) for table in tables)])
+
+    def frame(self, folder: str | None) -> DataFrame:
+        """All rows as a data frame. `folder`: for many rows on their way to Spark."""
+        frames = [self.lake.spark.read.schema(self.schema).parquet(path) for path in self.staged]
+        if self.recorded.num_rows:
+            frames.append(frame_of(self.lake.spark, self.recorded, self.schema, folder))
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def staged_path(folder: str, area: Area, name: str) -> str:
@@ -138,7 +170,8 @@ def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRec
     signs: list[str] = []
     counts: list[int] = []
     for version in versions:
-        for sign, found in _signed(version.base if area is Area.BASE else version.views, relation):
+        is_view = area is not Area.BASE
+        for sign, found in _signed(version.views if is_view else version.base, relation, is_view=is_view):
             rows += found
             numbers += [version.number] * len(found)
             signs += [sign] * len(found)
@@ -149,9 +182,12 @@ def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRec
     return pyarrow.table([*own.values(), *table.columns], names=[*own, *table.column_names])
 
 
-def _signed(deltas: Iterable[RecordedDelta], relation: Relation) -> Iterator[tuple[str, Mapping[Row, int]]]:
+def _signed(deltas: Iterable[RecordedDelta], relation: Relation, *, is_view: bool) -> Iterator[tuple[str, Mapping[Row, int]]]:
     for recorded in deltas:
         if recorded.relation.name != relation.name:
+            continue
+        # Rows of a view that had other columns leave with its old table.
+        if recorded.relation.columns != relation.columns and is_view:
             continue
         if recorded.relation.columns != relation.columns:
             raise SchemaMismatch(

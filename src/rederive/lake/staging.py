@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from rederive import failpoints
@@ -21,10 +24,11 @@ from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
 from rederive.lake.file_system import names_in, remove
+from rederive.lake.local_writes import write_parquet
 from rederive.lake.names import column_names
 from rederive.lake.settle import ROWS, rows_folder, staged_path
 from rederive.lake.tables import Area, Lake
-from rederive.lake.types import collect, dataframe
+from rederive.lake.types import arrow_table, collect, dataframe
 from rederive.result import Change
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 STAGED: Final = "_staged"
 MOST_IN_JOURNAL: Final = 100_000  # rows of one version; syncing this many takes about a tenth of a second
+SAVED: Final = "_saved"  # what the engine continues from in a later process
 SCRATCH: Final = "_scratch"  # where the engine keeps checkpoints on a cluster
 
 
@@ -126,10 +131,17 @@ def stage_changes(
     place = staged_path(staging_folder(lake, version), area, relation.name)
     # Whatever is there is of an attempt that was killed or rolled back.
     remove(lake.spark, place)
+    local = lake.local_folder(place)
     for sign, parts in ((MINUS, minus), (PLUS, plus)):
         for rows in parts:
             if len(rows):
-                _with_own_columns(as_frame(lake, given, rows, folder), version, sign, last).write.mode("append").parquet(place)
+                table = _in_driver(given, rows) if local is not None else None
+                if local is not None and table is not None:
+                    local.mkdir(parents=True, exist_ok=True)
+                    write_parquet(local / f"{uuid4().hex}.parquet", _table_with_own_columns(table, version, sign, last))
+                else:
+                    frame = as_frame(lake, given, rows, folder)
+                    _with_own_columns(frame, version, sign, last).write.mode("append").parquet(place)
                 # A kill here leaves a folder that no journal names. The next opening removes it.
                 failpoints.hit("lake.stage:part")
 
@@ -173,6 +185,21 @@ def as_frame(lake: Lake, relation: Relation, rows: Collection[Row], folder: str 
     if isinstance(rows, DataFrameRows) and relation.columns:
         return rows.data.toDF(*column_names(relation))
     return dataframe(lake.spark, relation, rows, folder)
+
+
+def _in_driver(relation: Relation, rows: Collection[Row]) -> pa.Table | None:
+    """Rows as an Arrow table, where this process has them already."""
+    if isinstance(rows, DataFrameRows):
+        return rows.table.rename_columns(list(column_names(relation))) if rows.table is not None else None
+    return arrow_table(relation, rows) if not isinstance(rows, Bulk) else None
+
+
+def _table_with_own_columns(rows: pa.Table, version: int, sign: str, last: LastColumn) -> pa.Table:
+    number = rows.num_rows
+    names = rows.column_names if last is LastColumn.OWN else rows.column_names[:-1]
+    count = rows.columns[-1] if last is LastColumn.COUNT else pa.array(np.ones(number, np.int64))
+    own = [pa.array(np.full(number, version, np.int64)), pa.array([sign] * number, pa.string()), count]
+    return pa.table([*own, *(rows[name] for name in names)], names=[VERSION, CHANGE, COUNT, *names])
 
 
 def _with_own_columns(rows: DataFrame, version: int, sign: str, last: LastColumn) -> DataFrame:

@@ -12,10 +12,14 @@ so a repeated write changes nothing: a process that is killed after a write and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
+from functools import partial
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+import pyarrow
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -25,7 +29,17 @@ from rederive.errors import Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import UTC, Value
 from rederive.lake import bags
-from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, change_schema, changes_after, check_changes, net_changes
+from rederive.lake.change_table import (
+    CHANGE,
+    COUNT,
+    MINUS,
+    PLUS,
+    VERSION,
+    change_schema,
+    changes_after,
+    check_changes,
+    net_changes,
+)
 from rederive.lake.declaration import check_frame, check_table, declared_relation, schema_difference, table_properties
 from rederive.lake.delta_log import (
     LOG,
@@ -37,17 +51,23 @@ from rederive.lake.delta_log import (
     table_location,
     table_state,
     version_in,
+    write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
+from rederive.lake.local_log import LocalLog, Overtaken
+from rederive.lake.local_writes import can_write, first_file, identity_names
+from rederive.lake.local_writes import compact as local_compact
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type
 from rederive.lake.types import dataframe, schema_of, table_field
+from rederive.locations import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL_FILES: Final = 64  # files of a table from which on compaction is worth a commit
+_COMMITS: Final = 100  # commits without a checkpoint of the log: a reader opens each of their files
 _SMALL: Final = 32 * 2**20  # bytes: files of this size on average are not small
 
 
@@ -74,6 +94,10 @@ class Lake:
         self.schema = schema
         # Asking the catalog is a query of its own, so each process asks once for each table.
         self._registered: set[str] = set()
+        location = parse_location(root)
+        # Where this process and all executors see the same files, tables are read and written without Spark jobs.
+        self._is_local = isinstance(location, Path) and (spark.sparkContext.master or "").startswith("local")
+        self._logs: dict[str, LocalLog] = {}
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
         self._lock = RLock()
@@ -102,6 +126,12 @@ class Lake:
             return self.read_before(area, relation, version)[0]
         self._require(area, relation)
         return _named(self.spark.read.format("delta").load(self.path(area, relation.name)), relation)
+
+    def read_pinned(self, area: Area, relation: Relation) -> DataFrame:
+        """The table's rows at its last commit, whatever is committed later."""
+        commit = self._require(area, relation).version
+        place = self.path(area, relation.name)
+        return _named(self.spark.read.format("delta").option("versionAsOf", commit).load(place), relation)
 
     def table(self, area: Area, relation: Relation, spark: SparkSession) -> DataFrame:
         """The table as it is now, as a data frame of the given session."""
@@ -136,13 +166,13 @@ class Lake:
 
     def last_version(self, area: Area, name: str) -> int | None:
         """The last version that was written to the table; None if there is no table, or nothing was written yet."""
-        table = table_state(self.spark, self.path(area, name))
+        table = self._state(self.path(area, name))
         return None if table is None else table.written
 
     def declaration(self, area: Area, name: str) -> Relation | None:
         """The relation that the table was created for; None if there is no table."""
         place = self.path(area, name)
-        table = table_state(self.spark, place)
+        table = self._state(place)
         return None if table is None else declared_relation(table, place)
 
     def _require(self, area: Area, relation: Relation) -> TableState:
@@ -160,8 +190,42 @@ class Lake:
             check_table(table, relation, _expected(table, area, relation), place, self.zone)
         return table
 
+    def _state(self, place: str) -> TableState | None:
+        log = self._log(place)
+        return log.state() if log is not None else table_state(self.spark, place)
+
+    def _log(self, place: str) -> LocalLog | None:
+        """The log of a table in a local folder, up to its last commit; None if only Spark can read or write it."""
+        folder = self.local_folder(place)
+        log = self._logs.setdefault(place, LocalLog(folder)) if folder is not None else None
+        return log if log is not None and log.refresh() else None
+
+    def local_folder(self, path: str) -> Path | None:
+        """A folder as this process sees it; None if only Spark does."""
+        location = parse_location(path) if self._is_local else None
+        return location if isinstance(location, Path) else None
+
+    def local_table(
+        self, area: Area, relation: Relation, rows: pyarrow.Table | None = None, version: int | None = None
+    ) -> LocalLog | None:
+        """The relation's table, for writing without Spark jobs; None if only Spark can write it.
+
+        If there is none, it is created, with rows of a version if they are given.
+        """
+        place = self.path(area, relation.name)
+        folder = self.local_folder(place) if can_write(relation) else None
+        if folder is None:
+            return None
+        if self._find(area, relation) is None:
+            self._logs[place] = log = LocalLog(folder)
+            fill = partial(first_file, log, relation, rows) if rows is not None else None
+            with suppress(Overtaken):
+                log.create(_schema(area, relation), table_properties(relation, self.zone), fill, version)
+        found = self._log(place)
+        return found if found is not None and found.has_vectors else None
+
     def _table(self, place: str) -> TableState | None:
-        table = table_state(self.spark, place)
+        table = self._state(place)
         if table is None and self.has_path(place):
             log, names = (names_in(self.spark, path) for path in (f"{place}/{LOG}", place))
             if names is None or not is_first_write_unfinished(log, names):
@@ -192,7 +256,7 @@ class Lake:
 
     def create(self, area: Area, relation: Relation) -> None:
         """Create an empty table, unless the relation has one; that one must hold the same relation."""
-        if self._find(area, relation) is None:
+        if self.local_table(area, relation) is None and self._find(area, relation) is None:
             # A frame without rows has no types of its own, so each column is cast.
             columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
             self._replace(area, relation, self._private.range(0).select(*columns), None)
@@ -276,14 +340,29 @@ class Lake:
 
     def drop(self, area: Area, name: str) -> None:
         """Remove the table and all its history, if there is one."""
+        self._logs.pop(self.path(area, name), None)
         remove(self.spark, self.path(area, name))
 
     # Upkeep
 
+    def keep_up(self, area: Area, name: str) -> None:
+        """What many small commits make necessary: compact their files, and write a checkpoint of the log."""
+        place = self.path(area, name)
+        log = self._log(place)
+        if log is not None and len(log.files) >= _SMALL_FILES:
+            self.compact(area, name, files=_SMALL_FILES)
+        if log is not None and log.version - log.checkpoint >= _COMMITS:
+            write_checkpoint(self.spark, place)
+            log.checkpoint = log.version
+
     def compact(self, area: Area, name: str, *, files: int = _SMALL_FILES) -> bool:
         """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
         place = self.path(area, name)
-        table = table_state(self.spark, place)
+        log, table = self._log(place), self._state(place)
+        if log is not None and table is not None and can_write(relation := declared_relation(table, place)):
+            by = (VERSION,) if area is Area.CHANGES else identity_names(relation)
+            if local_compact(log, by, files):
+                return True
         # By the mean size: many files alone are no reason to rewrite a large table.
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
@@ -296,6 +375,13 @@ class Lake:
         """Delete the files that no version of the last week needs. Older versions cannot be read any more."""
         # Delta's own default of seven days: a reader of an older version may still be at work.
         DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
+
+    def names(self, area: Area) -> list[str]:
+        """The relations that have a table."""
+        folders = names_in(self.spark, f"{self.root.rstrip('/')}/{area.value}") or []
+        places = (f"{self.root.rstrip('/')}/{area.value}/{folder}" for folder in folders)
+        tables = ((place, self._state(place)) for place in places)
+        return [declared_relation(table, place).name for place, table in tables if table is not None]
 
     # Commits
 

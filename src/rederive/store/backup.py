@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from rederive.errors import StoreError
+from rederive.store.checkpoint import FILE as CHECKPOINT
 from rederive.store.journal.file import BACKUP, FILE, LOCK, connect_read_only, name_errors
 from rederive.store.journal.reader import JournalReader
 from rederive.store.journal.writer import Journal
-from rederive.store.snapshot import FILE as SNAPSHOT
 
 PARTIAL: Final = ".partial"
 
@@ -82,8 +82,8 @@ def _describe(journal: JournalReader) -> StoreCopy:
 def _copy_files(folder: Path, target: Path) -> None:
     """Copy the other files of a store's folder, such as a project's list of applied texts. Folders are not copied."""
     for file in folder.iterdir():
-        # A snapshot is of the epoch of its store, and a restored store has another.
-        if file.is_file() and file.name != LOCK and not file.name.startswith((FILE, SNAPSHOT)):
+        # A checkpoint is of the epoch of its store, and a restored store has another.
+        if file.is_file() and file.name != LOCK and not file.name.startswith((FILE, CHECKPOINT)):
             shutil.copy2(file, target / file.name)
 
 

@@ -82,6 +82,9 @@ def read_base_relations(lake: Lake, program: Program) -> dict[str, DataFrameRows
     for name in own_bases(program):
         relation = table_of(program, name)
         if lake.has_table(Area.BASE, relation.name):
-            rows = lake.read(Area.BASE, relation)
-            found[name] = DataFrameRows(rows if relation.name == name else number_copies(rows), program.relations[name].types)
+            types = program.relations[name].types
+            if relation.name == name:
+                found[name] = DataFrameRows.in_place(lake.read_pinned(Area.BASE, relation), types, None)
+            else:
+                found[name] = DataFrameRows(number_copies(lake.read(Area.BASE, relation)), types)
     return found

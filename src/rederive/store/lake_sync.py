@@ -10,13 +10,14 @@ The order of writes, and why a kill between two of them loses nothing:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import wraps
 from threading import Lock, Thread
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rederive.delta import Delta, from_numbered
+from rederive.engines.protocol import Bulk
 from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.session.sessions import acting
 from rederive.errors import Mismatch, SchemaMismatch
@@ -24,10 +25,11 @@ from rederive.ir.rules import Program, Relation, Role
 from rederive.ir.terms import Row, Value
 from rederive.lake.bags import expand_copies
 from rederive.lake.change_table import MINUS, PLUS
-from rederive.lake.settle import LakeRelations, rows_folder, settle
-from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, table_of, unstage
+from rederive.lake.settle import MOST_IN_DRIVER, SETTLED, LakeRelations, rows_folder, settle, settled_version
+from rederive.lake.staging import as_frame, changed_rows, is_bulk, stage_version, staging_folder, table_of, unstage
 from rederive.lake.tables import Area, Lake
 from rederive.lake.time_travel import rows_at
+from rederive.lake.types import arrow_table
 from rederive.locations import parse_location
 from rederive.records import RecordedDelta, VersionRecord
 from rederive.result import Change
@@ -67,7 +69,17 @@ class LakeSync:
         self._settled = 0  # the last version that this process settled; the journal knows it after `note_progress`
         self._failure: BaseException | None = None
         if journal.lake is not None and parse_location(journal.lake) != parse_location(lake.root):
-            raise Mismatch(f"the base relations of this store are in another lake: {journal.lake}", hint="open it with that one")
+            self._move(journal.lake)
+
+    def _move(self, old: str) -> None:
+        """Note that the lake is at another location now. It must be the same one: settled to the same version, in this epoch."""
+        if self.lake.has_path(old):
+            hint = "open it with that one, or move its folder and open it there"
+            raise Mismatch(f"the base relations of this store are in another lake: {old}", hint=hint)
+        if (found := settled_version(self.lake)) < self.journal.settled or found > self.journal.version:
+            hint = "give the folder to which that lake was moved"
+            raise Mismatch(f"the lake of this store was at {old}, at version {self.journal.settled}; this is not it", hint=hint)
+        self.journal.move_lake(self.lake.root)
 
     @_in_lake_session
     def recover(self, program: Program) -> dict[str, DataFrameRows]:
@@ -75,6 +87,11 @@ class LakeSync:
         lake_recovery.clean(self.lake, self.journal)
         lake_recovery.attach(self.lake, self.journal, program)
         self.settle(program, {})
+        return self.base_rows(program)
+
+    @_in_lake_session
+    def base_rows(self, program: Program) -> dict[str, DataFrameRows]:
+        """The base relations as their tables have them."""
         return lake_recovery.read_base_relations(self.lake, program)
 
     # Versions
@@ -115,25 +132,21 @@ class LakeSync:
         return rows_at(self.lake, relation, version, bindings)
 
     @_in_lake_session
-    def check_columns(self, before: Program, after: Program) -> None:
-        """Refuse a definition whose columns differ from the view's tables. A dropped view still has its tables."""
-        known = self.journal.catalog.followed
+    def prepare_columns(self, before: Program, after: Program) -> None:
+        """Settle what the tables of views with other columns lack; the first settling after the definition replaces them.
+
+        Refused for base relations: their rows would have to change with the columns.
+        """
         for name in before.bases:
             if name in after.bases and not before.shares_base(name, after):
                 table = before.bag_of(name) or name
                 hint = "create another table, and insert the rows into it"
                 raise SchemaMismatch(f"the table of '{table}' in the lake has other columns than its new definition", hint=hint)
-        for name in after.monitored:
-            new, old = after.relations[name], before.relations.get(name)
-            # The view was dropped and comes back. Its tables still have the old columns, after what waits has been settled.
-            if old is None and name in known:
-                self.settle(before, {})
-                old = self.lake.declaration(Area.CHANGES, name) or self.lake.declaration(Area.VIEWS, name)
-            if old is not None and old.columns != new.columns and name in known:
-                raise SchemaMismatch(
-                    f"the tables of '{name}' in the lake have other columns than its new definition",
-                    hint="give the new view another name",
-                )
+        known = self.journal.catalog.followed
+        both = ((after.relations[name], before.relations.get(name)) for name in after.monitored if name in known)
+        # A view that was dropped and comes back still has its tables.
+        if any(old is None or old.columns != new.columns for new, old in both):
+            self.settle(before, {})
 
     # Settling
 
@@ -163,6 +176,16 @@ class LakeSync:
         self._working, self._program, self._upto = True, program, self.journal.version
         self._thread = Thread(target=self._work, args=(relations,), name="rederive-settle", daemon=True)
         self._thread.start()
+
+    @_in_lake_session
+    def maintain(self) -> None:
+        """Compact the tables, write checkpoints of their logs, and remove files that no version of the last week needs."""
+        self.wait()
+        for area in Area:
+            for name in self.lake.names(area):
+                self.lake.compact(area, name, files=2)
+                self.lake.keep_up(area, name)
+                self.lake.vacuum(area, name)
 
     def wait(self) -> None:
         """Wait until the settling thread has ended."""
@@ -210,6 +233,8 @@ class LakeSync:
 
         A view that has a table is settled even if its rows are not stored any more.
         """
+        for name in program.monitored:
+            self._drop_replaced(program.relations[name])
         with_tables = [name for name in program.monitored if self.lake.has_table(Area.VIEWS, name)]
         for name in (name for name in program.monitored if name in stored and name not in with_tables):
             self._write_whole(program, name, stored[name]())
@@ -222,20 +247,45 @@ class LakeSync:
         numbered = {name: relation for name, relation in tables.items() if relation.name != name}
         return LakeRelations(base, views, with_tables, bags, numbered)
 
+    def _drop_replaced(self, view: Relation) -> None:
+        """Drop the tables of a view that had other columns. Its changes begin again, with all rows of its new definition.
+
+        A kill in between loses nothing: the journal has the version of the new definition until it is settled.
+        """
+        for area in (Area.CHANGES, Area.VIEWS):
+            found = self.lake.declaration(area, view.name)
+            if found is not None and found.columns != view.columns:
+                self.lake.drop(area, view.name)
+
     def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
-        relation = program.relations[name]
+        relation, counting = program.relations[name], program.relations[program.counting_relation(name)]
+        # The engine's rows are those of the journal's last version: the table skips every record up to it.
+        version, is_bag = self.journal.version or None, counting is not relation
+        if not isinstance(rows, Bulk) and len(rows) <= MOST_IN_DRIVER:
+            copies = [row[:-1] for row in rows for _ in range(int(str(row[-1])))] if is_bag else rows
+            if self.lake.local_table(Area.VIEWS, relation, arrow_table(relation, copies), version) is not None:
+                return
         with rows_folder(self.lake) as folder:
-            whole = as_frame(self.lake, program.relations[program.counting_relation(name)], rows, folder)
-            if program.counting_relation(name) != name:
+            whole = as_frame(self.lake, counting, rows, folder)
+            if is_bag:
                 whole = expand_copies(whole, whole.columns[-1])
-            # The engine's rows are those of the journal's last version: the table skips every record up to it.
-            self.lake.replace(Area.VIEWS, relation, whole, self.journal.version or None)
+            self.lake.replace(Area.VIEWS, relation, whole, version)
 
     def _settle(self, records: list[VersionRecord], relations: LakeRelations) -> int:
         if not records:
             return 0
-        as_tables = [_as_tables(record, relations.numbered) for record in records]
-        return settle(self.lake, self._with_dropped(relations, records), as_tables)
+        as_tables = [_as_tables(self._here(record), relations.numbered) for record in records]
+        settled = settle(self.lake, self._with_dropped(relations, records), as_tables)
+        # After the version is settled: whoever waits for it can read it, and a failure here takes nothing back.
+        for area, name in _tables(relations):
+            self.lake.keep_up(area, name)
+        return settled
+
+    def _here(self, record: VersionRecord) -> VersionRecord:
+        """A version with the folder of its staged rows, which moved with the lake if that did."""
+        if record.staged is None or record.staged.startswith(self.lake.root):
+            return record
+        return replace(record, staged=staging_folder(self.lake, record.number))
 
     def _register(self, relations: LakeRelations) -> None:
         """Make the tables of views known in the catalog. Last, and with each settling: they are complete without it."""
@@ -258,6 +308,14 @@ class LakeSync:
             with_tables=[*relations.with_tables, *with_tables],
             bags={*relations.bags, *bags, *with_tables},
         )
+
+
+def _tables(relations: LakeRelations) -> Iterator[tuple[Area, str]]:
+    """The tables that a settling writes."""
+    yield from ((Area.BASE, relation.name) for relation in relations.base)
+    yield from ((Area.CHANGES, relation.name) for relation in relations.views)
+    yield from ((Area.VIEWS, name) for name in relations.with_tables)
+    yield Area.STATE, SETTLED.name
 
 
 def _as_tables(record: VersionRecord, numbered: Mapping[str, Relation]) -> VersionRecord:

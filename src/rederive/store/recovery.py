@@ -6,7 +6,7 @@
     4. Read the base rows of the last version.         `recover_base_rows`: with a lake, after it has caught up with the journal.
 
 The last committed version is the greatest number in the journal, so nothing has to be searched for or undone. The views are then
-evaluated from the base rows, unless a snapshot of this very version and program has them (`commit.restart`).
+evaluated from the base rows, unless a checkpoint of this very version and program has them (`commit.restart`).
 """
 
 from __future__ import annotations

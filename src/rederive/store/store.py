@@ -41,7 +41,7 @@ class Store:
         self.journal = journal
         self.options = options
         self.lake: LakeSync | None = None
-        self.saved = 0  # the version of the snapshot next to the journal; 0 without one that fits
+        self.saved = 0  # the version of the checkpoint next to the journal; 0 without one that fits
         self.unsaved_rows = 0  # base rows that changed since that version, or since this process began
 
     @classmethod
@@ -110,7 +110,7 @@ class Store:
         after = step.after.program
         if self.lake is not None:
             # Before anything is written: a change table cannot hold rows of two shapes.
-            self.lake.check_columns(before, after)
+            self.lake.prepare_columns(before, after)
         # A view is followed from the version that defines it on; without a version, from the present one.
         version = result.version if result is not None else self.journal.version
         catalog = CatalogRecord(step.after.texts(), followed(before, after, self.journal.catalog.followed, version))

@@ -132,7 +132,7 @@ class ResidentEngine:
         maintenance: MaintenanceProgram,
         monitored: Sequence[str],
         data: bytes,
-        bases: Callable[[], Mapping[str, Collection[Row]]],
+        bases: Callable[[], Mapping[str, Collection[Row]]] | None,
         *,
         bound: Sequence[Query] = (),
     ) -> None:

@@ -20,6 +20,7 @@ from rederive.engines.spark.run.data_frames import DataFrameRows, as_rows, frame
 from rederive.engines.spark.run.installed import Installed
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import FoundRows
+from rederive.engines.spark.run.saved_state import SavedFrames, from_bytes, to_bytes
 from rederive.engines.spark.run.storage import Storage
 from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Program, Variant
@@ -46,11 +47,15 @@ class FrameRows(LazyRows):
         return [as_rows(frame, self.jobs) for frame in self.frames]
 
 
+_OWN = b"spark\n"  # what this engine dumps begins with it
+
+
 class SparkEngine:
     """Implements `engines.protocol.Engine`, in a session of its own on the context of the given one.
 
     Without `decompose`, a recursion runs in rounds also where it decomposes by a column. `scratch`: a folder that all executors
-    of a cluster see, for intermediate rows; without it, a transaction fails where an executor is lost.
+    of a cluster see, for intermediate rows; without it, a transaction fails where an executor is lost. `saved`: a folder for the
+    state that a later process continues from.
     """
 
     default_tuning: ClassVar[Tuning] = Tuning()
@@ -65,8 +70,10 @@ class SparkEngine:
         decompose: bool = True,
         scratch: str | None = None,
         tuning: Tuning | None = None,
+        saved: str | None = None,
     ) -> None:
         self.jobs = Jobs(spark, tuning or self.default_tuning, decompose=decompose, scratch=scratch)
+        self.saved = SavedFrames(self.jobs, saved) if saved is not None else None
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
         nothing = MaintenanceProgram(Program({}, ()), (), ())
@@ -129,20 +136,35 @@ class SparkEngine:
         return found
 
     def dump(self) -> bytes | None:
-        """Nothing yet."""
-        return None
+        """Write the stored views and auxiliary state to the folder of saved frames; what `restore` needs to read them."""
+        if self.saved is None:
+            return None
+        present = self.installed
+        names = [name for name in present.storage.relations if name not in present.program.bases]
+        self.jobs.queries.begin()
+        with self.jobs.queries.describe("saving the state"):
+            return _OWN + to_bytes(self.saved.save(present.storage, names))
 
     def restore(
         self,
         maintenance: MaintenanceProgram,
         monitored: Sequence[str],
         data: bytes,
-        bases: Callable[[], Mapping[str, Collection[Row]]],
+        bases: Callable[[], Mapping[str, Collection[Row]]] | None,
         *,
         bound: Sequence[Query] = (),
     ) -> None:
-        """Nothing yet."""
-        raise Unrestorable
+        """Build the program over the saved frames, and the base relations where they are."""
+        if self.saved is None or bases is None or not data.startswith(_OWN):
+            raise Unrestorable
+        self.jobs.admit(maintenance.program)
+        self.jobs.queries.begin()
+        with self.jobs.queries.describe("restoring the state"):
+            storage = Storage(self.jobs, self.saved.restore(from_bytes(data[len(_OWN) :])))
+            new = Installed(maintenance, monitored, bound, storage, self.jobs, self.limits)
+            given = {n: take_rows(rows, new.program.relations[n].types, self.jobs) for n, rows in bases().items()}
+            new.build(given)
+        self._prepared = new
 
     def _deltas_between(self, old: Installed, new: Installed, affected: Iterable[str]) -> dict[str, Delta]:
         touched = set(affected)
@@ -234,8 +256,10 @@ class SparkEngine:
     def rebase(self, rows: Mapping[str, Collection[Row]]) -> None:
         """Read base relations from tables in place at another commit, which has the rows that they have now."""
         for name, given in rows.items():
-            if isinstance(given, DataFrameRows) and given.is_in_place:
-                self.installed.storage.write(name, frame_in_place(given, self.program.relations[name].types, self.jobs))
+            # A relation that was copied to files of the engine stays there.
+            if isinstance(given, DataFrameRows) and given.is_in_place and self.installed.storage.is_in_place(name):
+                relation = self.program.relations[name]
+                self.installed.write_in_place(relation, frame_in_place(given, relation.types, self.jobs))
         self._end()
 
     def rows(self, relation: str, bindings: Mapping[int, Value], limit: int | None = None) -> list[Row]:

@@ -54,14 +54,14 @@ class DataFrameRows(Bulk):
         return found
 
     @classmethod
-    def counted(cls, data: DataFrame, types: Types, number: int) -> Self:
-        """Checked rows of a known number."""
+    def counted(cls, data: DataFrame, types: Types, number: int | None) -> Self:
+        """Checked rows of a known number; None if they are counted when somebody asks."""
         found = cls(data, types)
         found._number = number
         return found
 
     @classmethod
-    def in_place(cls, data: DataFrame, types: Types, number: int) -> Self:
+    def in_place(cls, data: DataFrame, types: Types, number: int | None) -> Self:
         """Distinct and checked rows of a table that stay readable where they are, so that an engine need not copy them."""
         found = cls.counted(data, types, number)
         found.is_in_place = True

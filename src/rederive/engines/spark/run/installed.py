@@ -109,8 +109,7 @@ class Installed:
 
     def _load(self, relation: Relation, rows: Frame) -> Frame:
         if isinstance(rows, Distributed) and rows.is_in_place:
-            # A table in place is all of the relation, and was checked when it was attached.
-            self.storage.write(relation.name, rows)
+            self.write_in_place(relation, rows)
             return rows
         stored = self.storage.source(relation.name)
         # Sets: rows that are there already do not enter again.
@@ -121,6 +120,18 @@ class Installed:
             self.storage.apply({relation.name: (Local(relation.types, frozenset()), plus)})
         check_keys(relation, self.storage.source(relation.name), plus, self.jobs)
         return plus
+
+    def write_in_place(self, relation: Relation, rows: Distributed) -> None:
+        """Take the rows of a Delta table as all of a relation. They were checked when they came into the table."""
+        if relation.name in self.program.in_place:
+            self.storage.write(relation.name, rows)
+            return
+        # A table of the lake, which only we change. Few rows are read now; many are read where they are, and are copied to
+        # files of the engine when many of them have changed.
+        found: Frame = rows
+        if len(rows) <= self.jobs.tuning.arrow_rows:
+            found = self.jobs.queries.materialize_data(rows.data, relation.types)
+        self.storage.write(relation.name, found, _order_column(relation))
 
     # A transaction
 

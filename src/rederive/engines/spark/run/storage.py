@@ -74,9 +74,13 @@ class Storage:
     def source(self, name: str) -> Source:
         """The rows of a relation; pending deltas are summed for it."""
         # Once, also where several views of a version read the relation at the same time.
+        return self._overlay(self.summed(name))
+
+    def summed(self, name: str) -> StoredRelation:
+        """A relation without pending deltas."""
         with self._lock:
             stored = self.relations[name] = self._sum_pending(self.relations[name])
-        return self._overlay(stored)
+        return stored
 
     def size(self, name: str) -> int:
         """The number of rows of a relation."""
@@ -85,10 +89,15 @@ class Storage:
     def __contains__(self, name: str) -> bool:
         return name in self.relations
 
+    def is_in_place(self, name: str) -> bool:
+        """Whether the rows of a relation are those of a Delta table, which are not copied."""
+        rows = self.relations[name].rows
+        return isinstance(rows, Distributed) and rows.is_in_place
+
     def write(self, name: str, rows: Frame, by: int | None = None) -> None:
         """Create a relation, or replace all its rows."""
         if isinstance(rows, Distributed) and rows.is_in_place:
-            self.relations[name] = StoredRelation(rows)
+            self.relations[name] = StoredRelation(rows, by=by)
             return
         # In files, so that a scan with a range of the column skips what it does not need.
         if by is not None and isinstance(rows, Distributed) and self.jobs.scratch.can_store(rows.types, len(rows)):
@@ -180,8 +189,8 @@ class Storage:
         tuning = self.jobs.tuning
         if len(stored.pending) > tuning.pending_deltas or stored.arrow_rows > tuning.pending_rows:
             stored = self._sum_pending(stored)
-        # The deltas of a table in place are dropped as soon as its next commit is read (`SparkEngine.rebase`).
-        if isinstance(stored.rows, Distributed) and stored.rows.is_in_place:
+        # The deltas of a table that others write are dropped as soon as its next commit is read (`SparkEngine.rebase`).
+        if stored.by is None and isinstance(stored.rows, Distributed) and stored.rows.is_in_place:
             return stored
         # Amortized: a rewrite costs the whole relation, and is paid by a fixed fraction of changed rows.
         if stored.changed_rows <= max(tuning.driver_rows, tuning.compacted_fraction * len(stored.rows)):
