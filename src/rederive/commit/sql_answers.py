@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlglot import exp
-
 from rederive.commit.state import DatabaseState
 from rederive.errors import UnknownName
 from rederive.ir.rules import Program, Relation
@@ -24,9 +22,9 @@ def shown_answer(state: DatabaseState, parsed: ParsedStatement) -> Answer:
     program, command = state.catalog.program, parsed.tree
     match command.this:
         case "SHOW TABLES":
-            return Answer(("table",), [(name,) for name in _matching(program.tables, command)])
+            return Answer(("table",), [(name,) for name in _matching(program.tables, str(command.expression))])
         case "SHOW VIEWS":
-            views = _matching(_views(program), command)
+            views = _matching(_views(program), str(command.expression))
             return Answer(("view", "monitored"), [(name, name in program.monitored) for name in views])
         case "SHOW CREATE":
             relation = _relation(program, str(command.expression), parsed)
@@ -51,9 +49,8 @@ def shown_answer(state: DatabaseState, parsed: ParsedStatement) -> Answer:
     return Answer(("column", "type", "nullable", "key"), list(rows))
 
 
-def _matching(names: Iterable[str], command: exp.Expr) -> list[str]:
+def _matching(names: Iterable[str], pattern: str) -> list[str]:
     """The names that fit the pattern of a SHOW, in order: `*` means any characters, and `|` separates patterns."""
-    pattern = str(command.expression)
     parts = [".*".join(map(re.escape, part.strip().split("*"))) for part in pattern.split("|")]
     return sorted(name for name in names if not pattern or any(re.fullmatch(part, name.lower()) for part in parts))
 
