@@ -241,3 +241,12 @@ def test_null_moves_through_the_columns_of_a_recursion() -> None:
         INSERT INTO t VALUES (1);
     """)
     assert db.rows("v") == [(None,), *[(1,)] * 6]
+
+
+def test_percentiles_of_several_percentages_are_an_array() -> None:
+    with rederive.open() as db:
+        db.sql("CREATE TABLE m (id INT PRIMARY KEY, k INT, v INT); INSERT INTO m VALUES (1, 1, 10), (2, 1, 20), (3, 2, NULL)")
+        db.sql("CREATE VIEW p AS SELECT k, percentile(v, array(0.25, 0.5)) AS a FROM m GROUP BY k")
+        assert db.rows("p") == [(1, (12.5, 15.0)), (2, None)]
+        db.sql("INSERT INTO m VALUES (4, 2, 5); DELETE FROM m WHERE id = 2")
+        assert db.rows("p") == [(1, (10.0, 10.0)), (2, (5.0, 5.0))]

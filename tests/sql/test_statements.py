@@ -6,6 +6,7 @@ import datetime
 import json
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -357,12 +358,15 @@ def test_a_recursion_with_union_all_ends_at_the_level_of_spark() -> None:
 def test_explain_of_a_query_and_patterns_of_show() -> None:
     with rederive.open() as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE tx (a INT); CREATE VIEW va AS SELECT v FROM t")
-        (result,) = db.sql("EXPLAIN EXTENDED\n SELECT v, sum(id) AS s FROM t GROUP BY v")
-        assert any("sum" in line for (line,) in result.answer.rows)
-        assert [list(r.answer.rows) for r in db.sql("SHOW TABLES LIKE 't*'; SHOW TABLES LIKE 'z|tx'; SHOW VIEWS LIKE 'v'")] == [
-            [("t",), ("tx",)],
-            [("tx",)],
-            [],
-        ]
+
+        def shown(text: str) -> list[Any]:
+            (result,) = db.sql(text)
+            assert result.answer is not None
+            return list(result.answer.rows)
+
+        assert any("sum" in line for (line,) in shown("EXPLAIN EXTENDED\n SELECT v, sum(id) AS s FROM t GROUP BY v"))
+        assert shown("SHOW TABLES LIKE 't*'") == [("t",), ("tx",)]
+        assert shown("SHOW TABLES LIKE 'z|tx'") == [("tx",)]
+        assert shown("SHOW VIEWS LIKE 'v'") == []
         with pytest.raises(rederive.RederiveError, match=r"<text>:2:9: .*unknown column 'nope'"):
             db.sql("EXPLAIN\n SELECT nope FROM t")

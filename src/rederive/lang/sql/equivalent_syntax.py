@@ -30,9 +30,36 @@ def replace_equivalent(tree: exp.Expr) -> exp.Expr:
             for part in _PLACEMENT:
                 select.set(part, None)
     for call in list(tree.find_all(exp.Anonymous)):
-        if (regression := _REGRESSIONS.get(call.name.lower())) is not None and len(call.expressions) == 2:
+        if call.name.lower() == "percentile" and len(call.expressions) == 2 and _elements(call.expressions[1]):
+            _replace_percentiles(call)
+        elif (regression := _REGRESSIONS.get(call.name.lower())) is not None and len(call.expressions) == 2:
             _replace_regression(call, regression)
     return tree
+
+
+def _elements(node: exp.Expr) -> list[exp.Expr]:
+    """The elements of an array that is written out."""
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "array":
+        return list(node.expressions)
+    return list(node.expressions) if isinstance(node, exp.Array) else []
+
+
+def _replace_percentiles(call: exp.Anonymous) -> None:
+    """percentile(x, array(p, q)) as array(percentile(x, p), percentile(x, q)), which is NULL where no x is there."""
+    whole = call.parent if isinstance(call.parent, exp.Filter) else call
+    if isinstance(whole.parent, exp.Window):
+        return
+    value, several = call.expressions
+
+    def among(one: exp.Expr) -> exp.Expr:
+        return exp.Filter(this=one, expression=whole.expression.copy()) if isinstance(whole, exp.Filter) else one
+
+    each = [among(_call("percentile", value.copy(), one.copy())) for one in _elements(several)]
+    is_none = exp.EQ(this=among(_call("count", value.copy())), expression=exp.Literal.number(0))
+    found = exp.paren(exp.Case(ifs=[exp.If(this=is_none, true=exp.Null())], default=_call("array", *each)), copy=False)
+    for node in found.walk():
+        node.meta.update(call.meta)
+    whole.replace(found)
 
 
 def _replace_regression(call: exp.Anonymous, regression: Callable[[_Pairs], exp.Expr]) -> None:
