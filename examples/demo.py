@@ -16,7 +16,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from os import close, dup, dup2
 from pathlib import Path
@@ -163,6 +163,7 @@ def define(db: rederive.Database) -> None:
 
 
 def load_services(db: rederive.Database) -> None:
+    """Load what is invented."""
     db.load("runs", [(service, package) for service, (_, packages) in SERVICES.items() for package in packages])
     db.load("owner", [(service, team) for service, (team, _) in SERVICES.items()])
     db.load("implements", TLS)
@@ -192,12 +193,9 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
         db = rederive.open(lake=folder / "lake", spark=spark)
         db.rules.register(page)
         with step("loading the graph into Delta tables", counted=lambda: spark_tasks(spark)) as done:
-            with db.setup() as setup:
-                define(db)
-                frame = spark.read.option("header", True).csv(str(data)).toDF("package", "on").distinct()
-                db.load("depends", frame)
-                load_services(db)
-            assert setup.result is not None
+            define(db)
+            db.load("depends", spark.read.option("header", True).csv(str(data)).toDF("package", "on").distinct())
+            load_services(db)
             pairs = db.pipeline.state.engine.size("depends_on")
             done(f"{db.pipeline.state.engine.size('depends'):,} dependencies, {pairs:,} pairs of depends_on in {folder / 'lake'}")
         depends = db.rows("depends")
@@ -214,8 +212,9 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
         with step("settling into the lake", counted=lambda: spark_tasks(spark)) as done:
             with rederive.open(lake=folder / "lake", spark=spark) as again:
                 version = again.settle()
+                tables = read_lake(folder / "lake", again)
             done(f"the lake is at version {version}")
-        return check(read_lake(folder / "lake"))
+        return check(tables)
 
 
 @contextmanager
@@ -337,15 +336,18 @@ class Stream:
             # The key makes a batch that Spark repeats after a crash harmless.
             service.apply(**change, key=f"demo-{number}")
             self.committed += 1
+            time.sleep(0.1)  # so that what the subscriber receives is printed below what caused it
         if self.committed >= len(self.steps):
             done.set()
 
 
 def follow(changes: Any) -> None:
     """Print what a subscriber of the service receives; the first change is the state at the beginning."""
-    for change in changes:
-        if change.kind == "change":
-            show_change(change.view, change.plus, change.minus)
+    with suppress(rederive.RederiveError, RuntimeError):  # the demo ends while the subscription goes on
+        for change in changes:
+            if change.kind == "change":
+                for view, delta in change.deltas.items():
+                    show_change(view, list(delta.plus), list(delta.minus))
 
 
 # The check
@@ -368,12 +370,15 @@ EXPECTED = {
 BASES = ("depends", "runs", "owner", "advisory", "mitigated", "implements")
 
 
-def read_lake(lake: Path) -> dict[str, pa.Table]:
-    """Base relations and views as another reader of Delta tables has them."""
+def read_lake(lake: Path, db: rederive.Database) -> dict[str, pa.Table]:
+    """Base relations and views as another reader of Delta tables has them; a view that is not stored has no table."""
     from deltalake import DeltaTable
 
     places = {name: lake / "base" / name for name in BASES} | {name: lake / "views" / name for name in VIEWS}
-    return {name: pa.table(DeltaTable(str(place)).to_pyarrow_table()) for name, place in places.items()}
+    return {
+        name: DeltaTable(str(place)).to_pyarrow_table() if place.exists() else db.rows(name).to_arrow()
+        for name, place in places.items()
+    }
 
 
 def check(tables: Mapping[str, pa.Table]) -> bool:
