@@ -149,7 +149,8 @@ def in_memory(data: Path) -> None:
     show(tx.result, "affected", "exposure")
     rows = db.rows("mixed")
     say("An integrity view reports what should not be, and refuses nothing. Services with two TLS libraries:")
-    say("  " + ", ".join(f"{service}: {one} and {other}" for service, _, one, other in rows[:3]) + f"; {len(rows)} pairs in all")
+    say("  " + ", ".join(f"{service}: {one} and {other}" for service, _, one, other in (map(str, row) for row in rows[:3])))
+    say(f"  {len(rows)} pairs in all")
 
 
 def define(db: rederive.Database) -> None:
