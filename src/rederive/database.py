@@ -427,7 +427,7 @@ class Database:
 
         Without `wait` this is done in the background.
         """
-        return self.pipeline.settle(wait=wait)
+        return self.tables.settle(wait=wait)
 
     def backup(self, target: str | Path) -> None:
         """Copy the store at its current version into a folder that does not exist; `rederive restore` makes a store of it.

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 import rederive
 from rederive import Database
 from rederive.delta import multiplicities
-from rederive.errors import Redefined, SourceChanged, SourceGone, Unsupported, WrittenInPlace, WrongUse
+from rederive.errors import NotATable, Redefined, SourceChanged, SourceGone, Unsupported, WrittenInPlace, WrongUse
 from rederive.failpoints import VARIABLE
 from rederive.lake.source_table import SourceTable
 from tests.lake.in_place_load import VIEWS, make_sources, open_mart, run
@@ -178,6 +178,33 @@ def test_a_kill_during_a_refresh(spark: SparkSession, tmp_path: Path, point: str
     with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
         db.refresh()
         check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_tables_of_views_say_what_the_views_say(spark: SparkSession, tmp_path: Path) -> None:
+    """Comments reach the catalog; a frame of a source has the rows of the commit that the version follows."""
+
+    def said() -> dict[str, str | None]:
+        rows = spark.sql("DESCRIBE TABLE EXTENDED mart_said.by_item").collect()
+        return {row[0]: row[1] if row[0] == "Comment" else row[2] for row in rows if row[0] in ("item", "n", "Comment")}
+
+    make_sources(spark, tmp_path)
+    with rederive.open(lake=tmp_path / "lake", spark=spark, engine="resident", schema="mart_said") as db:
+        db.attach("sale", f"{tmp_path}/sale", key=["id"])
+        query = "SELECT item, count(*) FROM sale GROUP BY item"
+        db.sql(f"CREATE MATERIALIZED VIEW by_item (item COMMENT 'an item''s id', n) COMMENT 'Sales' AS {query}")
+        db.sql("CREATE TEMPORARY VIEW sold AS SELECT DISTINCT item FROM sale")
+        db.settle()
+        assert said() == {"item": "an item's id", "n": None, "Comment": "Sales"}
+        db.sql("COMMENT ON VIEW by_item IS 'All sales'")
+        run(spark, tmp_path, "DELETE_SALE")
+        assert db.tables.frame("sale").count() == 3
+        db.refresh()
+        assert said()["Comment"] == "All sales"
+        assert db.tables.frame("sale").count() == 2
+        assert Counter(map(tuple, spark.table("mart_said.by_item").collect())) == Counter(db.rows("by_item"))
+        with pytest.raises(NotATable, match="'sold' is not stored"):
+            db.tables.frame("sold")
 
 
 # Columns that change

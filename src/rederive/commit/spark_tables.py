@@ -18,7 +18,7 @@ from rederive.catalog import CatalogChange
 from rederive.commit.pipeline import Pipeline
 from rederive.commit.source_rows import rows_at, session, source_of
 from rederive.delta import Delta
-from rederive.errors import Redefined, SourceChanged, UnknownRelation, WrongUse
+from rederive.errors import NotATable, Redefined, SourceChanged, UnknownRelation, WrongUse
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 from rederive.records import SourceVersion
@@ -43,6 +43,7 @@ class SparkTables:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._state = pipeline.state
+        self._comments: dict[str, tuple[str, dict[str, str]]] = {}  # what the tables of views say in this process
 
     @property
     def versions(self) -> dict[str, int]:
@@ -157,7 +158,16 @@ class SparkTables:
         return result
 
     def frame(self, view: str) -> DataFrame:
-        """The rows of a view at the current version, as a data frame over its Delta table."""
+        """The rows of a view at the current version, as a data frame over its Delta table.
+
+        Of a table in place: its rows at the commit that the current version follows, without a copy.
+        """
+        state = self._state
+        for base, table in state.program.in_place.items():
+            if table.name == view.lower():
+                from rederive.engines.spark.session.sessions import in_session
+
+                return in_session(session(state), source_of(state, table).frame(table, state.sources[base].version))
         return self._table(view, is_change_table=False)
 
     def changes_frame(self, view: str, since: int = 0) -> DataFrame:
@@ -168,7 +178,10 @@ class SparkTables:
         from rederive.lake.tables import Area
 
         state, relation = self._state, self._state.relation(view)
-        self._pipeline.settle()
+        if relation.name not in state.stored_views():
+            hint = "define it by CREATE MATERIALIZED VIEW, or read it by db.rows"
+            raise NotATable(f"the view '{view}' is not stored, and has no table", hint=hint)
+        self.settle()
         store = state.durable("the table of a view")
         assert store.lake is not None  # settling has refused a store without one
         return store.lake.lake.table(Area.CHANGES if is_change_table else Area.VIEWS, relation, session(state))
@@ -261,10 +274,30 @@ class SparkTables:
         after = self._state.sources[source.relation].version
         return source_of(self._state, table).net_change(table, base, after, source.version)
 
+    def settle(self, *, wait: bool = True) -> int:
+        """See `Database.settle`. Tables of views get the comments that the views have."""
+        version = self._pipeline.settle(wait=wait)
+        if wait:
+            self._comment()
+        return version
+
     def _settle(self) -> None:
         """The tables of views follow at once: whoever reads them knows that a refresh was made."""
         if self._state.lake is not None:
-            self._pipeline.settle()
+            self.settle()
+
+    def _comment(self) -> None:
+        """Write comments where they are not what this process last wrote. The journal knows nothing of it: they change no row."""
+        from rederive.lang.sql.ddl import comments_of
+
+        state, store = self._state, self._state.durable("the table of a view")
+        assert store.lake is not None  # settling has refused a store without one
+        for view in state.stored_views():
+            definition = state.catalog.definition(view)
+            wanted = comments_of(definition) if definition is not None else ("", {})
+            if wanted != self._comments.get(view, ("", {})):
+                store.lake.lake.comment(state.program.relations[view], *wanted)
+            self._comments[view] = wanted
 
     def _note(self, sources: Sequence[SourceVersion]) -> None:
         """Follow commits that changed no row: no version, but durable."""
