@@ -443,9 +443,9 @@ def test_refresh_without_tables_in_place_changes_nothing(statement: str) -> None
 
 @pytest.mark.slow
 def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
-    """The first example of docs/in_place.md runs as it stands there."""
+    """The examples of docs/in_place.md run as they stand there."""
     page = (Path(__file__).parents[2] / "docs" / "in_place.md").read_text(encoding="utf-8")
-    example = page.partition("```python\n")[2].partition("```")[0]
+    example, stream = (part.partition("```")[0] for part in page.split("```python\n")[1:])
     spark.sql("CREATE SCHEMA IF NOT EXISTS shop")
     for table, columns, rows in (
         ("sale", "id INT, item INT, amount INT", "(1, 1, 5)"),
@@ -459,3 +459,6 @@ def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
         assert found["result"].changes["by_kind"].plus == [("a", 7)]
         assert [tuple(row) for row in spark.table("mart.by_kind").collect()] == [("a", 7)]
         assert spark.table("mart.by_kind_changes").count() == 3
+        spark.sql("UPDATE shop.sale SET amount = 8 WHERE id = 1")
+        exec(stream, found)
+        assert [tuple(row) for row in spark.table("mart.by_kind").collect()] == [("a", 8)]
