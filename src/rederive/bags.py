@@ -2,7 +2,8 @@
 
 A table that is a bag is held by the base relation of its numbered copies: (row, 1) ... (row, n) for a row of multiplicity n. The
 numbers have no gaps, so that one copy more is the next number, one copy less is the last number, and the multiplicity of a row is
-the number of its copies. A view that is a bag is held by a relation that counts its rows; see `ir.rules.BagRelations`.
+the number of its copies. Rows of a data frame come to this process to be numbered. A view that is a bag is held by a relation
+that counts its rows; see `ir.rules.BagRelations`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from rederive.delta import copies, sum_of_counts
-from rederive.engines.protocol import Action, Bulk, Engine, Operation
-from rederive.errors import Unsupported
+from rederive.engines.protocol import Action, Engine, Operation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 
@@ -41,8 +41,7 @@ def number_rows(
         if base is None:
             found[name] = rows
         else:
-            given = _copies_of(rows, name)
-            found[base] = _next_copies(given, _multiplicities(base, given, engine) if base in known else Counter())
+            found[base] = _next_copies(rows, _multiplicities(base, rows, engine) if base in known else Counter())
     return found
 
 
@@ -57,7 +56,7 @@ def number_operations(program: Program, operations: Sequence[Operation], engine:
 
 def _operations_on(base: str, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
     """The operations on one bag: the copies that leave it, then those that enter."""
-    rows = {row: None for operation in operations for row in _copies_of(operation.rows, operation.relation)}
+    rows = {row: None for operation in operations for row in operation.rows}
     before = _multiplicities(base, rows, engine)
     after = Counter(before)
     for operation in operations:
@@ -76,16 +75,6 @@ def _next_copies(rows: Collection[Row], present: Counter[Row]) -> list[Row]:
         present[row] += 1
         found.append((*row, present[row]))
     return found
-
-
-def _copies_of(rows: Collection[Row], name: str) -> Collection[Row]:
-    """The rows of a request with their repetitions; those of a data frame are distinct, and would lose copies."""
-    if isinstance(rows, Bulk):
-        raise Unsupported(
-            f"data frames are not supported for '{name}': it has no key, so that it may hold a row several times",
-            hint="give the table a PRIMARY KEY, or insert the rows as tuples",
-        )
-    return rows
 
 
 def _multiplicities(base: str, rows: Collection[Row], engine: Engine) -> Counter[Row]:

@@ -184,7 +184,8 @@ class Database:
         """Make a Delta table that others write a base relation, without a copy: `db.attach("sale", "shop.sale", key=["id"])`.
 
         `table`: a name of the catalog, or a path. `key`: the columns that identify a row; a table without them is a bag, which
-        costs more. The first rows of the table are a version. None where it is attached already. `refresh` follows it.
+        costs more. The first rows of the table are a version. A table that is attached already takes the columns that it has now;
+        None where it has no others. `refresh` follows it.
         """
         return self.tables.attach(name, table, key)
 
@@ -227,10 +228,12 @@ class Database:
         deletes: GivenRows | None = None,
         upserts: GivenRows | None = None,
         key: str | None = None,
+        extra: str = "refuse",
     ) -> Result:
         """Commit one transaction of data frames of any size, of Spark or pandas: the deletes, the inserts, then the upserts.
 
-        Columns go by name. A frame of deletes may have the columns of the key alone.
+        Columns go by name. A frame of deletes may have the columns of the key alone. `extra="ignore"` leaves out columns that the
+        relation does not have. `key`: as of a transaction; `foreachBatch` gives it the number of the micro-batch.
 
         >>> import pandas, rederive
         >>> db = rederive.open()
@@ -241,7 +244,7 @@ class Database:
         >>> db.apply("stock", deletes=gone, upserts=changed).changes["low"]
         Change(version=2, view='low', +1, -1)
         """
-        return commit_rows(self.pipeline, relation, deletes=deletes, inserts=inserts, upserts=upserts, key=key)
+        return commit_rows(self.pipeline, relation, deletes=deletes, inserts=inserts, upserts=upserts, key=key, extra=extra)
 
     def advance(self, to: datetime) -> Result:
         """Advance the time that `now()` and `current_date` mean in views; rows enter and leave as the time passes them.
@@ -424,7 +427,7 @@ class Database:
 
         Without `wait` this is done in the background.
         """
-        return self.pipeline.settle(wait=wait)
+        return self.tables.settle(wait=wait)
 
     def backup(self, target: str | Path) -> None:
         """Copy the store at its current version into a folder that does not exist; `rederive restore` makes a store of it.

@@ -1,4 +1,4 @@
-"""Delta tables as plain Spark writes them, and a refresh that tests kill: `python in_place_load.py STORE`."""
+"""Delta tables as plain Spark writes them, and a refresh that tests kill: `python in_place_load.py STORE [LAKE]`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ STATEMENTS = {
     "APPEND_ITEMS": "INSERT INTO {item} VALUES (2, 'b', NULL), (4, 'c', array('new'))",
     "UPDATE": "UPDATE {sale} SET amount = amount + 1 WHERE id >= 2",
     "DELETE_ITEMS": "DELETE FROM {item} WHERE item = 3 OR item = 1",
+    "DELETE_SALE": "DELETE FROM {sale} WHERE id = 1",
+    "MAP_COLUMNS": "ALTER TABLE {sale} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
     "OPTIMIZE": "OPTIMIZE {item}",
     "NEW_COLUMN": "ALTER TABLE {sale} ADD COLUMN note STRING",
     "SET_NEW_COLUMN": "UPDATE {sale} SET note = 'seen'",
@@ -41,10 +43,12 @@ STATEMENTS = {
 def run(spark: SparkSession, folder: Path, *names: str) -> None:
     """Run statements as any other job would."""
     unchecked = "spark.databricks.delta.retentionDurationCheck.enabled"
-    spark.conf.set(unchecked, "false")
     for name in names:
+        if name == "VACUUM":
+            spark.conf.set(unchecked, "false")
         spark.sql(STATEMENTS[name].format(sale=f"delta.`{folder}/sale`", item=f"delta.`{folder}/item`"))
-    spark.conf.unset(unchecked)
+        if name == "VACUUM":
+            spark.conf.unset(unchecked)
 
 
 def make_sources(spark: SparkSession, folder: Path) -> None:
@@ -61,14 +65,14 @@ def open_mart(db: Database, folder: Path) -> None:
             db.sql(f"CREATE MATERIALIZED VIEW {view} AS {query}")
 
 
-def main(store: str) -> None:
-    """Refresh a store whose sources have changed."""
+def main(store: str, lake: str | None = None) -> None:
+    """Refresh a store whose sources have changed; with a lake, on Spark, with the tables of the views."""
     from rederive.lake.session import spark_session
 
     spark = spark_session(master="local[1]", options={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"})
-    with rederive.open(store, spark=spark, engine="resident") as db:
+    with rederive.open(store, lake=lake, spark=spark, engine="spark" if lake is not None else "resident") as db:
         db.refresh()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -6,15 +6,18 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import rederive
 from rederive import Database
 from rederive.delta import multiplicities
-from rederive.errors import Redefined, SourceChanged, SourceGone, Unsupported, WrittenInPlace, WrongUse
+from rederive.errors import NotATable, Redefined, SourceChanged, SourceGone, Unsupported, WrittenInPlace, WrongUse
 from rederive.failpoints import VARIABLE
 from rederive.lake.source_table import SourceTable
 from tests.lake.in_place_load import VIEWS, make_sources, open_mart, run
@@ -177,6 +180,237 @@ def test_a_kill_during_a_refresh(spark: SparkSession, tmp_path: Path, point: str
         check(db, spark, tmp_path)
 
 
+@pytest.mark.slow
+def test_tables_of_views_say_what_the_views_say(spark: SparkSession, tmp_path: Path) -> None:
+    """Comments reach the catalog; a frame of a source has the rows of the commit that the version follows."""
+
+    def said() -> dict[str, str | None]:
+        rows = spark.sql("DESCRIBE TABLE EXTENDED mart_said.by_item").collect()
+        return {row[0]: row[1] if row[0] == "Comment" else row[2] for row in rows if row[0] in ("item", "n", "Comment")}
+
+    make_sources(spark, tmp_path)
+    with rederive.open(lake=tmp_path / "lake", spark=spark, engine="resident", schema="mart_said") as db:
+        db.attach("sale", f"{tmp_path}/sale", key=["id"])
+        query = "SELECT item, count(*) FROM sale GROUP BY item"
+        db.sql(f"CREATE MATERIALIZED VIEW by_item (item COMMENT 'an item''s id', n) COMMENT 'Sales' AS {query}")
+        db.sql("CREATE TEMPORARY VIEW sold AS SELECT DISTINCT item FROM sale")
+        db.settle()
+        assert said() == {"item": "an item's id", "n": None, "Comment": "Sales"}
+        db.sql("COMMENT ON VIEW by_item IS 'All sales'")
+        run(spark, tmp_path, "DELETE_SALE")
+        assert db.tables.frame("sale").count() == 3
+        db.refresh()
+        assert said()["Comment"] == "All sales"
+        assert db.tables.frame("sale").count() == 2
+        assert Counter(map(tuple, spark.table("mart_said.by_item").collect())) == Counter(db.rows("by_item"))
+        with pytest.raises(NotATable, match="'sold' is not stored"):
+            db.tables.frame("sold")
+
+
+# Columns that change
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["resident id", "spark id", "resident", "spark"])
+def test_a_new_column_is_taken_by_attaching_once_more(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    engine, *key = case.split()
+    make_sources(spark, tmp_path)
+    place = f"{tmp_path}/sale"
+    with rederive.open(tmp_path / "store", spark=spark, engine=engine) as db:
+        db.attach("sale", place, key=key)
+        db.sql("CREATE VIEW total AS SELECT item, sum(amount) AS total FROM sale GROUP BY item")
+        run(spark, tmp_path, "NEW_COLUMN", "SET_NEW_COLUMN", "UPDATE")
+        result = db.attach("sale", place)
+        assert result is not None
+        assert result.changes["total"].plus == [(1, 31), (2, 31)]
+        assert db.tables.versions == {"sale": 4}
+        assert db.attach("sale", place) is None
+        db.sql("CREATE VIEW notes AS SELECT note, count(*) AS n FROM sale GROUP BY note")
+        run(spark, tmp_path, "DELETE_SALE")
+        db.refresh()
+        assert db.rows("notes") == [("seen", 2)]
+        with pytest.raises(Redefined, match="is attached with the key"):
+            db.attach("sale", place, key=["item"])
+    with rederive.open(tmp_path / "store", spark=spark, engine=engine) as db:
+        assert db.refresh() is None
+        assert db.rows("total") == [(1, 21), (2, 31)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("DROP COLUMN amount", "ADD COLUMN amount INT"),
+        ("RENAME COLUMN amount TO x", "RENAME COLUMN item TO amount", "RENAME COLUMN x TO item"),
+    ],
+)
+def test_a_column_that_is_another_one_under_the_same_name(spark: SparkSession, tmp_path: Path, changes: tuple[str, ...]) -> None:
+    """No commit reports that its values are others: a refresh that looked at names alone would find no change."""
+    make_sources(spark, tmp_path)
+    run(spark, tmp_path, "MAP_COLUMNS")
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        for change in changes:
+            spark.sql(f"ALTER TABLE delta.`{tmp_path}/sale` {change}")
+        with pytest.raises(SourceChanged, match="is another one since commit"):
+            db.refresh()
+        db.tables.resync()
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_column_that_is_renamed_and_back(spark: SparkSession, tmp_path: Path) -> None:
+    make_sources(spark, tmp_path)
+    run(spark, tmp_path, "MAP_COLUMNS")
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/sale` RENAME COLUMN amount TO x")
+        with pytest.raises(SourceChanged, match="is missing since commit"):
+            db.refresh()
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/sale` RENAME COLUMN x TO amount")
+        run(spark, tmp_path, "UPDATE")
+        with pytest.raises(SourceChanged, match="has other columns"):
+            db.refresh()
+        db.tables.resync()
+        check(db, spark, tmp_path)
+        run(spark, tmp_path, "UPDATE")
+        db.refresh()
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_writers_while_refreshes_run(spark: SparkSession, tmp_path: Path) -> None:
+    """Two threads write without a pause; each version is exact for the commits that it follows."""
+    make_sources(spark, tmp_path)
+    stop = Event()
+
+    def write(*names: str) -> None:
+        for name in cycle(names):
+            if stop.is_set():
+                return
+            run(spark, tmp_path, name)
+
+    with rederive.open(tmp_path / "store", spark=spark, engine="spark") as db:
+        open_mart(db, tmp_path)
+        writers = [Thread(target=write, args=names) for names in (("UPDATE", "MERGE"), ("APPEND_ITEMS", "DELETE_ITEMS"))]
+        for writer in writers:
+            writer.start()
+        try:
+            for _ in range(4):
+                db.refresh()
+                check(db, spark, tmp_path)
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+        db.refresh()
+        check(db, spark, tmp_path)
+
+
+# Each of these is on the way of a refresh with a lake, in this order.
+POINTS = (
+    "refresh:read",
+    "commit:propagated",
+    "journal.append:begun",
+    "journal.append:written",
+    "journal.append:after",
+    "commit:applied",
+    "refresh:committed",
+    "lake.settle:table",
+    "lake.settle:table@3",
+    "lake.settle:tables",
+    "lake.settle:after",
+    "journal.settle:written",
+    "journal.settle:after",
+)
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_with_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """Others write, a refresh is killed, others write again: the next refresh and the tables of the views are exact."""
+    make_sources(spark, tmp_path)
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    with rederive.open(store, lake=lake, spark=spark, engine="spark") as db:
+        open_mart(db, tmp_path)
+        db.settle()
+    writes = cycle([("MERGE", "APPEND_ITEMS"), ("UPDATE", "DELETE_ITEMS", "APPEND_ITEMS"), ("OPTIMIZE", "RESTORE")])
+    for point in POINTS:
+        run(spark, tmp_path, *next(writes))
+        killed = subprocess.run(
+            [sys.executable, str(LOAD), str(store), str(lake)], env={**os.environ, VARIABLE: point}, check=False, timeout=600
+        )
+        assert killed.returncode == -9, point
+    run(spark, tmp_path, *next(writes))
+    with rederive.open(store, lake=lake, spark=spark, engine="spark") as db:
+        db.refresh()
+        check(db, spark, tmp_path)
+        for view, query in VIEWS.items():
+            expected = Counter(tuple(row) for row in spark.sql(query).collect())
+            assert Counter(tuple(row) for row in db.tables.frame(view).collect()) == expected
+            # The change table alone adds up to the view.
+            signed = F.when(F.col("_change") == "plus", F.col("_count")).otherwise(-F.col("_count"))
+            columns = spark.sql(query).columns
+            added = db.tables.changes_frame(view).groupBy(*columns).agg(F.sum(signed).alias("n")).where("n != 0")
+            assert Counter({tuple(row[:-1]): row["n"] for row in added.collect()}) == expected
+
+
+# By Structured Streaming
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commits", [None, 1])
+def test_a_stream_of_commits(spark: SparkSession, tmp_path: Path, commits: int | None) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        run(spark, tmp_path, "MERGE", "APPEND_ITEMS", "UPDATE", "OPTIMIZE")
+        before, seen = db.version, list[int]()
+        progress = db.tables.stream(
+            once=True, commits=commits, on_batch=lambda batch: seen.append(batch.result.version) if batch.result else None
+        ).wait()
+        assert db.tables.versions == {"sale": 3, "item": 3}
+        # All commits at once, or each pair of commits on its own; those from before the tables were attached change nothing.
+        assert db.version - before == len(seen) == (1 if commits is None else 2)
+        assert progress.version == db.version
+        check(db, spark, tmp_path)
+        # The next start continues after the commits that the checkpoint has.
+        assert db.tables.stream(once=True, commits=commits).wait().batches == 0
+        run(spark, tmp_path, "DELETE_ITEMS")
+        assert db.tables.stream(once=True, commits=commits).wait().batches == 1
+        check(db, spark, tmp_path)
+        with pytest.raises(WrongUse, match="no table in place"):
+            rederive.open(tmp_path / "other").tables.stream()
+
+
+@pytest.mark.slow
+def test_a_stream_that_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        followed = Event()
+        stream = db.tables.stream(trigger="1 second", on_batch=lambda batch: followed.set() if batch.result else None)
+        for statement in ("MERGE", "APPEND_ITEMS", "UPDATE"):
+            followed.clear()
+            run(spark, tmp_path, statement)
+            assert followed.wait(120)
+        stream.stop()
+        assert not stream.running
+        check(db, spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_stream_ends_with_the_error_of_its_source(spark: SparkSession, tmp_path: Path) -> None:
+    make_sources(spark, tmp_path)
+    with rederive.open(tmp_path / "store", spark=spark, engine="resident") as db:
+        open_mart(db, tmp_path)
+        run(spark, tmp_path, "REPLACE")
+        with pytest.raises(SourceChanged, match="was replaced"):
+            db.tables.stream(once=True).wait()
+        db.tables.resync()
+        assert db.tables.stream(once=True).wait().version is None  # nothing is left to follow
+        check(db, spark, tmp_path)
+
+
 # Without Spark
 
 REFUSED = {
@@ -209,9 +443,9 @@ def test_refresh_without_tables_in_place_changes_nothing(statement: str) -> None
 
 @pytest.mark.slow
 def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
-    """The first example of docs/in_place.md runs as it stands there."""
+    """The examples of docs/in_place.md run as they stand there."""
     page = (Path(__file__).parents[2] / "docs" / "in_place.md").read_text(encoding="utf-8")
-    example = page.partition("```python\n")[2].partition("```")[0]
+    example, stream = (part.partition("```")[0] for part in page.split("```python\n")[1:])
     spark.sql("CREATE SCHEMA IF NOT EXISTS shop")
     for table, columns, rows in (
         ("sale", "id INT, item INT, amount INT", "(1, 1, 5)"),
@@ -225,3 +459,6 @@ def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
         assert found["result"].changes["by_kind"].plus == [("a", 7)]
         assert [tuple(row) for row in spark.table("mart.by_kind").collect()] == [("a", 7)]
         assert spark.table("mart.by_kind_changes").count() == 3
+        spark.sql("UPDATE shop.sale SET amount = 8 WHERE id = 1")
+        exec(stream, found)
+        assert [tuple(row) for row in spark.table("mart.by_kind").collect()] == [("a", 8)]

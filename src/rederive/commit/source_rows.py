@@ -47,9 +47,13 @@ def source_of(state: DatabaseState, table: Relation) -> SourceTable:
 
 
 def with_source_rows(state: DatabaseState, change: CatalogChange) -> CatalogChange:
-    """The same change, with the rows of the tables in place that it defines, at their last commits."""
-    program = change.after.program
-    new = {base: table for base, table in program.in_place.items() if base not in state.program.bases}
+    """The same change, with the rows of the tables in place that it defines or gives other columns, at their last commits."""
+    before, program = state.program, change.after.program
+    new = {
+        base: table
+        for base, table in program.in_place.items()
+        if base not in before.bases or not before.shares_base(base, program)
+    }
     if not new:
         return change
     facts, sources = dict(change.facts), list(change.sources)

@@ -6,10 +6,11 @@ one version. The journal records the commits with the version, so that after a k
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rederive import failpoints
 from rederive.boundary import guard_class
@@ -17,16 +18,22 @@ from rederive.catalog import CatalogChange
 from rederive.commit.pipeline import Pipeline
 from rederive.commit.source_rows import rows_at, session, source_of
 from rederive.delta import Delta
-from rederive.errors import Redefined, SourceChanged, UnknownRelation, WrongUse
+from rederive.errors import NotATable, Redefined, SourceChanged, UnknownRelation, WrongUse
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 from rederive.records import SourceVersion
 from rederive.result import Result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
 
+    from rederive.ingest.ingestion import Ingestion, OnBatch
     from rederive.lake.delta_log import TableState
+
+
+LOG: Final = logging.getLogger("rederive.tables")
 
 
 @guard_class
@@ -36,6 +43,7 @@ class SparkTables:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._state = pipeline.state
+        self._comments: dict[str, tuple[str, dict[str, str]]] = {}  # what the tables of views say in this process
 
     @property
     def versions(self) -> dict[str, int]:
@@ -44,27 +52,33 @@ class SparkTables:
         return {tables[base].name: source.version for base, source in self._state.sources.items() if base in tables}
 
     def attach(self, name: str, table: str, key: Sequence[str] = ()) -> Result | None:
-        """See `Database.attach`."""
+        """See `Database.attach`. A table that is attached already takes the columns that the Delta table has now."""
         from rederive.lake.delta_log import table_location
-        from rederive.lake.source_table import key_columns
+        from rederive.lake.source_table import key_columns, known_key
         from rederive.lang.sql.ddl import TableInPlace, create_in_place, parse_definitions
 
         state = self._state
         location = table_location(session(state), table)
         known = state.catalog.program.relations.get(name.lower())
-        if known is not None and known.location == location:
-            return None
+        attached = known if known is not None and known.location == location else None
         columns = source_of(state, Relation(name, (), location=location)).columns()
+        if attached is not None:
+            key = known_key(attached, key)
         text = create_in_place(TableInPlace(name, location, key_columns(columns, key)), columns)
         (definition,) = parse_definitions(text, name)
-        change = state.catalog.create(definition)
-        if change is None:
+        if attached is not None:
+            # The columns that the table has now: its rows are read with all of them, at its last commit.
+            change = state.catalog.alter_table(definition)
+            is_same = change.after.program.relations[attached.name].columns == attached.columns
+            return None if is_same else self._pipeline.define(change)
+        created = state.catalog.create(definition)
+        if created is None:
             raise Redefined(f"'{name}' is defined already")
-        return self._pipeline.define(change)
+        return self._pipeline.define(created)
 
     def refresh(self, versions: Mapping[str, int] | None = None) -> Result | None:
         """See `Database.refresh`."""
-        result = None
+        result, started, before = None, time.monotonic(), self.versions
         self._pipeline.check_no_setup("a refresh")
         targets = self._targets(versions or {})
         moved = [SourceVersion(base, now.version, now.id) for base, now in targets.items() if now is not None]
@@ -88,6 +102,9 @@ class SparkTables:
         # From here on the old state is read at these commits; until then it was read as the old commits and the change.
         self._rebase(moved)
         self._settle()
+        followed = ", ".join(f"{name} {before[name]} to {now}" for name, now in self.versions.items() if now != before[name])
+        made = f"version {result.version}" if result is not None else "no change"
+        LOG.info("refresh: %s; commits: %s; %.1f s", made, followed, time.monotonic() - started)
         return result
 
     def _commit(self, net: Mapping[str, Delta], moved: Sequence[SourceVersion]) -> Result:
@@ -141,7 +158,16 @@ class SparkTables:
         return result
 
     def frame(self, view: str) -> DataFrame:
-        """The rows of a view at the current version, as a data frame over its Delta table."""
+        """The rows of a view at the current version, as a data frame over its Delta table.
+
+        Of a table in place: its rows at the commit that the current version follows, without a copy.
+        """
+        state = self._state
+        for base, table in state.program.in_place.items():
+            if table.name == view.lower():
+                from rederive.engines.spark.session.sessions import in_session
+
+                return in_session(session(state), source_of(state, table).frame(table, state.sources[base].version))
         return self._table(view, is_change_table=False)
 
     def changes_frame(self, view: str, since: int = 0) -> DataFrame:
@@ -152,7 +178,10 @@ class SparkTables:
         from rederive.lake.tables import Area
 
         state, relation = self._state, self._state.relation(view)
-        self._pipeline.settle()
+        if relation.name not in state.stored_views():
+            hint = "define it by CREATE MATERIALIZED VIEW, or read it by db.rows"
+            raise NotATable(f"the view '{view}' is not stored, and has no table", hint=hint)
+        self.settle()
         store = state.durable("the table of a view")
         assert store.lake is not None  # settling has refused a store without one
         return store.lake.lake.table(Area.CHANGES if is_change_table else Area.VIEWS, relation, session(state))
@@ -176,8 +205,48 @@ class SparkTables:
                 yield result
             time.sleep(max(0.0, interval - (time.monotonic() - started)))
 
+    def stream(
+        self,
+        *,
+        once: bool = False,
+        trigger: str | None = None,
+        commits: int | None = None,
+        checkpoint: str | Path | None = None,
+        on_batch: OnBatch | None = None,
+    ) -> Ingestion:
+        """Refresh by Structured Streaming: each micro-batch takes the commits that its trigger finds, as one version.
+
+        `once`: take the commits that there are now, then end (Spark's trigger availableNow); otherwise continue, at intervals of
+        `trigger` ("5 seconds") if given. `commits`: of each table, at most so many in one version. `checkpoint`: where Spark
+        stores its progress; by default a folder in the store. While it runs, no other thread may use the database.
+        """
+        from rederive.ingest.commit_stream import stream_commits
+
+        state = self._state
+        place = checkpoint or state.durable("a stream").journal.folder / "streams" / "tables_in_place"
+        tables = {table.name: table.location for table in state.program.in_place.values() if table.location is not None}
+        if not tables:
+            raise WrongUse("there is no table in place to follow", hint="db.attach(name, table)")
+        return stream_commits(
+            self._refresh_at_least,
+            tables,
+            session(state),
+            place,
+            once=once,
+            trigger=trigger,
+            commits=commits,
+            on_batch=on_batch,
+        )
+
+    def _refresh_at_least(self, commits: Mapping[str, int]) -> Result | None:
+        """Follow tables to these commits where they are not followed further already; the others stay where they are."""
+        known = self.versions
+        return self.refresh({name: max(commits.get(name, 0), version) for name, version in known.items()})
+
     def _targets(self, versions: Mapping[str, int]) -> dict[str, TableState | None]:
         """The commit that each table in place is to be followed to; None where it is followed to it already."""
+        from rederive.lake.source_table import RESYNC, maps_columns
+
         state = self._state
         tables = state.program.in_place
         names = {table.name for table in tables.values()}
@@ -188,11 +257,14 @@ class SparkTables:
             known, source = state.sources[base], source_of(state, table)
             now = source.state(versions.get(table.name))
             if now.id != known.table_id:
-                hint = "db.tables.resync(): it compares the views with the table as it is, and reports the difference"
-                raise SourceChanged(f"the table behind '{table.name}' was replaced by another one", hint=hint).at(source.location)
+                raise SourceChanged(f"the table behind '{table.name}' was replaced by another one", hint=RESYNC).at(
+                    source.location
+                )
             if now.version < known.version:
                 raise WrongUse(f"'{table.name}' is followed to commit {known.version} already, which is after {now.version}")
             source.check_columns(table, now)
+            if now.version > known.version and maps_columns(now):
+                source.check_identities(table, source.state(known.version), now)
             found[base] = now if now.version > known.version else None
         return found
 
@@ -202,10 +274,30 @@ class SparkTables:
         after = self._state.sources[source.relation].version
         return source_of(self._state, table).net_change(table, base, after, source.version)
 
+    def settle(self, *, wait: bool = True) -> int:
+        """See `Database.settle`. Tables of views get the comments that the views have."""
+        version = self._pipeline.settle(wait=wait)
+        if wait:
+            self._comment()
+        return version
+
     def _settle(self) -> None:
         """The tables of views follow at once: whoever reads them knows that a refresh was made."""
         if self._state.lake is not None:
-            self._pipeline.settle()
+            self.settle()
+
+    def _comment(self) -> None:
+        """Write comments where they are not what this process last wrote. The journal knows nothing of it: they change no row."""
+        from rederive.lang.sql.ddl import comments_of
+
+        state, store = self._state, self._state.durable("the table of a view")
+        assert store.lake is not None  # settling has refused a store without one
+        for view in state.stored_views():
+            definition = state.catalog.definition(view)
+            wanted = comments_of(definition) if definition is not None else ("", {})
+            if wanted != self._comments.get(view, ("", {})):
+                store.lake.lake.comment(state.program.relations[view], *wanted)
+            self._comments[view] = wanted
 
     def _note(self, sources: Sequence[SourceVersion]) -> None:
         """Follow commits that changed no row: no version, but durable."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from rederive.boundary import given_rows, guard_class
 from rederive.commit.pending import TransactionRequest
 from rederive.commit.pipeline import Pipeline
 from rederive.delta import LazyRows
 from rederive.engines.protocol import Action, Bulk, Operation
-from rederive.errors import Unsupported, WrongUse
+from rederive.errors import UnknownOption, Unsupported, WrongUse
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
 from rederive.result import Result
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from rederive.arrow_rows import ArrowRows
+
+REFUSE: Final = "refuse"
+EXTRA: Final = (REFUSE, "ignore")
+"""What to do with columns of a frame that the relation does not have."""
 
 GivenRows: TypeAlias = (
     "Iterable[Sequence[Value] | Mapping[str, Value]] | pa.Table | pa.RecordBatch | polars.DataFrame | DataFrame"
@@ -59,14 +64,17 @@ class Transaction:
     def _add(self, action: Action, relation: str, rows: GivenRows) -> None:
         if self._pending.is_committed:
             raise WrongUse("the transaction is committed", hint="begin another one")
-        state = self._pipeline.state
-        program = state.rules.program
-        declared = state.tables.get(relation) or base_relation(program, relation)
+        program, declared = self._pipeline.state.rules.program, self._declared(relation)
         if action is Action.DELETE and has_keys_alone(declared, rows):
             typed: tuple[Row, ...] | LazyRows = self._rows_of_keys(declared, rows)
         else:
             typed = requested_rows(declared, rows, program.zone)
         self._pipeline.execute(self._pending, [Operation(action, relation, typed)])
+
+    def _declared(self, relation: str) -> Relation:
+        """The table or base relation of that name."""
+        state = self._pipeline.state
+        return state.tables.get(relation) or base_relation(state.rules.program, relation)
 
     def preview(self) -> Result:
         """The result that the transaction would have if it were committed now; it stays open, and nothing is changed.
@@ -123,13 +131,26 @@ def commit_rows(
     inserts: GivenRows | None,
     upserts: GivenRows | None,
     key: str | None,
+    extra: str,
 ) -> Result:
     """Commit one transaction of one relation: the deletes, the inserts, then the upserts."""
-    with Transaction(pipeline, key) as tx:
+    if extra not in EXTRA:
+        raise UnknownOption("extra", extra, EXTRA)
+    with ExitStack() as held, Transaction(pipeline, key) as tx:
         for action, rows in ((Action.DELETE, deletes), (Action.INSERT, inserts), (Action.UPSERT, upserts)):
             if rows is not None:
-                tx._add(action, relation, rows)
+                given = rows if extra == REFUSE else known_columns(tx._declared(relation), rows)
+                tx._add(action, relation, _hold(given, held))
     return tx.result
+
+
+def _hold(rows: GivenRows, held: ExitStack) -> GivenRows:
+    """The same rows; a frame of Spark is evaluated once until the transaction is committed."""
+    if not hasattr(rows, "sparkSession"):
+        return rows
+    from rederive.lake.frame_rows import held_frame
+
+    return held.enter_context(held_frame(cast("DataFrame", rows)))
 
 
 def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row, ...] | Bulk | ArrowRows:
@@ -155,6 +176,20 @@ def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row,
         return typed_columns(relation, exported_table(rows))
     given = tuple(given_rows(rows))
     return typed_tuples(given, relation) or tuple([typed_row(relation, row) for row in given])
+
+
+def known_columns(relation: Relation, rows: GivenRows) -> GivenRows:
+    """A frame of any kind or an Arrow table without the columns that the relation does not have; other rows as they are."""
+    given: Any = rows
+    names = {column.name for column in relation.columns}
+    if hasattr(given, "sparkSession"):
+        return cast("GivenRows", given.drop(*(name for name in given.columns if name not in names)))
+    if hasattr(given, "itertuples"):
+        return cast("GivenRows", given[[name for name in given.columns if name in names]])
+    if hasattr(given, "select"):  # an Arrow table, whose `columns` are arrays, or a frame of polars
+        given_names = given.schema.names if hasattr(given, "column_names") or hasattr(given, "num_rows") else given.columns
+        return cast("GivenRows", given.select([name for name in given_names if name in names]))
+    return rows
 
 
 def has_keys_alone(relation: Relation, rows: GivenRows) -> bool:

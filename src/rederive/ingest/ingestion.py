@@ -118,7 +118,7 @@ OnBatch = Callable[[MicroBatch], None]
 class Ingestion:
     """A stream that runs or has ended. While it runs, no other thread may use the database."""
 
-    def __init__(self, batches: _BatchLoop, query: StreamingQuery) -> None:
+    def __init__(self, batches: BatchLoop, query: StreamingQuery) -> None:
         self._batches = batches
         self.query = query
 
@@ -194,13 +194,18 @@ def ingest(
     folder = spark_path(session, parse_location(checkpoint or state.folder / "streams" / sha256(name.encode()).hexdigest()[:16]))
     with acting(session):
         stream = open_stream(source, relation, state.program, session)
-        batches = _BatchLoop(db, stream.items, name, rejected if on_error == "quarantine" else None, on_batch)
+        transactions = _Transactions(db, stream.items, name, rejected if on_error == "quarantine" else None)
         _check_checkpoint(db, session, folder, name)
-        writer = stream.frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", folder)
-        # availableNow takes what is there in batches of the size that
-        # the options allow; Spark's older `once` takes all in one.
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
-        query = _start(writer.start)
+        return start_stream(stream.frame, BatchLoop(transactions.apply, on_batch), folder, once=once, trigger=trigger)
+
+
+def start_stream(frame: DataFrame, batches: BatchLoop, checkpoint: str, *, once: bool, trigger: str | None) -> Ingestion:
+    """Start a query whose micro-batches go to `batches`: what is available now, or without end."""
+    writer = frame.writeStream.foreachBatch(batches.take).option("checkpointLocation", checkpoint)
+    # availableNow takes what is there in batches of the size that
+    # the options allow; Spark's older `once` takes all in one.
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger or "0 seconds")
+    query = _start(writer.start)
     batches.begin(str(query.id))
     return Ingestion(batches, query)
 
@@ -259,18 +264,15 @@ def _stream_error(message: str) -> StreamError:
     return StreamError(reason, hint="the next start continues with the batch that was not finished")
 
 
-class _BatchLoop:
-    """Applies the batches of one stream, one after the other, in Spark's thread."""
+class BatchLoop:
+    """Applies the batches of one stream, one after the other, in Spark's thread: `apply(frame, number, id of the stream)`."""
 
-    def __init__(self, db: IngestTarget, items: Items, source: str, quarantine: str | None, on_batch: OnBatch | None) -> None:
+    def __init__(self, apply: Callable[[DataFrame, int, str], MicroBatch], on_batch: OnBatch | None) -> None:
         self.progress = StreamProgress()
         self.error: BaseException | None = None
         self.idle = Event()
         self.idle.set()
-        self._db = db
-        self._items = items
-        self._source = source
-        self._quarantine = quarantine
+        self._apply = apply
         self._on_batch = on_batch
         self._id = ""
         self._begun = Event()
@@ -286,7 +288,7 @@ class _BatchLoop:
         self._begun.wait()
         self.idle.clear()
         try:
-            batch = self._apply(frame, number)
+            batch = self._apply(frame, number, self._id)
             # Another thread reads it: the whole value is replaced, never changed in place.
             self.progress = self.progress.after(batch)
             if self._on_batch is not None:
@@ -297,7 +299,18 @@ class _BatchLoop:
         finally:
             self.idle.set()
 
-    def _apply(self, frame: DataFrame, number: int) -> MicroBatch:
+
+class _Transactions:
+    """Commits each batch as one transaction."""
+
+    def __init__(self, db: IngestTarget, items: Items, source: str, quarantine: str | None) -> None:
+        self._db = db
+        self._items = items
+        self._source = source
+        self._quarantine = quarantine
+
+    def apply(self, frame: DataFrame, number: int, id: str) -> MicroBatch:
+        """Commit one batch; what cannot be read goes to the quarantine."""
         # Reading a batch again gives the same operations, so the key finds the version of the first time.
         read = operations_of(frame, self._items)
         if read.rejected and self._quarantine is None:
@@ -305,12 +318,12 @@ class _BatchLoop:
         failpoints.hit("stream:batch")
         # The commit precedes the quarantine: if the database refuses the
         # batch, nothing of it is in quarantine, and all of it is read again.
-        result = self._db.commit_operations(read.operations, key=f"stream:{self._id}:{number}") if read.operations else None
+        result = self._db.commit_operations(read.operations, key=f"stream:{id}:{number}") if read.operations else None
         failpoints.hit("stream:committed")
         if read.rejected and self._quarantine is not None:
-            put_into_quarantine(frame.sparkSession, self._quarantine, self._id, number, read.rejected)
+            put_into_quarantine(frame.sparkSession, self._quarantine, id, number, read.rejected)
         # After the quarantine: a cursor says that everything of a batch is in its place.
-        self._db.state.acknowledge(_cursor(self._id, self._source), self._db.state.version)
+        self._db.state.acknowledge(_cursor(id, self._source), self._db.state.version)
         failpoints.hit("stream:quarantined")
         # In the background: a batch is done when the journal has it, not when the lake does.
         if self._db.state.lake is not None and result is not None:

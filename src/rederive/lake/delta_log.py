@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from rederive.errors import NotATable, WriteConflict
+from rederive.lake.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,7 @@ T = TypeVar("T")
 class TableState:
     """A Delta table at a commit, by default the last one. `id`: Delta's identity of the table, which a replacement changes.
 
-    `written`: the last version of ours that was written to it. `size`: bytes in all its files.
+    `written`: the last version of ours that was written to it. `size`: bytes in all its files. `comment`: empty if it has none.
     """
 
     id: str
@@ -57,6 +58,7 @@ class TableState:
     written: int | None
     files: int
     size: int
+    comment: str = ""
 
 
 def table_state(spark: SparkSession, path: str, version: int | None = None) -> TableState | None:
@@ -83,7 +85,26 @@ def table_state(spark: SparkSession, path: str, version: int | None = None) -> T
         written=int(written.get()) if written.isDefined() else None,
         files=state.numOfFiles(),
         size=state.sizeInBytes(),
+        comment=state.metadata().description() or "",
     )
+
+
+def set_comments(spark: SparkSession, path: str, comment: str, columns: Mapping[str, str]) -> None:
+    """Give the table at `path` this comment, and its columns theirs; what it has already makes no commit."""
+    state = table_state(spark, path)
+    if state is None:
+        return
+    table = f"delta.{quote(path)}"
+    if comment != state.comment:
+        spark.sql(f"COMMENT ON TABLE {table} IS {_text(comment)}")
+    for field in state.schema.fields:
+        if (wanted := columns.get(field.name, "")) != (field.metadata or {}).get("comment", ""):
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quote(field.name)} COMMENT {_text(wanted)}")
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def commit_changes(spark: SparkSession, path: str, after: int, upto: int, *, from_files: bool) -> DataFrame:

@@ -6,7 +6,8 @@ NULL. `check_rows` raises the first problem; `values` leaves the values alone. R
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
@@ -48,6 +49,23 @@ def requested_frame_rows(frame: DataFrame, relation: Relation, zone: str = UTC) 
         check()
         return DataFrameRows(values(converted, relation), relation.types)
     return DataFrameRows(values(converted, relation), relation.types, check)
+
+
+@contextmanager
+def held_frame(frame: DataFrame) -> Iterator[DataFrame]:
+    """The same frame, which is evaluated once inside the block, however often its rows are read.
+
+    A micro-batch of a stream may be expensive to read, and a frame of a random function has other rows each time.
+    """
+    # What the user has cached stays cached.
+    if frame.storageLevel.useMemory or frame.storageLevel.useDisk:
+        yield frame
+        return
+    held = frame.persist()
+    try:
+        yield held
+    finally:
+        held.unpersist()
 
 
 def check_times(schema: StructType, zone: str) -> None:

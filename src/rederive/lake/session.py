@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rederive.boundary import guard
-from rederive.errors import Mismatch, MissingDependency
+from rederive.errors import Mismatch, MissingDependency, Unsupported
 from rederive.time_zones import zone_name
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def spark_session(
     from rederive.engines.spark.session.sessions import running_session
 
     if running := existing or running_session():
-        _reach_workers(running)
+        _reach_workers(require_classic(running))
         return require_delta(running)
     require_java()
     builder = SparkSession.builder.appName("rederive")
@@ -147,6 +147,16 @@ def _jars() -> tuple[Path, ...]:
             str(jars.folder())
         )
     return found + tuple(jar for packages in jars.OPTIONAL.values() for jar in jars.find_jars(packages=packages) or ())
+
+
+def require_classic(session: SparkSession) -> SparkSession:
+    """The session itself, unless it is one of Spark Connect, which has no JVM of its own."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise Unsupported(
+            "a session of Spark Connect: rederive plans queries and reads the logs of tables in the driver's JVM",
+            hint="run rederive in a process with a classic session (builder.master(...)), and read its tables from here",
+        )
+    return session
 
 
 def require_delta(spark: SparkSession) -> SparkSession:

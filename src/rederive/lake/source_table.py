@@ -13,13 +13,12 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from rederive.delta import Delta
 from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.session.sessions import like_session
-from rederive.errors import DuplicateKey, NotATable, SchemaMismatch, SourceChanged, SourceGone, UnknownName
+from rederive.errors import DuplicateKey, NotATable, Redefined, SchemaMismatch, SourceChanged, SourceGone, UnknownName
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, UNSIGNED, Row
 from rederive.lake.bags import NET, expand_copies, number_copies
@@ -30,20 +29,36 @@ from rederive.lake.types import INTEGER_BITS, collect, column_type, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import StructField, StructType
 
 CHANGE_TYPE: Final = "_change_type"
 _ENTERS: Final = ("insert", "update_postimage")
 _FEED: Final = "delta.enableChangeDataFeed"
-_OTHER_SCHEMA: Final = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"
+_OTHER_SCHEMA: Final = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_"  # _SCHEMA_CHANGE, _DATA_SCHEMA
+_COLUMN_MAPPING: Final = "delta.columnMapping.mode"
+_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+RESYNC: Final = "db.tables.resync(): it compares the views with the table as it is, and reports the difference"
 _MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException", "does not exist")
 _FEW_ROWS: Final = 20_000  # of a change: up to here they are collected, so that the journal can hold them
 _PRESENT: Final = "_present"
+_DESCRIPTION: Final = "spark.job.description"
 
 
 def is_missing_file(error: Exception) -> bool:
     """Whether Spark failed because a file of a table no longer exists."""
     return isinstance(error, FAILURES) and any(sign in str(error) for sign in _MISSING)
+
+
+@contextmanager
+def described(spark: SparkSession, what: str) -> Iterator[None]:
+    """Jobs that run inside have this description in Spark's user interface."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, what)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +98,17 @@ class SourceTable:
                 shown = "is missing" if field is None else f"is {field.dataType.simpleString()}"
                 raise SourceChanged(
                     f"column '{column.name}' of the table behind '{table.name}' {shown} since commit {state.version}",
-                    hint="give the table the column as it was, or attach it under another name",
+                    hint=f"db.attach('{table.name}', ...) once more: it takes the columns that the table has now",
+                ).at(self.location)
+
+    def check_identities(self, table: Relation, before: TableState, now: TableState) -> None:
+        """Refuse a column that was dropped or renamed, and whose name another column has now: no commit reports its values."""
+        old, new = (_identities(state.schema) for state in (before, now))
+        for column in table.columns:
+            if (name := column.name.lower()) in old and old[name] != new.get(name):
+                raise SourceChanged(
+                    f"column '{column.name}' of the table behind '{table.name}' is another one since commit {now.version}",
+                    hint=RESYNC,
                 ).at(self.location)
 
     # Rows
@@ -100,9 +125,10 @@ class SourceTable:
     def check_all(self, table: Relation, version: int) -> None:
         """Refuse rows that the relation cannot hold, and two rows with one key."""
         converted = self._converted(self._read(version), table)
-        check_rows(converted, table)
-        if identity := _identity(table):
-            self._check_key(values(converted, table), table, identity)
+        with described(self.spark, f"{table.name}: check all rows at commit {version}"):
+            check_rows(converted, table)
+            if identity := _identity(table):
+                self._check_key(values(converted, table), table, identity)
 
     def _read(self, version: int) -> DataFrame:
         try:
@@ -136,7 +162,8 @@ class SourceTable:
         net = self._net(table, after, upto).persist()
         try:
             try:
-                found = self._delta(net, table, base, upto)
+                with described(self.spark, f"{table.name}: changes of commits {after + 1} to {upto}"):
+                    found = self._delta(net, table, base, upto)
             except FAILURES as error:
                 raise self._gone(error, after) from error
             yield found
@@ -184,7 +211,11 @@ class SourceTable:
 
     def _net(self, table: Relation, after: int, upto: int) -> DataFrame:
         """The values of each changed row, its problem, and by how many copies it changes."""
-        parts = [self._converted(part, table, [CHANGE_TYPE]) for part in self._changes(after, upto)]
+        found = self._changes(after, upto)
+        names = {column.name for column in table.columns}
+        if any(not names <= {name.lower() for name in part.columns} for part in found):
+            raise SourceChanged(f"a commit after {after} has other columns", hint=RESYNC).at(self.location)
+        parts = [self._converted(part, table, [CHANGE_TYPE]) for part in found]
         rows = reduce(lambda one, other: one.unionByName(other), parts)
         sign = F.when(F.col(CHANGE_TYPE).isin(*_ENTERS), 1).otherwise(-1)
         # Without any problem Spark types the column as void, which has no greatest value.
@@ -214,12 +245,18 @@ class SourceTable:
             raise self._gone(error, after) from error
 
     def _gone(self, error: Exception, version: int) -> Exception:
-        if isinstance(error, AnalysisException) and "UNRESOLVED_COLUMN" in str(error):
-            hint = "give the table the columns as they were, or attach it under another name"
-            return SourceChanged(f"a commit after {version} has other columns", hint=hint).at(self.location)
         reason = java_reason(error)
-        hint = "db.tables.resync(): it compares the views with the table as it is, and reports the difference"
-        return SourceGone(f"the commits after {version} can no longer be read: {reason}", hint=hint).at(self.location)
+        return SourceGone(f"the commits after {version} can no longer be read: {reason}", hint=RESYNC).at(self.location)
+
+
+def maps_columns(state: TableState) -> bool:
+    """Whether columns of the table can be renamed and dropped without a commit that rewrites its rows."""
+    return state.properties.get(_COLUMN_MAPPING, "none") != "none"
+
+
+def _identities(schema: StructType) -> dict[str, object]:
+    """What each column is called in the files, which stays when it is renamed."""
+    return {field.name.lower(): (field.metadata or {}).get(_PHYSICAL_NAME, field.name) for field in schema.fields}
 
 
 def _column(field: StructField) -> Column | None:
@@ -241,6 +278,14 @@ def key_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[str, ...
         if name.lower() not in known:
             raise UnknownName("column", name, known)
     return tuple(name.lower() for name in key)
+
+
+def known_key(table: Relation, given: Sequence[str]) -> Sequence[str]:
+    """The key of a table that is attached already; refused if another one is given."""
+    known = [table.columns[i].name for i in _identity(table)]
+    if given and sorted(name.lower() for name in given) != sorted(known):
+        raise Redefined(f"'{table.name}' is attached with the key ({', '.join(known)})", hint=f"DROP TABLE {table.name} first")
+    return known
 
 
 def _identity(table: Relation) -> tuple[int, ...]:

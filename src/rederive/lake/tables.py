@@ -48,6 +48,7 @@ from rederive.lake.delta_log import (
     idempotent_session,
     is_first_write_unfinished,
     retry_on_conflict,
+    set_comments,
     table_location,
     table_state,
     version_in,
@@ -156,6 +157,13 @@ class Lake:
         elif (other := table_location(self.spark, known)) not in (place, f"file:{place}"):
             raise Mismatch(f"the catalog has another table {known}: {other}", hint="open the lake with another schema").at(place)
         self._registered.add(place)
+
+    def comment(self, relation: Relation, text: str, columns: Mapping[str, str]) -> None:
+        """Give the table of a view its comment, and its columns theirs."""
+        names = dict(zip((column.name for column in relation.columns), column_names(relation), strict=False))
+        with self._lock:
+            place = self.path(Area.VIEWS, relation.name)
+            set_comments(self._private, place, text, {names[name]: said for name, said in columns.items() if name in names})
 
     def read_before(self, area: Area, relation: Relation, version: int) -> tuple[DataFrame, int]:
         """The table's rows as of `version`, and the last version up to it that was written to the table."""

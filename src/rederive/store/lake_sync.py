@@ -138,7 +138,8 @@ class LakeSync:
         Refused for base relations: their rows would have to change with the columns.
         """
         for name in before.bases:
-            if name in after.bases and not before.shares_base(name, after):
+            # A table in place is not in the lake.
+            if name in after.bases and name not in after.in_place and not before.shares_base(name, after):
                 table = before.bag_of(name) or name
                 hint = "create another table, and insert the rows into it"
                 raise SchemaMismatch(f"the table of '{table}' in the lake has other columns than its new definition", hint=hint)

@@ -101,6 +101,21 @@ def dropped_relation(parsed: ParsedStatement) -> tuple[str, bool, bool]:
     return identifier(table), kind == "VIEW", bool(tree.args.get("exists"))
 
 
+def comments_of(definition: SqlDefinition) -> tuple[str, dict[str, str]]:
+    """The comment of a table or view, and those of its columns; empty texts where there is none.
+
+    >>> (view,) = parse_definitions("CREATE VIEW v (k COMMENT 'the kind', n) COMMENT 'by kind' AS SELECT kind, count(*) FROM t")
+    >>> comments_of(view)
+    ('by kind', {'k': 'the kind'})
+    """
+    tree = definition.parsed.tree
+    properties = tree.args["properties"].expressions if tree.args.get("properties") else ()
+    whole = next((one.this.name for one in properties if isinstance(one, exp.SchemaCommentProperty)), "")
+    items = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
+    found = ((item, item.find(exp.CommentColumnConstraint)) for item in items if isinstance(item, exp.ColumnDef))
+    return whole, {identifier(item): comment.this.name for item, comment in found if comment is not None}
+
+
 def refreshed_name(parsed: ParsedStatement) -> str:
     """The relation that REFRESH TABLE or REFRESH MATERIALIZED VIEW names."""
     if not isinstance(parsed.tree.this, exp.Table):
