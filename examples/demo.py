@@ -130,7 +130,8 @@ def in_memory(data: Path) -> None:
         with db.setup() as setup:
             define(db)
             db.load("depends", depends)
-            load_services(db)
+            for relation, rows in invented_rows().items():
+                db.load(relation, rows)
         assert setup.result is not None
         pairs = len(setup.result.changes["depends_on"].delta.plus)
         done(f"{pairs:,} pairs of depends_on from {depends.num_rows:,} dependencies of Debian 12")
@@ -147,10 +148,10 @@ def in_memory(data: Path) -> None:
     with db.transaction() as tx:
         tx.delete("depends", [("python3.11-minimal", "libexpat1")])
     show(tx.result, "affected", "exposure")
-    rows = db.rows("mixed")
+    mixed = db.rows("mixed")
     say("An integrity view reports what should not be, and refuses nothing. Services with two TLS libraries:")
-    say("  " + ", ".join(f"{service}: {one} and {other}" for service, _, one, other in (map(str, row) for row in rows[:3])))
-    say(f"  {len(rows)} pairs in all")
+    say("  " + ", ".join(f"{service}: {one} and {other}" for service, _, one, other in (map(str, row) for row in mixed[:3])))
+    say(f"  {len(mixed)} pairs in all")
 
 
 def define(db: rederive.Database) -> None:
@@ -163,11 +164,13 @@ def define(db: rederive.Database) -> None:
             db.migrate(text, path.name, whole=False)
 
 
-def load_services(db: rederive.Database) -> None:
-    """Load what is invented."""
-    db.load("runs", [(service, package) for service, (_, packages) in SERVICES.items() for package in packages])
-    db.load("owner", [(service, team) for service, (team, _) in SERVICES.items()])
-    db.load("implements", TLS)
+def invented_rows() -> dict[str, list[tuple[str, str]]]:
+    """The services and teams, by relation."""
+    return {
+        "runs": [(service, package) for service, (_, packages) in SERVICES.items() for package in packages],
+        "owner": [(service, team) for service, (team, _) in SERVICES.items()],
+        "implements": TLS,
+    }
 
 
 def read_depends(data: Path) -> pa.Table:
@@ -196,7 +199,9 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
         with step("loading the graph into Delta tables", counted=lambda: spark_tasks(spark)) as done:
             define(db)
             db.load("depends", spark.read.option("header", True).csv(str(data)).toDF("package", "on").distinct())
-            load_services(db)
+            with db.transaction() as tx:  # a load would evaluate every view from scratch
+                for relation, rows in invented_rows().items():
+                    tx.insert(relation, rows)
             pairs = db.pipeline.state.engine.size("depends_on")
             done(f"{db.pipeline.state.engine.size('depends'):,} dependencies, {pairs:,} pairs of depends_on in {folder / 'lake'}")
         depends = db.rows("depends")
