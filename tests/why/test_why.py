@@ -153,7 +153,9 @@ def test_json_has_the_whole_tree() -> None:
     ]
 
 
-@pytest.mark.parametrize(("strategy", "share"), [("materialized", 60), ("on_demand", 60)])
+@pytest.mark.parametrize(
+    ("strategy", "share"), [("materialized", 60), ("on_demand", 60), ("filtration", 15), ("recompute", 15), ("auto", 15)]
+)
 def test_a_row_has_a_proof_exactly_if_the_oracle_derives_it(strategy: str, share: int) -> None:
     @examples(share)
     @given(scenario=scenarios(), data=st.data())
@@ -216,11 +218,35 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert isinstance(ask("e, a").exception, MalformedInput)
 
 
-def test_the_page_about_it_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("block", [1, 2])
+def test_the_page_about_it_prints_what_it_says(capsys: pytest.CaptureFixture[str], block: int) -> None:
     page = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
-    code, output = page.split("```python\n")[1].split("```")[0], page.split("```\n\n```\n")[1].split("```")[0]
+    code, output = page.split("```python\n")[block].split("```")[0], page.split("```\n\n```\n")[block].split("```")[0]
     exec(code, {})
     assert capsys.readouterr().out == output
+
+
+@pytest.mark.parametrize("strategy", ["auto", "materialized", "on_demand", "filtration", "recompute", "counting", "differencing"])
+def test_the_leaves_of_a_sql_tree_derive_the_row_again(strategy: str) -> None:
+    db = database(SALES, strategy)
+    program = db.pipeline.state.program
+    definitions = SALES.replace("INSERT INTO", "-- INSERT INTO")
+    for view in ("total", "large", "unvisited", "visitors"):
+        present = set(db.rows(view))
+        for row in present:
+            found = leaves(db.why(view, row, depth=100, width=100))
+            assert all(leaf in db.rows(table) for table, leaf in found)
+            again = database(definitions)
+            for table, leaf in found:
+                with again.transaction() as tx:
+                    tx.insert(table, [leaf])
+            assert row in again.rows(view)
+        values = {"city": ("Bern", "Basel", "Genf"), "person": ("Ann", "Bob"), "amount": (1, 12, 13), "id": (1, 2, 9)}
+        for row in product(*(values[column.name] for column in program.relations[view].columns)):
+            if row not in present:
+                assert db.why_not(view, row).rules
+                with pytest.raises(AbsentRow):
+                    db.why(view, row)
 
 
 @pytest.mark.parametrize("row", [0, None, 1.5, "a", {1}])
