@@ -21,8 +21,8 @@ from rederive.why.instances import GroundAtom, RuleInstances
 from rederive.why.proofs import Proofs
 from tests.oracle import Rows, consequences, evaluate
 from tests.properties.programs import DOMAIN, scenarios
-from tests.properties.test_maintained_equals_recomputed import Scenario, apply, loading
-from tests.selection import examples
+from tests.properties.test_maintained_equals_recomputed import GENERAL, PLAIN, Scenario, apply, loading
+from tests.selection import examples, fast_only
 
 CYCLE = """
 .decl edge(x: symbol, y: symbol)  .decl closure(x: symbol, y: symbol)  .decl lonely(x: symbol, n: number)
@@ -43,6 +43,9 @@ CREATE VIEW large AS SELECT city FROM total WHERE amount > 5;
 CREATE VIEW unvisited AS SELECT s.id FROM shop s WHERE NOT EXISTS (SELECT 1 FROM visit v WHERE v.shop = s.id);
 CREATE VIEW visitors AS SELECT person, city FROM visit JOIN shop ON visit.shop = shop.id;
 """
+
+
+SLOW_SHARES = [pytest.param(strategy, 30, marks=pytest.mark.slow) for strategy in ("filtration", "recompute", "auto")]
 
 
 def database(text: str, strategy: str = "auto") -> rederive.Database:
@@ -153,7 +156,7 @@ def test_json_has_the_whole_tree() -> None:
     ]
 
 
-@pytest.mark.parametrize(("strategy", "share"), [("materialized", 60), ("on_demand", 60)])
+@pytest.mark.parametrize(("strategy", "share"), [("materialized", 60), ("on_demand", 60), *SLOW_SHARES])
 def test_a_row_has_a_proof_exactly_if_the_oracle_derives_it(strategy: str, share: int) -> None:
     @examples(share)
     @given(scenario=scenarios(), data=st.data())
@@ -216,11 +219,35 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert isinstance(ask("e, a").exception, MalformedInput)
 
 
-def test_the_page_about_it_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("block", [1, 2])
+def test_the_page_about_it_prints_what_it_says(capsys: pytest.CaptureFixture[str], block: int) -> None:
     page = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
-    code, output = page.split("```python\n")[1].split("```")[0], page.split("```\n\n```\n")[1].split("```")[0]
+    code, output = page.split("```python\n")[block].split("```")[0], page.split("```\n\n```\n")[block].split("```")[0]
     exec(code, {})
     assert capsys.readouterr().out == output
+
+
+@pytest.mark.parametrize("strategy", fast_only((*GENERAL, *PLAIN), "auto", "on_demand"))
+def test_the_leaves_of_a_sql_tree_derive_the_row_again(strategy: str) -> None:
+    db = database(SALES, strategy)
+    program = db.pipeline.state.program
+    again = database(SALES.replace("INSERT INTO", "-- INSERT INTO"))
+    for view in ("total", "large", "unvisited", "visitors"):
+        present = set(db.rows(view))
+        for row in present:
+            found = leaves(db.why(view, row, depth=100, width=100))
+            assert all(leaf in db.rows(table) for table, leaf in found)
+            for change in ("insert", "delete"):
+                with again.transaction() as tx:
+                    for table, leaf in found:
+                        getattr(tx, change)(table, [leaf])
+                assert (row in again.rows(view)) == (change == "insert")
+        values = {"city": ("Bern", "Basel", "Genf"), "person": ("Ann", "Bob"), "amount": (1, 12, 13), "id": (1, 2, 9)}
+        for row in product(*(values[column.name] for column in program.relations[view].columns)):
+            if row not in present:
+                assert db.why_not(view, row).rules
+                with pytest.raises(AbsentRow):
+                    db.why(view, row)
 
 
 @pytest.mark.parametrize("row", [0, None, 1.5, "a", {1}])

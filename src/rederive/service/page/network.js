@@ -53,7 +53,7 @@ function drawArc(arc, places) {
   const isBack = x2 < x1 && arc.source !== arc.target;
   const bend = Math.max(GAP_X / 2, Math.abs(x2 - x1) / 3);
   const d = arc.source === arc.target
-    ? `M${x1 - 44},${from.y} c0,-20 30,-20 30,0`
+    ? `M${x1 - 44},${from.y + HEIGHT} c0,20 30,20 30,0`
     : isBack ? `M${from.x + WIDTH / 2},${from.y + HEIGHT} C${from.x + WIDTH / 2},${from.y + HEIGHT + 60} ${to.x + WIDTH / 2},${to.y + HEIGHT + 60} ${to.x + WIDTH / 2},${to.y + HEIGHT}`
       : `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
   return svg("g", { class: `arc${arc.negative ? " negative" : ""}`, "data-source": arc.source, "data-target": arc.target },
