@@ -138,8 +138,8 @@ def _base_rows(state: DatabaseState) -> int:
 def _digest(state: DatabaseState, maintenance: MaintenanceProgram) -> str:
     """A text that programs share only if what an engine stores for them means the same."""
     program, settings = maintenance.program, state.settings
-    # In an order of its own: a plan that was extended by definitions has the sections of the whole plan in another order.
-    strategies = sorted((section.component.relations, section.strategy.value) for section in maintenance.sections)
+    # In an order of its own: a plan that was extended by definitions has sections, and views of a section, in another one.
+    strategies = sorted((sorted(section.component.relations), section.strategy.value) for section in maintenance.sections)
     definitions = sorted(map(repr, program.definitions))
     parts = (sorted(program.relations.items()), definitions, program.zone, strategies, settings.precision)
     return sha256(repr(parts).encode()).hexdigest()
