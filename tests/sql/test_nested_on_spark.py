@@ -73,6 +73,7 @@ def test_times_inside_are_in_utc(spark: SparkSession) -> None:
     assert db.rows("e") == [(1, (datetime(2026, 7, 1, 0, 30),))]
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_lake(spark: SparkSession, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 

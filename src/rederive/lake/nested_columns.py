@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from rederive.ir.terms import Kind, Type
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -37,6 +39,27 @@ def as_type(value: Column, found: spark_types.DataType, wanted: spark_types.Data
         case spark_types.TimestampType(), spark_types.TimestampNTZType():
             return in_utc(value)
     return value.cast(wanted)
+
+
+def comparable(value: str, type: Type, depth: int = 0) -> str:
+    """A column of a table, as Spark SQL, in a type that Spark can compare: the entries of a map instead of the map.
+
+    >>> from rederive.ir.terms import NUMBER, SYMBOL, Part
+    >>> comparable("old.m", Type(Kind.MAP, parts=(Part("key", SYMBOL), Part("value", NUMBER))))
+    'map_entries(old.m)'
+    """
+    if not type.contains(Kind.MAP):
+        return value
+    part = f"x{depth}"
+    if type.kind is Kind.STRUCT:
+        fields = (comparable(f"{value}.`{field.name}`", field.type, depth) for field in type.parts)
+        return f"CASE WHEN {value} IS NOT NULL THEN struct({', '.join(fields)}) END"
+    if type.kind is Kind.ARRAY:
+        return f"transform({value}, {part} -> {comparable(part, type.parts[0].type, depth + 1)})"
+    inner = type.parts[1].type
+    if not inner.contains(Kind.MAP):
+        return f"map_entries({value})"
+    return f"transform(map_entries({value}), {part} -> struct({part}.key, {comparable(f'{part}.value', inner, depth + 1)}))"
 
 
 def in_utc(instant: Column) -> Column:

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
 from rederive.errors import Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
-from rederive.ir.terms import UTC, Value
+from rederive.ir.terms import BOOLEAN, UTC, Value
 from rederive.lake import bags
 from rederive.lake.change_table import (
     CHANGE,
@@ -59,7 +59,7 @@ from rederive.lake.local_log import LocalLog, Overtaken
 from rederive.lake.local_writes import can_write, first_file, identity_names
 from rederive.lake.local_writes import compact as local_compact
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
-from rederive.lake.nested_columns import as_type
+from rederive.lake.nested_columns import as_type, comparable
 from rederive.lake.types import dataframe, schema_of, table_field
 from rederive.locations import parse_location
 
@@ -299,7 +299,7 @@ class Lake:
         """The rows of a bag to delete, with all their copies, and each copy to insert."""
         names = column_names(relation)
         net = bags.net_counts(changes, names, F.col(CHANGE) == PLUS, COUNT)
-        table = self._private.read.format("delta").load(self.path(area, relation.name))
+        table = _typed(self._private.read.format("delta").load(self.path(area, relation.name)), schema_of(relation))
         gone = bags.rows_to_delete(net).withColumn(CHANGE, F.lit(MINUS))
         return gone.unionByName(bags.copies_to_insert(net, table, names).withColumn(CHANGE, F.lit(PLUS)))
 
@@ -437,7 +437,7 @@ class Lake:
     def _merge(self, place: str, relation: Relation, signed: DataFrame, bag: bool) -> None:
         """One MERGE. In a bag an inserted copy must match nothing: equal rows may stay, or be deleted by the same commit."""
         names = column_names(relation)
-        same = f"{_identical(names)} AND change.{CHANGE} = '{MINUS}'" if bag else _identical(names)
+        same = f"{_identical(relation)} AND change.{CHANGE} = '{MINUS}'" if bag else _identical(relation)
         merge = DeltaTable.forPath(self._private, place).alias("old").merge(signed.alias("change"), same)
         merge = merge.whenMatchedDelete(f"change.{CHANGE} = '{MINUS}'")
         inserted: dict[str, str | SparkColumn] = {quote(name): f"change.{quote(name)}" for name in names}
@@ -496,9 +496,10 @@ def _stored(rows: DataFrame, relation: Relation) -> DataFrame:
     return rows.toDF(*column_names(relation)) if relation.columns else rows.select(F.lit(True).alias(PRESENT))
 
 
-def _identical(names: tuple[str, ...]) -> str:
+def _identical(relation: Relation) -> str:
     # `<=>` finds rows with NULL, which `=` does not.
-    return " AND ".join(f"old.{quote(name)} <=> change.{quote(name)}" for name in names)
+    pairs = zip(map(quote, column_names(relation)), relation.types or (BOOLEAN,), strict=True)
+    return " AND ".join(f"{comparable(f'old.{name}', type)} <=> {comparable(f'change.{name}', type)}" for name, type in pairs)
 
 
 def _written(table: TableState | None) -> int | None:
