@@ -86,16 +86,18 @@ def advise(
     program: Program,
     view: Annotated[str | None, typer.Option("--view", help="Only this stored view.", show_default=False)] = None,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(ADVICE_FORMATS)}.")] = "text",
+    sql: Annotated[bool, typer.Option("--sql", help="Also print the tests as Spark SQL.")] = False,
+    net: Annotated[bool, typer.Option("--net", help="The sources report net changes only.")] = False,
 ) -> None:
     """Print, for each stored view and kind of update, whether it can be maintained without reading a source.
 
     Example: `rederive advise examples/warehouse.dl --view placed`
     """
-    found = advise_views(read_program(program), view) if program.suffix != SQL else ()  # SQL has no remote tables
+    found = advise_views(read_program(program), view, net=net) if program.suffix != SQL else ()  # SQL has no remote tables
     if not found:
         hint = "in Datalog, declare base relations .remote, and views over them .stored"
         raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(program))
-    print(show(found, form))
+    print(show(found, form, sql=sql))
 
 
 def why(

@@ -182,7 +182,7 @@ class Warehouse:
         # After the tests, which need local relations in the state before the update.
         local = {name for name in update.relations if name in self.program.bases and name not in self.remote}
         used = {name for view in self.views for name in view.sources}
-        self._stored.replace({name: update.after(name, self._stored.rows(name)) for name in local & used})
+        self._stored.change({name: (update.inserts.get(name, ()), update.deletes.get(name, ())) for name in local & used})
         self.version = version
         self._log.append(update)
         return self._report(version, outcomes)

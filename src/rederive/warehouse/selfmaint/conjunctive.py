@@ -1,4 +1,4 @@
-"""Stored views as unions of conjunctive queries over base relations, and their classes (HU97)."""
+"""Stored views as unions of conjunctive queries over base relations, and their classes (HU97; conditions: decision 135)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from math import prod
 from typing import Final
 
 from rederive.analysis.graph import components
-from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Operator, Program, Rule, literal_variables
+from rederive.ir.rules import Aggregate, Atom, Comparison, Literal, Negation, Operator, Program, Rule, literal_variables
+from rederive.ir.substitute import substitute_term
 from rederive.ir.terms import Call, Constant, Simple, Term, Variable
 
 MAX_QUERIES: Final = 64  # of one view, after unfolding; a view with more counts as one of class OTHER
@@ -18,10 +19,14 @@ MAX_QUERIES: Final = 64  # of one view, after unfolding; a view with more counts
 
 @dataclass(frozen=True, slots=True)
 class ConjunctiveQuery:
-    """`head :- body`: a conjunctive query over base relations, with equality as the only comparison."""
+    """`head :- body, conditions`: a conjunctive query over base relations.
+
+    `conditions`: comparisons, equations with functors, and negated local relations. HU97's queries have none.
+    """
 
     head: Atom
     body: tuple[Atom, ...]
+    conditions: tuple[Comparison | Negation, ...] = ()
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -39,8 +44,9 @@ class ViewClass(Enum):
     """The form of a view's definition, which decides how its self-maintainability is tested."""
 
     PLAIN = "conjunctive, without projection"  # HU97 sections 3 to 5: a compiled test
-    PROJECTION = "conjunctive, with projection"  # HU97 6.1: a bounded search
-    UNION = "a union of conjunctive queries"  # HU97 6.2: a bounded search
+    PROJECTION = "conjunctive, with projection"  # HU97 6.1: a compiled test, then a bounded search
+    UNION = "a union of conjunctive queries"  # HU97 6.2: likewise
+    CONDITIONAL = "conjunctive, with conditions"  # decision 135: a compiled test alone
     OTHER = "more than conjunctive queries"  # no test: all its sources are read
 
 
@@ -104,6 +110,8 @@ def _view(name: str, queries: tuple[ConjunctiveQuery, ...] | None, sources: tupl
     # None: not conjunctive. Empty: every rule contradicts itself, and no test has anything to work on.
     if not queries:
         return StoredView(name, ViewClass.OTHER, (), sources)
+    if any(query.conditions for query in queries):
+        return StoredView(name, ViewClass.CONDITIONAL, queries, sources)
     if len(queries) > 1:
         return StoredView(name, ViewClass.UNION, queries, sources)
     return StoredView(name, ViewClass.PROJECTION if queries[0].hidden else ViewClass.PLAIN, queries, sources)
@@ -115,6 +123,8 @@ class _Unfolding:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._known: dict[str, tuple[ConjunctiveQuery, ...] | None] = {}
+        remote = {declared.relation for declared in program.remotes}
+        self._local = frozenset(name for name in program.bases if name not in remote)
         for component in components(program):
             for name in component.relations:
                 self._known[name] = None if component.recursive else self._queries_of(name)
@@ -136,7 +146,7 @@ class _Unfolding:
 
     def _unfold(self, rule: Rule) -> list[ConjunctiveQuery] | None:
         """Return one query for each choice of a rule for every view in the body; None if a literal is not conjunctive."""
-        if not rule.body or any(not isinstance(literal, Atom) and not _is_equation(literal) for literal in rule.body):
+        if not all(self._is_conjunctive(literal) for literal in rule.body) or not any(isinstance(a, Atom) for a in rule.body):
             return None
         inner = [self._known[a.relation] for a in rule.body if isinstance(a, Atom) and a.relation in self._known]
         # A join distributes over unions: every combination of the queries of the views in the body is one query.
@@ -146,16 +156,22 @@ class _Unfolding:
         combined = (self._combine(rule, chosen) for chosen in product(*choices))
         return [query for query in combined if query is not None]
 
+    def _is_conjunctive(self, literal: Literal) -> bool:
+        """Tell whether a test reads the literal. A negated relation must be one whose rows the warehouse holds."""
+        return not isinstance(literal, Negation) or literal.atom.relation in self._local
+
     def _combine(self, rule: Rule, chosen: Sequence[ConjunctiveQuery]) -> ConjunctiveQuery | None:
         """Return the rule with these queries in place of its views; None if constants contradict each other."""
         body: list[Atom] = []
-        pairs: list[tuple[Term, Term]] = [(e.left, e.right) for e in rule.body if isinstance(e, Comparison)]
+        pairs: list[tuple[Term, Term]] = [(e.left, e.right) for e in rule.body if _is_equation(e) and isinstance(e, Comparison)]
+        conditions = [c for c in rule.body if not isinstance(c, Atom) and not _is_equation(c)]
         queries = iter(chosen)
         for i, literal in enumerate(rule.body):
             if isinstance(literal, Atom) and literal.relation in self._known:
                 inner = _rename(next(queries), str(i))
                 pairs += zip(inner.head.terms, literal.terms, strict=True)
                 body += inner.body
+                conditions += inner.conditions
             elif isinstance(literal, Atom):
                 body.append(literal)
         bindings = unify(pairs)
@@ -163,10 +179,11 @@ class _Unfolding:
             return None
         # A repeated atom says nothing more: the body of a conjunctive query is a set.
         unique = dict.fromkeys(substitute(atom, bindings) for atom in body)
-        return _simplify_names(ConjunctiveQuery(substitute(rule.head, bindings), tuple(unique)))
+        held = dict.fromkeys(substitute_condition(condition, bindings) for condition in conditions)
+        return _simplify_names(ConjunctiveQuery(substitute(rule.head, bindings), tuple(unique), tuple(held)))
 
 
-def _is_equation(literal: Comparison | Negation) -> bool:
+def _is_equation(literal: Literal) -> bool:
     """Tell whether a literal equates two simple terms."""
     return (
         isinstance(literal, Comparison)
@@ -177,21 +194,36 @@ def _is_equation(literal: Comparison | Negation) -> bool:
 
 def _rename(query: ConjunctiveQuery, mark: str) -> ConjunctiveQuery:
     # Marked by the place of the view in the body: two occurrences of one view do not share variables.
-    names: dict[Variable, Simple] = {v: Variable(f"{v.name}.{mark}") for v in (*query.variables, *literal_variables(query.head))}
-    return ConjunctiveQuery(substitute(query.head, names), tuple(substitute(atom, names) for atom in query.body))
+    names: dict[Variable, Simple] = {v: Variable(f"{v.name}.{mark}") for v in _all_variables(query)}
+    return substitute_query(query, names)
+
+
+def _all_variables(query: ConjunctiveQuery) -> tuple[Variable, ...]:
+    """Return the variables of the body, the head and the conditions: a functor may compute some that no atom has."""
+    others = (v for literal in (query.head, *query.conditions) for v in literal_variables(literal))
+    return tuple(dict.fromkeys((*query.variables, *others)))
+
+
+def substitute_query(query: ConjunctiveQuery, names: Mapping[Variable, Simple]) -> ConjunctiveQuery:
+    """Return the query with other terms for variables."""
+    body = tuple(substitute(atom, names) for atom in query.body)
+    return ConjunctiveQuery(
+        substitute(query.head, names), body, tuple(substitute_condition(condition, names) for condition in query.conditions)
+    )
 
 
 def _simplify_names(query: ConjunctiveQuery) -> ConjunctiveQuery:
     """Return the query with short names of variables: as written if that is unique, else numbered."""
     names: dict[Variable, Simple] = {}
     taken: set[str] = set()
-    for variable in query.variables:
+    variables = _all_variables(query)
+    for variable in variables:
         stem = variable.name.split(".")[0]
         stem = f"u{stem}" if stem[0].isdigit() else stem
-        name = next(n for n in (stem, *(f"{stem}{i}" for i in range(1, len(query.variables) + 1))) if n not in taken)
+        name = next(n for n in (stem, *(f"{stem}{i}" for i in range(1, len(variables) + 1))) if n not in taken)
         taken.add(name)
         names[variable] = Variable(name)
-    return ConjunctiveQuery(substitute(query.head, names), tuple(substitute(atom, names) for atom in query.body))
+    return substitute_query(query, names)
 
 
 def unify(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None:
@@ -224,3 +256,17 @@ def unify(pairs: Sequence[tuple[Term, Term]]) -> dict[Variable, Simple] | None:
 def substitute(atom: Atom, bindings: Mapping[Variable, Simple]) -> Atom:
     """Return the atom with bound variables replaced."""
     return Atom(atom.relation, tuple(bindings.get(t, t) if isinstance(t, Variable) else t for t in atom.terms), span=atom.span)
+
+
+def substitute_condition(condition: Comparison | Negation, bindings: Mapping[Variable, Simple]) -> Comparison | Negation:
+    """Return the condition with bound variables replaced."""
+    if isinstance(condition, Negation):
+        return Negation(substitute(condition.atom, bindings))
+    values: dict[str, Term] = {variable.name: term for variable, term in bindings.items()}
+    left, right = (substitute_term(side, values) for side in (condition.left, condition.right))
+    return Comparison(condition.operator, left, right, condition.span)
+
+
+def substitute_literal(literal: Literal, bindings: Mapping[Variable, Simple]) -> Literal:
+    """Return the literal with bound variables replaced."""
+    return substitute(literal, bindings) if isinstance(literal, Atom) else substitute_condition(literal, bindings)
