@@ -10,17 +10,17 @@ import typer
 import rederive
 from rederive.analysis.graph import strata
 from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, Program, Programs
-from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_program
+from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_text
 from rederive.errors import AbsentRow, StrategyError
 from rederive.ingest.strict_json import parse_line
 from rederive.ir.printing import show_relation
-from rederive.lang.programs import SQL
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, STRATEGIES
 from rederive.rows import typed_json_rows
 from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
 from rederive.warehouse.selfmaint.advice import advise as advise_views
 from rederive.warehouse.selfmaint.advice import show
+from rederive.warehouse.warehouse import warehouse_program
 from rederive.why.explainer import MOST_DEPTH
 from rederive.why.explanation import Absence, Explanation
 
@@ -93,9 +93,9 @@ def advise(
 
     Example: `rederive advise examples/warehouse.dl --view placed`
     """
-    found = advise_views(read_program(program), view, net=net) if program.suffix != SQL else ()  # SQL has no remote tables
+    found = advise_views(warehouse_program([(read_text(program), str(program))]), view, net=net)
     if not found:
-        hint = "in Datalog, declare base relations .remote, and views over them .stored"
+        hint = "declare base relations .remote, or tables USING remote, and views over them"
         raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(program))
     print(show(found, form, sql=sql))
 

@@ -157,7 +157,8 @@ class MaintenanceStep:
         return False
 
     def _deciding(self, view: StoredView) -> frozenset[str]:
-        if self._stored.compile_maintenance(view, self._outdated.group, self._known_relations()) is None:
+        is_tested = self._stored.compile_maintenance(view, self._outdated.group, self._known_relations()) is not None
+        if not is_tested or view.totals is not None:
             return frozenset(view.sources)
         kind = UpdateKind.of(self._outdated.update.inserts, self._outdated.update.deletes)
         return unknown_relations(view, self._outdated.group, kind, self._known_relations())

@@ -13,9 +13,10 @@ from rederive.maintain.program import Strategy
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import is_copy
 from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
-from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
+from rederive.warehouse.selfmaint.conjunctive import StoredView, Totals, ViewClass
 from rederive.warehouse.selfmaint.determined import is_determined
 from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
+from rederive.warehouse.selfmaint.totals import are_moved, move_totals
 
 _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT)
 
@@ -97,6 +98,8 @@ class ViewStorage:
         # The tests of the whole group at once: exchanging rules costs
         # indexes over the stored views, which are built from scratch.
         self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
+        if view.totals is not None:
+            return self._move_totals(view, view.totals, are_moved(view, group, self._update, given))
         # Rules are compiled for all kinds of updates; for many kinds the answer is known without the test.
         is_tested = not rules.always and not is_determined(view, group, self._relations, self._update, given)
         test = (names.MAINTAINABLE,) if is_tested else ()
@@ -106,6 +109,19 @@ class ViewStorage:
                 return None
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
+
+    def _move_totals(self, view: StoredView, totals: Totals, is_moved: bool) -> tuple[frozenset[Row], frozenset[Row]] | None:
+        if not is_moved:
+            return None
+        # The columns of the view that show the group.
+        places = {i: place for i, (function, place) in enumerate(totals.folded) if function == "group" and place is not None}
+
+        def stored(group: Row) -> Iterable[Row]:
+            return self._engine.rows(view.name, {column: group[place] for column, place in places.items()})
+
+        with closing(self._engine.answers(names.of(view.name, part) for part in (names.GAINED, names.LOST))) as answers:
+            gained, lost = (list(rows) for rows in answers)
+        return move_totals(totals, gained, lost, stored)
 
     def _install(self, rules: Sequence[CompiledMaintenance]) -> None:
         """Replace the installed rules; tables keep their rows."""

@@ -10,7 +10,7 @@ from itertools import combinations
 from textwrap import indent, wrap
 from typing import Any, Final
 
-from rederive.errors import UnknownOption, UnknownRelation
+from rederive.errors import StrategyError, UnknownOption, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.to_sql import SPARK, sql_text
 from rederive.warehouse.selfmaint import relation_names as names
@@ -54,10 +54,14 @@ class Advice:
         return f"{self.verdict.value}, by a bounded search" if is_searched else self.verdict.value
 
     def sql(self, part: str) -> str | None:
-        """Return a part of the rules as Spark SQL: the test, or the rows that enter or leave."""
+        """Return a part of the rules as Spark SQL: the test, or the rows that enter or leave. None if it has functors."""
         name = names.of(self.view.name, part)
-        defined = self.rules is not None and name in self.rules.program.views
-        return sql_text(self.rules.program, name, SPARK) if self.rules is not None and defined else None
+        if self.rules is None or name not in self.rules.program.views:
+            return None
+        try:
+            return sql_text(self.rules.program, name, SPARK)
+        except StrategyError:
+            return None
 
 
 def advise(program: Program, view: str | None = None, *, net: bool = False) -> tuple[Advice, ...]:

@@ -19,11 +19,12 @@ from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Progr
 from rederive.ir.terms import Type, Variable
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
-from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, Totals, ViewClass
 from rederive.warehouse.selfmaint.determined import is_determined
 from rederive.warehouse.selfmaint.open_rows import change_rules, is_hopeless, open_row_test
 from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, refutations
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
+from rederive.warehouse.selfmaint.totals import are_moved, totals_rules
 
 MAX_RULES: Final = 20_000  # of one test; a view with a larger test counts as not self-maintainable
 
@@ -71,6 +72,8 @@ def compile_maintenance(
     """
     if view.kind is ViewClass.OTHER or not _negates_local(view, given):
         return None
+    if view.totals is not None:
+        return _compile_totals(view, view.totals, views, relations, kind, given)
     if view.kind is not ViewClass.PLAIN or any(other.kind not in (ViewClass.PLAIN, ViewClass.OTHER) for other in views):
         return _compile_open_rows(view, views, relations, kind, given)
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
@@ -95,8 +98,24 @@ def compile_maintenance(
 
 def _negates_local(view: StoredView, given: KnownRelations) -> bool:
     """Tell whether the relations that the view negates are known before and after the update."""
-    conditions = (condition for query in view.queries for condition in query.conditions)
+    queries = (*view.queries, *((view.totals.query,) if view.totals is not None else ()))
+    conditions = (condition for query in queries for condition in query.conditions)
     return all(condition.atom.relation in given.local for condition in conditions if isinstance(condition, Negation))
+
+
+def _compile_totals(
+    view: StoredView,
+    totals: Totals,
+    views: Sequence[StoredView],
+    relations: Mapping[str, Relation],
+    kind: UpdateKind,
+    given: KnownRelations,
+) -> CompiledMaintenance:
+    rules = [*canonical_rules(views, relations, kind, given), *totals_rules(view, relations, kind)]
+    outputs = [names.of(view.name, part) for part in (names.GAINED, names.LOST)]
+    columns = relations[totals.query.head.relation].columns
+    program = _assemble(rules, outputs, {**relations, **{name: Relation(name, columns) for name in outputs}}, view, {})
+    return CompiledMaintenance(view.name, kind, given, program, are_moved(view, views, kind, given), False)
 
 
 def _compile_open_rows(
@@ -211,7 +230,7 @@ def _assemble(
                 declared[atom.relation] = _declared(atom, relations, view, types)
     for output in outputs:
         if not output.endswith(names.MAINTAINABLE):
-            declared.setdefault(output, names.declared(output, relations))
+            declared.setdefault(output, relations[output] if output in relations else names.declared(output, relations))
     return Program(declared, used)
 
 
