@@ -113,7 +113,7 @@ def _moved(totals: Totals, group: Row, changes: Sequence[tuple[int, Row]], befor
 def _add(total: Value, sign: int, value: Value) -> Value:
     assert isinstance(total, int | Decimal)
     assert isinstance(value, int | Decimal)
-    found = total + sign * value  # type: ignore[operator]
+    found = total + sign * value
     if isinstance(found, int) and not INTEGER_RANGES[Kind.NUMBER][0] <= found <= INTEGER_RANGES[Kind.NUMBER][1]:
         raise EvaluationError("the sum of a group does not fit 64 bits")
     return found
