@@ -153,10 +153,10 @@ CLASSES: Sequence[Decided] = (
         lambda i, n: {"insert": {"r": [(n + i, 1)]}},
     ),
     Decided(
-        "projection, row deleted; another view copies r",
-        _R + ".decl v(y: number)  v(y) :- r(_, y).  .decl w(x: number, y: number)  w(x, y) :- r(x, y).",
-        lambda n: {"v": _one(50), "w": _two(n)},
-        lambda i, n: {"delete": {"r": [(i, i % 50)]}},
+        "projection, row deleted; another view copies r, ten rows a group",
+        _R + ".decl v(x: number)  v(x) :- r(x, _).  .decl w(x: number, y: number)  w(x, y) :- r(x, y).",
+        lambda n: {"v": _one(n // 10), "w": [(i // 10, i) for i in range(n)]},
+        lambda i, n: {"delete": {"r": [(i // 10, i)]}},
     ),
     Decided(
         "union, row deleted; another view copies the other disjunct",
@@ -171,6 +171,7 @@ CLASSES: Sequence[Decided] = (
         lambda n: {"v": _two(n), "w": _two(n)},
         lambda i, n: {"insert": {"r": [(n + i, i)]}},
     ),
+    # The rows of all transactions so far are decided together, because the view waits for each.
     Decided(
         "join with projection, row inserted; nothing tells about s, so a source is needed",
         _RS + _PATH,

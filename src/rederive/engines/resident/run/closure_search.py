@@ -134,8 +134,12 @@ class ClosureAnswers:
         """Return a function that decides a few ends by a search from both sides, many by one search from x."""
         forwards, backwards = self._search(0), self._search(1)
 
+        complete = forwards.complete
+
         def probe(key: int, leaf: Leaf) -> Leaf | None:
-            if key in forwards.complete or len(leaf) > FEW:
+            if (ends := complete.get(key)) is not None:
+                return ends & leaf or None
+            if len(leaf) > FEW:
                 return forwards.ends(key) & leaf or None
             # Back from each end, no further than searches from other starts went for it: at most twice the cost of the
             # better side.
