@@ -64,6 +64,7 @@ def test_every_query_is_valid_sql() -> None:
 def test_errors(cli: Cli, write: Write) -> None:
     path = write("warehouse.dl", WAREHOUSE)
     assert "unknown relation 'v3'" in cli("advise", path, "--view", "v3").err
+    assert "unknown update 'insert q'" in cli("advise", path, "--update", "insert q").err
     assert "unknown format 'dot'" in cli("advise", path, "--format", "dot").err
     ran = cli("advise", write("plain.dl", ".decl r(x: number) .decl v(x: number) v(x) :- r(x)."))
     assert (ran.code, ran.out) == (2, "")

@@ -11,7 +11,7 @@ import rederive
 from rederive.analysis.graph import strata
 from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, Program, Programs
 from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_text
-from rederive.errors import AbsentRow, StrategyError
+from rederive.errors import AbsentRow, StrategyError, UnknownOption
 from rederive.ingest.strict_json import parse_line
 from rederive.ir.printing import show_relation
 from rederive.maintain.explain import FORMATS
@@ -86,6 +86,9 @@ def advise(
     program: Program,
     view: Annotated[str | None, typer.Option("--view", help="Only this stored view.", show_default=False)] = None,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(ADVICE_FORMATS)}.")] = "text",
+    update: Annotated[
+        str | None, typer.Option("--update", help="Only this kind of update, for example 'insert r'.", show_default=False)
+    ] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Also print the tests as Spark SQL.")] = False,
     net: Annotated[bool, typer.Option("--net", help="The sources report net changes only.")] = False,
 ) -> None:
@@ -97,7 +100,10 @@ def advise(
     if not found:
         hint = "declare base relations .remote, or tables USING remote, and views over them"
         raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(program))
-    print(show(found, form, sql=sql))
+    kinds = {line.update for line in found}
+    if update is not None and update not in kinds:
+        raise UnknownOption("update", update, sorted(kinds))
+    print(show([line for line in found if update in (None, line.update)], form, sql=sql))
 
 
 def why(
