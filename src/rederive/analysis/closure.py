@@ -106,12 +106,11 @@ def closure_from(component: Component) -> ClosureFrom | None:
     >>> closure_from(components(program)[0]).start.value
     'a'
     """
-    match component.definitions:
-        case (Rule(_, one), Rule(_, two)) as rules if len(component.relations) == 1 and {len(one), len(two)} == {1, 2}:
-            exit_, recursive = sorted(rules, key=lambda rule: len(rule.body))
-        case _:
-            return None
-    (name,) = component.relations
+    name, *others = component.relations
+    rules = sorted((d for d in component.definitions if isinstance(d, Rule)), key=lambda rule: len(rule.body))
+    if others or len(component.definitions) != 2 or [len(rule.body) for rule in rules] != [1, 2]:
+        return None
+    exit_, recursive = rules
     match exit_.head.terms, exit_.body:
         case (Constant() as start, Variable() as y), (Atom(step, terms),) if terms == (start, y) and step != name:
             pass
