@@ -11,6 +11,7 @@ from rederive.ir.to_sql import DUCKDB, identifier, sql_text
 from rederive.lang import compile_program
 from rederive.warehouse.selfmaint.advice import advise
 from tests.cli.conftest import Cli, Write
+from tests.warehouse.test_sql import ORDERS
 
 WAREHOUSE = """.decl r(x: symbol, y: symbol)
 .decl s(y: symbol, z: symbol)
@@ -63,7 +64,25 @@ def test_every_query_is_valid_sql() -> None:
 def test_errors(cli: Cli, write: Write) -> None:
     path = write("warehouse.dl", WAREHOUSE)
     assert "unknown relation 'v3'" in cli("advise", path, "--view", "v3").err
+    assert "unknown update 'insert q'" in cli("advise", path, "--update", "insert q").err
     assert "unknown format 'dot'" in cli("advise", path, "--format", "dot").err
     ran = cli("advise", write("plain.dl", ".decl r(x: number) .decl v(x: number) v(x) :- r(x)."))
     assert (ran.code, ran.out) == (2, "")
     assert "plain.dl: error[strategy]: the program has no stored view over a remote relation" in ran.err
+
+
+def test_advice_on_sql(cli: Cli, write: Write) -> None:
+    ran = cli("advise", write("orders.sql", ORDERS), "--view", "large", "--net")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "view large: conjunctive, with conditions, over customer, placed",
+        "  update           without a source     otherwise reads",
+        "  insert customer  depends on the data  placed",
+        "  delete customer  always",
+        "  insert placed    always",
+        "  delete placed    always",
+        "  mixed            depends on the data  placed",
+    ]
+    with_tests = cli("advise", "orders.sql", "--view", "large", "--net", "--sql").out
+    assert "test for insert customer:" in with_tests
+    assert "`customer__inserted`" in with_tests

@@ -37,6 +37,7 @@ def test_run_fires_rules_and_counts_them(cli: Cli, write: Write, tmp_path: Path)
     ran = cli("run", write("p.dl", PROGRAM), "--changes", changes, "--stats", str(stats))
     assert ran.lines == [
         {"version": 1, "view": "ordered", "plus": [["bolt"]], "minus": []},
+        {"version": 1, "rule": "reorder", "action": "write", "plus": [["bolt"]], "minus": []},
         {"version": 2, "view": "ordered", "plus": [["gear"]], "minus": []},
     ]
     versions = json.loads(stats.read_text())["versions"]

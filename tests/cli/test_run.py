@@ -285,7 +285,8 @@ def test_rules_among_the_definitions_of_a_script(cli: Cli, write: Write) -> None
         "CREATE VIEW v AS SELECT a FROM log; INSERT INTO t VALUES (7);"
     )
     ran = cli("run", write("p.sql", text), "--base", f"t={write('t.csv', 'a' + chr(10) + '5' + chr(10))}")
-    assert [(line["version"], line["view"], line["plus"]) for line in ran.lines] == [(2, "v", [[7]])]
+    lines = [(line["version"], line.get("view"), line.get("rule"), line["plus"]) for line in ran.lines]
+    assert lines == [(2, "v", None, [[7]]), (2, None, "noted", [[7]])]
 
 
 # Values and order

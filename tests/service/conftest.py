@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rederive.lang.programs import defines_in_sql
 from rederive.service.http.server import Server, listen, make_server
 from rederive.service.project import read_project
 from rederive.service.settings import Address
@@ -123,8 +124,9 @@ Serve = Callable[..., Served]
 def start(folder: Path, program: str = GRAPH, settings: str = "", port: int = 0, **environment: str) -> Served:
     """Serve a project; a folder that has one is served as it is, with these settings."""
     folder.mkdir(exist_ok=True)
-    (folder / "views.dl").write_text(program)
-    (folder / "rederive.toml").write_text(f'programs = ["views.dl"]\n{settings}')
+    name = "views.sql" if defines_in_sql(program) else "views.dl"
+    (folder / name).write_text(program)
+    (folder / "rederive.toml").write_text(f'programs = ["{name}"]\n{settings}')
     project = read_project(folder, environment)
     server = make_server(project)
     listening = listen(Address("127.0.0.1", port))

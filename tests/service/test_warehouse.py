@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rederive.errors import ProjectError, SourceUnavailable
+from rederive.errors import ProjectError, SourceUnavailable, StrategyError
 from tests.service.conftest import Serve, Served, until
 
 CHAIN = """
@@ -78,9 +78,9 @@ def test_views_are_maintained_and_told(serve: Serve, sources: RemoteSources, cap
     assert how(warehouse)["v"] == [1, "maintained without a source", "", ""]
     sources.write(s=[("b1", "c1"), ("b", "c2"), ("b", "c1")])
     warehouse.insert("s", ["b", "c1"])
-    assert how(warehouse)["v"][1:3] == ["maintained with sources read", "t, s"]
+    assert how(warehouse)["v"][1:3] == ["maintained with sources read", "t, r"]
     assert how(warehouse)["w"] == [2, "unaffected", "", ""]
-    assert [row[2:] for row in warehouse.rows("warehouse_reads")] == [["t, s", 1]]
+    assert [row[2:] for row in warehouse.rows("warehouse_reads")] == [["t, r", 1]]
     assert "transaction 1: v maintained without a source; w unaffected; 3 reads avoided" in caplog.messages
     assert metric(warehouse, "rederive_warehouse_reads_avoided_total") == 4
     assert metric(warehouse, 'rederive_warehouse_reads_total{relation="t"}') == 1
@@ -155,3 +155,29 @@ def test_projects_that_cannot_be_a_warehouse(serve: Serve, sources: RemoteSource
         served(serve, sources)
     with pytest.raises(ProjectError, match=r"warehouse\.retries: error\[project\]: unknown key 'retries'"):
         serve(CHAIN, "[warehouse]\nretries = 3\n", folder="other")
+
+
+SQL_CHAIN = """
+CREATE TABLE r (x STRING NOT NULL, y STRING NOT NULL, PRIMARY KEY (x, y))
+  USING remote OPTIONS (source 'parquet', path '{folder}/r.parquet');
+CREATE TABLE s (y STRING NOT NULL, z STRING NOT NULL, PRIMARY KEY (y, z))
+  USING remote OPTIONS (source 'parquet', path '{folder}/s.parquet');
+CREATE TABLE size (z STRING NOT NULL PRIMARY KEY, n INT NOT NULL);
+CREATE VIEW chain AS SELECT r.x, r.y, s.z FROM r JOIN s ON r.y = s.y;
+CREATE VIEW sized AS SELECT s.y, s.z, size.n FROM s JOIN size ON s.z = size.z WHERE size.n > 5;
+"""
+
+
+def test_a_warehouse_in_sql(serve: Serve, sources: RemoteSources) -> None:
+    warehouse = serve(SQL_CHAIN.format(folder=sources.folder), SETTINGS)
+    assert warehouse.rows("chain") == [["a1", "b1", "c1"]]
+    warehouse.delete("r", ["a1", "b1"])
+    assert (warehouse.rows("chain"), how(warehouse)["chain"][1]) == ([], "maintained without a source")
+    warehouse.insert("size", ["c1", 7])
+    assert (warehouse.rows("sized"), how(warehouse)["sized"][1:3]) == ([["b1", "c1", 7]], ["maintained with sources read", "s"])
+
+
+def test_a_warehouse_in_sql_that_cannot_be_stored(serve: Serve) -> None:
+    table = "CREATE TABLE r (x INT NOT NULL PRIMARY KEY, y INT) USING remote; CREATE VIEW v AS SELECT x, y FROM r"
+    with pytest.raises(StrategyError, match="the column 'y' of 'r' may be NULL"):
+        serve(table, SETTINGS)

@@ -62,6 +62,7 @@ QUERIES = (
     "SELECT transform(split(t, ','), x -> length(x)) AS l, X'00' AS b FROM s",
 )
 STATEMENTS = (
+    "CREATE TABLE r (x INT NOT NULL PRIMARY KEY) USING remote OPTIONS (rows 10)",
     *(statement for statement in TABLES.split(";") if statement.strip()),
     *(f"CREATE VIEW v{i} AS {query}" for i, query in enumerate(QUERIES)),
     "CREATE OR REPLACE TEMPORARY VIEW v (x) AS SELECT 1",

@@ -38,12 +38,12 @@ def test_a_store_takes_changes_and_questions_in_sql(tmp_path: Path) -> None:
         assert list(db.pipeline.state.program.relations) == ["n"]
 
 
-def test_a_program_of_sql_has_no_remote_relation_to_advise_on(tmp_path: Path) -> None:
+def test_a_program_without_a_remote_relation_has_nothing_to_advise_on(tmp_path: Path) -> None:
     program = tmp_path / "program.sql"
     program.write_text("CREATE TABLE t (k BIGINT PRIMARY KEY);", encoding="utf-8")
     result = CliRunner().invoke(app, ["advise", str(program)])
     assert isinstance(result.exception, StrategyError)
-    assert "in Datalog" in str(result.exception)
+    assert "tables USING remote" in str(result.exception)
 
 
 # Data frames

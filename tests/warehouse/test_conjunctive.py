@@ -14,7 +14,7 @@ BASE = ".decl r(x: number, y: number)  .decl s(y: number)  .remote r, s  "
 
 def unfolded(rules: str) -> tuple[ViewClass, list[str]]:
     view = Setting(BASE + rules).views[-1]
-    return view.kind, [show_rule(Rule(query.head, query.body)) for query in view.queries]
+    return view.kind, [show_rule(Rule(query.head, query.body + query.conditions)) for query in view.queries]
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,15 @@ def unfolded(rules: str) -> tuple[ViewClass, list[str]]:
             ["v(x) :- s(x).", "v(x) :- r(x, x), s(x)."],
         ),
         (".decl v(x: number) v(x) :- s(x), x = 1. v(x) :- s(x), x = 2, x = 3.", ViewClass.PLAIN, ["v(1) :- s(1)."]),
-        (".decl v(x: number) v(x) :- s(x), x > 1.", ViewClass.OTHER, []),
+        (".decl v(x: number) v(x) :- s(x), x > 1.", ViewClass.CONDITIONAL, ["v(x) :- s(x), x > 1."]),
         (".decl v(x: number) v(x) :- s(x), !r(x, _).", ViewClass.OTHER, []),
         (".decl v(x: number) v(x) :- s(x). v(x) :- r(x, y), v(y).", ViewClass.OTHER, []),
         (".decl v(n: number) v(n) :- n = count : { s(_) }.", ViewClass.OTHER, []),
-        (".decl p(x: number) p(x) :- s(x), x > 1. .decl v(x: number) .stored v v(x) :- p(x).", ViewClass.OTHER, []),
+        (
+            ".decl p(x: number) p(x) :- s(x), x > 1. .decl v(x: number) .stored v v(x) :- p(x).",
+            ViewClass.CONDITIONAL,
+            ["v(x) :- s(x), x > 1."],
+        ),
         (".decl v(x: number) v(1). v(x) :- s(x).", ViewClass.OTHER, []),
     ],
 )

@@ -26,7 +26,7 @@ def opened(folder: Path) -> rederive.Database:
     db = rederive.open(folder / "store")
     if not db.pipeline.state.program.relations:
         db.define(bridge_program_text(compile_program(text)))
-    db.pipeline.state.bridge = WarehouseBridge(db.pipeline, text, net=True)
+    db.pipeline.state.bridge = WarehouseBridge(db.pipeline, compile_program(text), net=True)
     return db
 
 

@@ -19,7 +19,7 @@ from enum import Enum
 from rederive.analysis.graph import Component
 from rederive.ir.rules import Atom, Literal, Rule, literal_variables
 from rederive.ir.substitute import substitute_variables
-from rederive.ir.terms import Simple, Variable
+from rederive.ir.terms import Constant, Simple, Variable
 
 Half = tuple[Variable, ...]
 
@@ -81,6 +81,48 @@ def closure_of(component: Component) -> Closure | None:
         return None
     middle = next(one.middle for one in found if one is not None)
     return Closure(name, form, width, middle, exits, recursive, _plain_step(exits))
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureFrom:
+    """A view that is the part of a transitive closure with one start: what `push_constants` makes of `p("c", y)`."""
+
+    relation: str
+    start: Constant
+    step: str
+
+
+def closure_from(component: Component) -> ClosureFrom | None:
+    """The component's only view as the ends from one start, or None where its rules are not written as that.
+
+        p(c, y) :- step(c, y).        p(c, y) :- p(c, z), step(z, y).
+
+    >>> from rederive.analysis.graph import components
+    >>> from rederive.lang import compile_program
+    >>> program = compile_program('''
+    ...     .decl e(x: symbol, y: symbol)  .decl p(x: symbol, y: symbol)
+    ...     p("a", y) :- e("a", y).  p("a", y) :- p("a", z), e(z, y).
+    ... ''')
+    >>> closure_from(components(program)[0]).start.value
+    'a'
+    """
+    name, *others = component.relations
+    rules = sorted((d for d in component.definitions if isinstance(d, Rule)), key=lambda rule: len(rule.body))
+    if others or len(component.definitions) != 2 or [len(rule.body) for rule in rules] != [1, 2]:
+        return None
+    exit_, recursive = rules
+    match exit_.head.terms, exit_.body:
+        case (Constant() as start, Variable() as y), (Atom(step, terms),) if terms == (start, y) and step != name:
+            pass
+        case _:
+            return None
+    atoms = {literal.relation: literal.terms for literal in recursive.body if isinstance(literal, Atom)}
+    match recursive.head.terms, atoms.get(name), atoms.get(step):
+        case (first, Variable() as end), (second, Variable() as middle), (third, fourth) if first == second == start:
+            is_step = third == middle and fourth == end and middle != end
+            return ClosureFrom(name, start, step) if is_step else None
+        case _:
+            return None
 
 
 def _reads(rule: Rule, name: str) -> bool:

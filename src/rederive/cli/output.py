@@ -15,6 +15,7 @@ from rich.console import Console
 from rederive.database import Database
 from rederive.errors import MissingFile
 from rederive.ir.terms import Row
+from rederive.records import Firing
 from rederive.result import Answer
 from rederive.values import to_json
 
@@ -33,6 +34,17 @@ def change_line(
     copies = f', "counts": {json.dumps(counts)}' if counts is not None else ""
     change = f'"plus": {rows_text(plus)}, "minus": {rows_text(minus)}{copies}'
     return f'{{"version": {version}, "view": {json.dumps(view)}, {change}}}\n'.encode()
+
+
+def firing_line(firing: Firing) -> bytes:
+    """Encode the firing of a rule as one line of JSON.
+
+    >>> from rederive.ir.rules import Relation
+    >>> firing_line(Firing(2, "low", "call", (("bolt",),), (), "done", "", Relation("low.condition", ())))
+    b'{"version": 2, "rule": "low", "action": "call", "plus": [["bolt"]], "minus": []}\\n'
+    """
+    head = f'"version": {firing.version}, "rule": {json.dumps(firing.rule)}, "action": {json.dumps(firing.action)}'
+    return f'{{{head}, "plus": {rows_text(firing.plus)}, "minus": {rows_text(firing.minus)}}}\n'.encode()
 
 
 def answer_line(answer: Answer) -> bytes:

@@ -10,17 +10,17 @@ import typer
 import rederive
 from rederive.analysis.graph import strata
 from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, Program, Programs
-from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_program
-from rederive.errors import AbsentRow, StrategyError
+from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_text
+from rederive.errors import AbsentRow, StrategyError, UnknownOption
 from rederive.ingest.strict_json import parse_line
 from rederive.ir.printing import show_relation
-from rederive.lang.programs import SQL
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, STRATEGIES
 from rederive.rows import typed_json_rows
 from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
 from rederive.warehouse.selfmaint.advice import advise as advise_views
 from rederive.warehouse.selfmaint.advice import show
+from rederive.warehouse.warehouse import warehouse_program
 from rederive.why.explainer import MOST_DEPTH
 from rederive.why.explanation import Absence, Explanation
 
@@ -86,16 +86,24 @@ def advise(
     program: Program,
     view: Annotated[str | None, typer.Option("--view", help="Only this stored view.", show_default=False)] = None,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(ADVICE_FORMATS)}.")] = "text",
+    update: Annotated[
+        str | None, typer.Option("--update", help="Only this kind of update, for example 'insert r'.", show_default=False)
+    ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Also print the tests as Spark SQL.")] = False,
+    net: Annotated[bool, typer.Option("--net", help="The sources report net changes only.")] = False,
 ) -> None:
     """Print, for each stored view and kind of update, whether it can be maintained without reading a source.
 
     Example: `rederive advise examples/warehouse.dl --view placed`
     """
-    found = advise_views(read_program(program), view) if program.suffix != SQL else ()  # SQL has no remote tables
+    found = advise_views(warehouse_program([(read_text(program), str(program))]), view, net=net)
     if not found:
-        hint = "in Datalog, declare base relations .remote, and views over them .stored"
+        hint = "declare base relations .remote, or tables USING remote, and views over them"
         raise StrategyError("the program has no stored view over a remote relation", hint=hint).at(str(program))
-    print(show(found, form))
+    kinds = {line.update for line in found}
+    if update is not None and update not in kinds:
+        raise UnknownOption("update", update, sorted(kinds))
+    print(show([line for line in found if update in (None, line.update)], form, sql=sql))
 
 
 def why(

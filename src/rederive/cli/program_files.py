@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import inspect
+import runpy
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import rederive
 from rederive.catalog import Catalog
@@ -16,7 +18,6 @@ from rederive.errors import LateLoad, MalformedInput, MissingFile, UnknownOption
 from rederive.ingest.input_file import check_keys, read_input, read_rows
 from rederive.ir.rules import Input, Program
 from rederive.ir.terms import Row
-from rederive.lang.datalog.compiler import compile_program
 from rederive.lang.programs import SQL
 from rederive.limits import Limits
 from rederive.maintain.program import Strategy
@@ -49,9 +50,16 @@ def read_text(path: Path) -> str:
         raise MissingFile(f"the program cannot be read: {error.strerror}").at(str(path)) from None
 
 
-def read_program(path: Path) -> Program:
-    """Compile a file of Datalog."""
-    return compile_program(read_text(path), str(path))
+def load_functions(path: Path) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a Python file defines, by name, without those whose name starts with an underscore."""
+    try:
+        found = runpy.run_path(str(path), run_name=path.stem)
+    except OSError as error:
+        raise MissingFile(f"the actions cannot be read: {error.strerror}").at(str(path)) from None
+    except Exception as error:  # whatever the file raises while it runs
+        raise MalformedInput(f"the actions cannot be loaded: {type(error).__name__}: {error}").at(str(path)) from None
+    own = {name: value for name, value in found.items() if inspect.isfunction(value) and value.__module__ == path.stem}
+    return {name: function for name, function in own.items() if not name.startswith("_")}
 
 
 def read_programs(paths: Sequence[Path]) -> Program:

@@ -34,8 +34,17 @@ from rederive.cli.options import (
     StoreFolder,
     Zone,
 )
-from rederive.cli.output import answer_line, change_line, print_on_success, rows_text, settle_lake, show_progress, write_file
-from rederive.cli.program_files import InitialRows, Loading, initial_rows, migrate, read_programs, run_files
+from rederive.cli.output import (
+    answer_line,
+    change_line,
+    firing_line,
+    print_on_success,
+    rows_text,
+    settle_lake,
+    show_progress,
+    write_file,
+)
+from rederive.cli.program_files import InitialRows, Loading, initial_rows, load_functions, migrate, read_programs, run_files
 from rederive.database import Database
 from rederive.engines.protocol import FilterStep
 from rederive.errors import RederiveError, StrategyError, UnknownOption
@@ -70,6 +79,10 @@ def run(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write each step of strategy filtration as JSON lines.", show_default=False)
     ] = None,
+    actions: Annotated[
+        Path | None,
+        typer.Option("--actions", help="A Python file with the functions that rules call.", show_default=False),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse views that every change recomputes.")] = False,
     max_rounds: MaxRounds = DEFAULT_LIMITS.rounds,
     max_tuples: MaxTuples = DEFAULT_LIMITS.tuples,
@@ -79,6 +92,8 @@ def run(
     zone: Zone = None,
 ) -> None:
     """Evaluate a program, apply transactions one by one, and print the exact change of every monitored view as JSON lines.
+
+    A rule that fires is a line of its own. `--actions module.py` is a Python file: its functions are those that `DO CALL` names.
 
     With a store, versions continue from its last one. Its Datalog program must be this one, or a part of it. SQL statements run
     in order; definitions that the store has are skipped. A view may read what an earlier file defines, in either language.
@@ -95,7 +110,9 @@ def run(
     chosen = partial(rederive.open, store, strategy=strategy, precision=precision, only=only, engine=engine, lake=lake)
     open_database = partial(chosen, limits=limits, strict=strict, zone=zone)
     folder, _ = opening.places(store, None, lake)
-    _run(open_database, program, InitialRows(facts, tuple(base or ()), store=folder), changes, initial, stats, trace)
+    functions = load_functions(actions) if actions is not None else {}
+    rows = InitialRows(facts, tuple(base or ()), store=folder)
+    _run(open_database, program, rows, changes, initial, stats, trace, functions)
 
 
 def _run(
@@ -106,12 +123,15 @@ def _run(
     initial: bool,
     stats: Path | None,
     trace: Path | None,
+    functions: Mapping[str, Callable[..., Any]],
 ) -> None:
     # All files are read before a store is opened or created: malformed input leaves the store as it was.
     # SQL statements decide which tables exist while they run, so their files cannot be typed in advance.
     read = _read(paths, rows, changes) if not any(path.suffix == SQL for path in paths) else None
     steps: list[str] = []
     with open_database() as db, _mention_commits(db), print_on_success() as output:
+        for name, function in functions.items():
+            db.rules.register(function, name)
         if trace is not None:
             db.pipeline.state.trace(lambda step: steps.append(_trace_line(db.version + 1, step)))
         if read is not None:
@@ -208,6 +228,8 @@ def _write_version(db: Database, result: rederive.Result, output: IO[bytes], sho
         output.write(answer_line(result.answer))
     for view, change in result.changes.items() if shown else ():
         output.write(change_line(result.version, view, change.plus, change.minus, change.counts))
+    for firing in result.firings:
+        output.write(firing_line(firing))
     cost: dict[str, Any] = {"version": result.version, "seconds": result.seconds, "touched": result.touched}
     cost |= (
         {"estimated": result.estimated, "recomputed": result.recomputed} if db.pipeline.state.settings.strategy == AUTO else {}

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from rederive.commit.pending import Net, PendingCall, PendingVersion
 from rederive.commit.state import DatabaseState
+from rederive.commit.state_handles import call_states
 from rederive.delta import Delta, Rows, sort_rows
 from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import ActionFailed, CascadeLimit, RederiveError, RuleError, UnknownFunction
@@ -22,7 +23,7 @@ from rederive.lang.rules.syntax import FIRING, CallAction, WebhookAction, WriteA
 from rederive.records import DONE, FAILED, WAITING, Firing
 from rederive.rules.rule_set import CompiledRule
 from rederive.rules.runtime import RuleRuntime
-from rederive.rules.triggers import FiredRows, has_happened
+from rederive.rules.triggers import CheckedRows, FiredRows, has_happened
 
 _UNCHANGED = Delta()
 
@@ -71,7 +72,7 @@ class RuleExecution:
         calls, pending.calls, pending.has_called = pending.calls, [], True
         for call in calls:
             try:
-                self._call(call)
+                self._call(pending, call)
             except BaseException as error:
                 self._fail(call.rule, call.delta, error)
                 raise
@@ -99,7 +100,10 @@ class RuleExecution:
             one, delta = chosen
             # A rule fires at most once for a row in a round. So a round over a finite set
             # of rows ends; only rules that invent rows can exceed the limit on firings.
-            fired.setdefault(one.name, FiredRows()).add(delta)
+            if one.rule.since_check:
+                pending.checked[one.name].fire()
+            else:
+                fired.setdefault(one.name, FiredRows()).add(delta)
             try:
                 # What an action changes counts before the next rule is chosen. The longer list of operations is propagated
                 # from the state before the transaction, because deltas since one beginning can be subtracted.
@@ -119,7 +123,11 @@ class RuleExecution:
         assert pending.propagation is not None
         for one in sorted(rules, key=lambda one: (not one.rule.immediate, *one.order)):
             change = _copy(pending.propagation.views.get(one.condition.name))
-            delta = _fires_for(one, _since(change, pending.processed.get(one.name)))
+            if one.rule.since_check:
+                since = pending.checked.setdefault(one.name, CheckedRows(one.rule.signs)).check(change)
+            else:
+                since = _since(change, pending.processed.get(one.name))
+            delta = _fires_for(one, since)
             if one.name in fired:
                 delta = fired[one.name].unseen(delta)
             if delta and self._has_event(pending, one):
@@ -152,7 +160,8 @@ class RuleExecution:
                 if function is None:
                     raise UnknownFunction(one.name, name)
                 pending.firings.append(done)
-                pending.calls.append(PendingCall(one, function, delta))
+                sides = self._rows_to_pass(one, plus), self._rows_to_pass(one, minus)
+                pending.calls.append(PendingCall(one, function, delta, sides))
                 return []
             case WebhookAction(url):
                 _add_webhook(pending.firings, replace(done, action="webhook", outcome=WAITING, address=url))
@@ -165,14 +174,24 @@ class RuleExecution:
                 evaluator = ChangeEvaluator(self._state, self._inserts_and_deletes(pending), {FIRING: plus or minus})
                 return evaluator.operations(one.write, parsed)
 
-    def _call(self, call: PendingCall) -> None:
+    def _rows_to_pass(self, one: CompiledRule, rows: Sequence[Row]) -> list[Row]:
+        """What a function is called with for these rows: its columns or expressions, each combination once, in order."""
+        if one.arguments is None or not rows:
+            return one.project(rows)
+        from rederive.commit.sql_changes import answers
+
+        width = one.condition.arity
+        found = {row[:width]: row[width:] for row in answers(self._state, one.arguments, (), {FIRING: rows})}
+        return list(dict.fromkeys(found[row] for row in rows))
+
+    def _call(self, pending: PendingVersion, call: PendingCall) -> None:
         one = call.rule
-        sides = [one.project(sort_rows(rows)) for rows in (call.delta.plus, call.delta.minus)]
+        states = call_states(call.function, self._state, lambda: self._inserts_and_deletes(pending))
         with self._runtime.running(one.name), self._state.engine.pause_budget():
             if len(one.rule.signs) > 1:
-                call.function(*sides)
+                call.function(*call.sides, **states)
             else:
-                call.function(sides[0] or sides[1])
+                call.function(call.sides[0] or call.sides[1], **states)
 
     def _inserts_and_deletes(self, pending: PendingVersion) -> list[Operation]:
         """The transaction so far as plain inserts and deletes; operations on bags as they were requested."""

@@ -12,9 +12,11 @@ from rederive.commit.monitoring import Monitoring
 from rederive.commit.parked import ParkedDefinitions
 from rederive.delta import Delta
 from rederive.engines.protocol import Operation, Propagation
+from rederive.ir.terms import Row
 from rederive.records import Firing, SourceVersion, VersionRecord
 from rederive.result import Result
 from rederive.rules.rule_set import CompiledRule, Function, RuleSet
+from rederive.rules.triggers import CheckedRows
 
 Net: TypeAlias = Mapping[str, Delta]
 
@@ -37,11 +39,12 @@ class BatchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A function to call with the rows that its rule fired for."""
+    """A function to call with the rows that its rule fired for; `sides`: its arguments for the rows that entered and left."""
 
     rule: CompiledRule
     function: Function
     delta: Delta
+    sides: tuple[list[Row], list[Row]]
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +72,7 @@ class PendingVersion:
     firings: list[Firing] = field(default_factory=list)
     calls: list[PendingCall] = field(default_factory=list)
     processed: dict[str, Delta] = field(default_factory=dict)
+    checked: dict[str, CheckedRows] = field(default_factory=dict)
     failure: Exception | None = None
     # Set by the steps, in this order.
     net: Net = field(default_factory=dict)

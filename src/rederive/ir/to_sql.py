@@ -15,6 +15,7 @@ from rederive.errors import StrategyError, Unsupported
 from rederive.ir.rules import Aggregate, Atom, Comparison, Negation, Operator, Program, Relation, Rule
 from rederive.ir.terms import Call, Constant, Kind, Term, Variable, variables
 
+_ORDERINGS: Final = frozenset({Operator.LT, Operator.LE, Operator.GT, Operator.GE})
 WHOLE: Final = "holds"  # the one column of a relation that has none
 
 
@@ -163,7 +164,14 @@ class _Printer:
     def _compared(self, literal: Comparison, places: dict[Variable, str]) -> Iterator[str]:
         """An equation; one with a new variable says where its value is found."""
         if literal.operator is not Operator.EQ:
-            raise StrategyError(f"'{literal.operator.value}' is not written by this printer")
+            left, right = (self._term(side, places) for side in (literal.left, literal.right))
+            if literal.operator in _ORDERINGS:
+                yield f"{left} {literal.operator.value} {right}"
+            elif literal.operator is Operator.NE:
+                yield f"NOT ({left} {self._dialect.identical} {right})"
+            else:
+                raise StrategyError(f"'{literal.operator.value}' is not written by this printer")
+            return
         for one, other in ((literal.left, literal.right), (literal.right, literal.left)):
             # An alias in the generated text, not a condition: x = t adds no predicate where it binds x.
             if isinstance(one, Variable) and one not in places:

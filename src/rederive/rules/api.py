@@ -75,6 +75,7 @@ class Rules:
         """Register a function that rules can call, under its own name or another. Also a decorator.
 
         It is called inside the transaction, once for all rows of a firing; an error that it raises rolls the transaction back.
+        If it has parameters `old` or `new`, it gets handles to read the states before and after the transaction.
         """
         # Registering a name again replaces the function: a store holds the rule, and each process brings its functions.
         self._runtime.functions[name or function.__name__] = function
@@ -90,10 +91,12 @@ class Rules:
         precision: str = "strict",
         priority: int = 0,
         event: str | None = None,
+        since: str = "transaction",
     ) -> Callable[[_F], _F]:
         """Decorate a function: call it with the rows that enter a view, leave it (`on="minus"`), or both (`on="both"`).
 
         `mode`: deferred or immediate. `precision`: strict or nervous. `event`: as "INSERT OF quantity".
+        `since`: transaction, or check.
 
         >>> import rederive
         >>> db = rederive.open()
@@ -112,7 +115,7 @@ class Rules:
             self.register(function, called)
             # A rule of Python is the statement that defines it, so that a store can hold it as text.
             when = f"ON {event} WHEN TABLE {view}" if event is not None else f"WHEN TABLE {view}"
-            options = f"{precision.upper()} {mode.upper()} ON {on.upper()} PRIORITY {priority}"
+            options = f"{precision.upper()} {mode.upper()} ON {on.upper()} SINCE {since.upper()} PRIORITY {priority}"
             text = f"CREATE OR REPLACE RULE {called} {when} DO CALL {called} {options}"
             self.run(_parse(text, called))
             return function

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rederive.analysis.graph import needed
 from rederive.errors import Redefined
 from rederive.ir.rules import Program
-from rederive.lang.rules.lower import add_condition, compile_write
+from rederive.lang.rules.lower import add_condition, compile_arguments, compile_write
 from rederive.lang.rules.syntax import ActiveRule, WriteAction, condition_name, event_table
 from rederive.rules.activity import Activity
 from rederive.rules.cycles import check_cycles
@@ -35,4 +35,5 @@ def _compile_rule(rule: ActiveRule, program: Program, activity: Activity, in_pro
     write = compile_write(program, rule) if isinstance(rule.action, WriteAction) else None
     event = program.relations[event_table(rule.event, program)] if rule.event is not None else None
     influents = needed(program, [condition.name]).intersection(program.bases)
-    return CompiledRule(rule, condition, influents, event, write, activity, in_program)
+    arguments = compile_arguments(program, rule)
+    return CompiledRule(rule, condition, influents, event, write, activity, in_program, arguments)

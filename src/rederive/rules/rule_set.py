@@ -15,7 +15,7 @@ from rederive.maintain.plan import NERVOUS
 from rederive.rules.activity import Activity
 
 if TYPE_CHECKING:
-    from rederive.lang.sql.dml import DataChange
+    from rederive.lang.sql.dml import CompiledQuery, DataChange
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -24,7 +24,8 @@ Function: TypeAlias = Callable[..., Any]
 class CompiledRule:
     """A rule over a program: its condition, the base relations that influence it, and its change of data if it has one.
 
-    `in_program`: whether the text of the program states the rule; the others come from statements.
+    `in_program`: whether the text of the program states the rule; the others come from statements. `arguments`: the query of a
+    call's arguments, if they are not columns.
     """
 
     rule: ActiveRule
@@ -34,6 +35,7 @@ class CompiledRule:
     write: DataChange | None
     activity: Activity
     in_program: bool
+    arguments: CompiledQuery | None = None
 
     @property
     def name(self) -> str:

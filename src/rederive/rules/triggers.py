@@ -21,6 +21,34 @@ def has_happened(kind: EventKind, relation: Relation, delta: Delta) -> bool:
             return bool(entered & left)
 
 
+class CheckedRows:
+    """The rows that a rule SINCE CHECK has to fire for: those that entered or left between two checks, and did not go back since.
+
+    Every choice of the next rule is a check. So a row that leaves after the rule fired for it, and enters again, fires again.
+    """
+
+    def __init__(self, signs: frozenset[Sign]) -> None:
+        self._signs = signs
+        self._last = Delta()
+        self._waiting: dict[Sign, frozenset[Row]] = {sign: frozenset() for sign in Sign}
+
+    def check(self, delta: Delta) -> Delta:
+        """Note the delta since the transaction began, and return the rows to fire for."""
+        moved = delta.union(self._last.invert())
+        self._last = delta
+        # A row that went back before the rule fired has not changed.
+        entered, left = frozenset(moved.plus), frozenset(moved.minus)
+        plus, minus = self._waiting[Sign.PLUS], self._waiting[Sign.MINUS]
+        waiting = {Sign.PLUS: (plus - left) | (entered - minus), Sign.MINUS: (minus - entered) | (left - plus)}
+        # A sign that the rule does not fire for is over with the check.
+        self._waiting = {sign: rows if sign in self._signs else frozenset() for sign, rows in waiting.items()}
+        return Delta(self._waiting[Sign.PLUS], self._waiting[Sign.MINUS])
+
+    def fire(self) -> None:
+        """Note that the rule fires for all rows that wait."""
+        self._waiting = {sign: frozenset() for sign in Sign}
+
+
 class FiredRows:
     """The rows that a rule has fired for in one round, by sign.
 

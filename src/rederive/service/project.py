@@ -16,13 +16,13 @@ from typing import Final
 import rederive
 from rederive.database import Database
 from rederive.errors import DataError, MalformedInput, MissingFile, ProjectError
-from rederive.lang import compile_program
 from rederive.locations import local_folder
 from rederive.queries import positions
 from rederive.service.project_file import TomlTable, project_from
 from rederive.service.settings import Project
 from rederive.service.subscription_request import declared
 from rederive.warehouse.bridge import WarehouseBridge, bridge_program_text
+from rederive.warehouse.warehouse import warehouse_program
 
 FILE: Final = "rederive.toml"
 APPLIED: Final = "programs.sha256"
@@ -87,8 +87,11 @@ def open_project(project: Project) -> Database:
     """
     texts = written = [(program, _text(program)) for program in project.programs]
     # A warehouse stores its views as tables (decision 0036): the program over these replaces the one that is written.
+    warehouse = None
     if project.warehouse is not None:
-        texts = [_bridge_program(written)]
+        warehouse = warehouse_program((text, str(program)) for program, text in written)
+        # Its text is Datalog, whatever the languages of the project are.
+        texts = [(written[0][0].with_suffix(".dl"), bridge_program_text(warehouse))]
     # Opening reads everything that is stored, so the budgets of one operation begin afterwards.
     db = rederive.open(
         project.store,
@@ -103,9 +106,8 @@ def open_project(project: Project) -> Database:
     )
     try:
         _apply(db, texts, project.store / APPLIED)
-        if project.warehouse is not None:
-            whole, place = _concatenate(written)
-            db.pipeline.state.bridge = WarehouseBridge(db.pipeline, whole, place, net=project.warehouse.net)
+        if project.warehouse is not None and warehouse is not None:
+            db.pipeline.state.bridge = WarehouseBridge(db.pipeline, warehouse, net=project.warehouse.net)
         _check_tokens(project, db)
         db.pipeline.state.limits = project.budgets
         db.pipeline.state.can_park = (
@@ -115,15 +117,6 @@ def open_project(project: Project) -> Database:
         db.close()
         raise
     return db
-
-
-def _bridge_program(texts: list[tuple[Path, str]]) -> tuple[Path, str]:
-    """Return the program that stores the views of a warehouse; it replaces the program of the project."""
-    if sql := [program for program, _ in texts if program.suffix == ".sql"]:
-        raise ProjectError("a warehouse declares its relations in Datalog, with .remote", hint="see docs/selfmaint.md").at(
-            str(sql[0])
-        )
-    return texts[0][0], bridge_program_text(compile_program(*_concatenate(texts)))
 
 
 def _concatenate(texts: list[tuple[Path, str]]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from rederive.commit.pending import TransactionRequest
 from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import SourceUnavailable, StrategyError, Unsupported
 from rederive.ir.printing import show_relation
-from rederive.ir.rules import Program
+from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
 from rederive.store.codec import decode_rows, encode_row
 from rederive.warehouse.report import MaintenanceReport, MaintenanceStatus
@@ -67,6 +67,11 @@ def bridge_program_text(program: Program) -> str:
     if lost := [name for name in program.monitored if name not in views]:
         hint = "name it in .stored, or do not monitor it"
         raise StrategyError(f"the monitored view '{lost[0]}' is not stored, and a warehouse has stored views only", hint=hint)
+    if program.constraints:
+        hint = "check the rows in their sources, or in a subscriber"
+        raise StrategyError(f"'{program.constraints[0].view}' is a constraint, and a warehouse checks none", hint=hint)
+    for name in (*program.bases, *views):
+        _check_writable(program.relations[name])
     lines = [show_relation(program.relations[name]) for name in program.bases]
     for name in views:
         # The whole row is the key: the warehouse says which rows enter and leave, and never replaces one by key.
@@ -75,6 +80,15 @@ def bridge_program_text(program: Program) -> str:
         lines += [show_relation(replace(relation, name=stored_table(name))), show_relation(relation)]
         lines += [f"{name}({columns}) :- {stored_table(name)}({columns}).", f".output {name}"]
     return "\n".join([*lines, _TABLES])
+
+
+def _check_writable(relation: Relation) -> None:
+    """Refuse what the tables of the database, which are declared in Datalog, cannot hold."""
+    if column := next((column.name for column in relation.columns if column.nullable), None):
+        hint = "declare the columns NOT NULL, or replace NULL by coalesce(column, value)"
+        raise StrategyError(f"the column '{column}' of '{relation.name}' may be NULL", hint=hint)
+    if other := next((name for name in (relation.name, *(c.name for c in relation.columns)) if not name.isidentifier()), None):
+        raise StrategyError(f"'{other}' is not a name of letters, digits and _", hint="rename it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +118,11 @@ class WarehouseBridge:
     committed: the warehouse in memory is ahead, and is loaded from the database again.
     """
 
-    def __init__(self, pipeline: Pipeline, text: str, name: str = "<text>", *, net: bool = False) -> None:
+    def __init__(self, pipeline: Pipeline, program: Program, *, net: bool = False) -> None:
         self.counts = MaintenanceCounts()
         self._pipeline = pipeline
         self._state = pipeline.state
-        self._open = partial(Warehouse, text, net=net, name=name)
+        self._open = partial(Warehouse, program, net=net)
         self._net = net
         self._step = -1  # no state is loaded
         self._warehouse = self._open()

@@ -17,8 +17,9 @@ from rederive.ir.terms import Row
 from rederive.warehouse.report import MaintenanceStatus, ViewOutcome
 from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
-from rederive.warehouse.selfmaint.search import KnownRows, Maintainability, decide
-from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate
+from rederive.warehouse.selfmaint.open_rows import unknown_relations
+from rederive.warehouse.selfmaint.search import MAX_OPEN_ROWS, SEARCHED, KnownRows, Maintainability, decide
+from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
 from rederive.warehouse.view_storage import ViewStorage, copied_relation, evaluate_view
 
 Extents = dict[str, frozenset[Row]]
@@ -96,8 +97,8 @@ class MaintenanceStep:
                 found |= self._decide(pending)
                 pending = [view for view in pending if view.name not in found]
                 if pending and not self._read_next(pending):
-                    why = "; ".join(self._failed.values())
-                    return found | {view.name: ViewOutcome(MaintenanceStatus.WAITING, why=why) for view in pending}
+                    why, read = "; ".join(self._failed.values()), self._sources_read()
+                    return found | {view.name: ViewOutcome(MaintenanceStatus.WAITING, read=read, why=why) for view in pending}
             return found
         finally:
             # The compiled rules see an update only while it is decided.
@@ -142,7 +143,9 @@ class MaintenanceStep:
         whole = known_completely(self._outdated.group, self._known_relations())
         # Relations that are known completely are never read, however cheap they are.
         missing = {name for view in pending for name in view.sources} - whole - self._failed.keys()
-        for name in sorted(missing, key=self._images.cost):
+        # First those whose facts decide about a row. The others tell more about these, which helps if one cannot be read.
+        deciding = {name for view in pending for name in self._deciding(view)}
+        for name in sorted(missing, key=lambda name: (name not in deciding, self._images.cost(name))):
             try:
                 _ = self._images[name]
             except SourceUnavailable as error:
@@ -152,6 +155,16 @@ class MaintenanceStep:
                 self._read[name] = None
                 return True
         return False
+
+    def _deciding(self, view: StoredView) -> frozenset[str]:
+        is_tested = self._stored.compile_maintenance(view, self._outdated.group, self._known_relations()) is not None
+        if not is_tested or view.totals is not None:
+            return frozenset(view.sources)
+        kind = UpdateKind.of(self._outdated.update.inserts, self._outdated.update.deletes)
+        return unknown_relations(view, self._outdated.group, kind, self._known_relations())
+
+    def _sources_read(self) -> tuple[str, ...]:
+        return tuple(name for name in self._read if name in self._images.remote)
 
     # Maintenance
 
@@ -164,7 +177,7 @@ class MaintenanceStep:
                 return None
             # plus = v' - v, minus = v - v': the stored rows are a set.
             change = after - self._rows(view.name), self._rows(view.name) - after
-        read = tuple(name for name in self._read if name in self._images.remote)
+        read = self._sources_read()
         plus, minus = (tuple(sort_rows(rows)) for rows in change)
         return ViewOutcome(MaintenanceStatus.READ if read else MaintenanceStatus.STRICT, plus, minus, read)
 
@@ -173,9 +186,12 @@ class MaintenanceStep:
         if known_completely(self._outdated.group, self._known_relations()).issuperset(view.sources):
             images = self._whole_relations()
             return evaluate_view(self._program, view.name, {name: images[name] for name in view.sources}, self._engine())
-        if all(other.kind in (ViewClass.PLAIN, ViewClass.OTHER) for other in self._outdated.group):
+        searched = [other for other in self._outdated.group if other.kind in SEARCHED]
+        if view.kind not in SEARCHED or all(other.kind is ViewClass.PLAIN for other in searched):
             return None  # the compiled test is exact: a search would find the same
-        if sum(self._stored.size(other.name) for other in self._outdated.group) > self._steps:
+        sizes = {other.name: self._stored.size(other.name) for other in searched}
+        opened = sum(sizes[other.name] for other in searched if other.kind is not ViewClass.PLAIN)
+        if opened > MAX_OPEN_ROWS or sum(sizes.values()) > self._steps:
             return None  # the search looks at every row at least once
         contents = {other.name: self._rows(other.name) for other in self._outdated.group}
         knowledge = KnownRows(contents, self._local_rows(), self._read_rows(), self._outdated.log)

@@ -20,7 +20,10 @@ class MaintenanceStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ViewOutcome:
-    """What a transaction did to one view. `read`: the remote relations that were read for it. `why`: why the view waits."""
+    """What a transaction did to one view.
+
+    `read`: the remote relations that were read for it, also if it still waits. `why`: why the view waits.
+    """
 
     status: MaintenanceStatus
     plus: tuple[Row, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 
 from rederive.engines.protocol import Action, Engine, Operation
@@ -12,10 +12,11 @@ from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import is_copy
-from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_determined, compile_maintenance
-from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.conjunctive import StoredView, Totals, ViewClass
 from rederive.warehouse.selfmaint.determined import is_determined
 from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
+from rederive.warehouse.selfmaint.totals import are_moved, move_totals
 
 _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT)
 
@@ -31,6 +32,7 @@ class ViewStorage:
         self._relations = program.relations
         self._kind = UpdateKind(*[frozenset(name for view in views for name in view.sources)] * 2)
         self._compiled: dict[tuple[str, tuple[str, ...], KnownRelations], CompiledMaintenance | None] = {}
+        self._sizes: dict[str, int] = {}
         self._engine = engine
         self._update = UpdateKind.of()
         self._switch(Program(self._tables(), ()))
@@ -40,12 +42,15 @@ class ViewStorage:
         return frozenset(self._engine.rows(name, {}))
 
     def size(self, name: str) -> int:
-        """Return the number of rows of a table."""
-        return self._engine.size(name)
+        """Return the number of rows of a stored view. Counted once; changes of views are exact and move it."""
+        if name not in self._sizes:
+            self._sizes[name] = self._engine.size(name)
+        return self._sizes[name]
 
     def load(self, contents: Mapping[str, Iterable[Row]]) -> None:
         """Replace the rows of tables; faster than `replace` for many rows."""
         self.replace(dict.fromkeys(contents, ()))
+        self._sizes.clear()
         # The same rules once more, with rows: what is derived from the tables is evaluated once, not row by row.
         self._switch(self._program, contents)
 
@@ -57,10 +62,12 @@ class ViewStorage:
             operations += [_operation(Action.DELETE, name, present - new), _operation(Action.INSERT, name, new - present)]
         self._apply(operations)
 
-    def change(self, changes: Mapping[str, tuple[Iterable[Row], Iterable[Row]]]) -> None:
+    def change(self, changes: Mapping[str, tuple[Collection[Row], Collection[Row]]]) -> None:
         """Apply a change to each table: rows that enter, and rows that leave."""
         operations = []
         for name, (plus, minus) in changes.items():
+            if name in self._sizes:
+                self._sizes[name] += len(plus) - len(minus)
             operations += [_operation(Action.DELETE, name, minus), _operation(Action.INSERT, name, plus)]
         self._apply(operations)
 
@@ -78,8 +85,7 @@ class ViewStorage:
         """Return the rules of a view, given the views of its group; they are compiled once for each combination."""
         key = (view.name, tuple(other.name for other in group), given)
         if key not in self._compiled:
-            compiled = compile_determined if view.kind in (ViewClass.PROJECTION, ViewClass.UNION) else compile_maintenance
-            self._compiled[key] = compiled(view, group, self._relations, self._kind, given)
+            self._compiled[key] = compile_maintenance(view, group, self._relations, self._kind, given)
         return self._compiled[key]
 
     def maintain(
@@ -87,19 +93,35 @@ class ViewStorage:
     ) -> tuple[frozenset[Row], frozenset[Row]] | None:
         """Return plus and minus of a view if the update determines them, or if its test says so; else None."""
         rules = self.compile_maintenance(view, group, given)
-        is_tested = view.kind is ViewClass.PLAIN
-        if rules is None or not (is_tested or is_determined(view, group, self._relations, self._update, given)):
+        if rules is None:
             return None
         # The tests of the whole group at once: exchanging rules costs
         # indexes over the stored views, which are built from scratch.
         self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
-        test = (names.MAINTAINABLE,) if is_tested and not rules.always else ()
+        if view.totals is not None:
+            return self._move_totals(view, view.totals, are_moved(view, group, self._update, given))
+        # Rules are compiled for all kinds of updates; for many kinds the answer is known without the test.
+        is_tested = not rules.always and not is_determined(view, group, self._relations, self._update, given)
+        test = (names.MAINTAINABLE,) if is_tested else ()
         parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
         with closing(self._engine.answers(parts)) as answers:  # the change reuses what the test has derived
             if test and not next(answers):
                 return None
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
+
+    def _move_totals(self, view: StoredView, totals: Totals, is_moved: bool) -> tuple[frozenset[Row], frozenset[Row]] | None:
+        if not is_moved:
+            return None
+        # The columns of the view that show the group.
+        places = {i: place for i, (function, place) in enumerate(totals.folded) if function == "group" and place is not None}
+
+        def stored(group: Row) -> Iterable[Row]:
+            return self._engine.rows(view.name, {column: group[place] for column, place in places.items()})
+
+        with closing(self._engine.answers(names.of(view.name, part) for part in (names.GAINED, names.LOST))) as answers:
+            gained, lost = (list(rows) for rows in answers)
+        return move_totals(totals, gained, lost, stored)
 
     def _install(self, rules: Sequence[CompiledMaintenance]) -> None:
         """Replace the installed rules; tables keep their rows."""

@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rederive.boundary import given_rows, guard_class
+from rederive.catalog import Catalog
 from rederive.delta import sort_rows
 from rederive.errors import StrategyError, UnknownRelation
+from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
-from rederive.lang import compile_program
 from rederive.opening import make_engine
 from rederive.rows import base_relation, typed_row
 from rederive.warehouse.maintenance_step import AfterImages, MaintenanceStep, OutdatedViews
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GivenRows = Mapping[str, Iterable[Sequence[Value] | Mapping[str, Value]]]
+
+
+def warehouse_program(texts: Iterable[tuple[str, str]]) -> Program:
+    """Return the program of texts in Datalog or SQL, each with its name.
+
+    >>> program = warehouse_program([('''
+    ...     CREATE TABLE r (x INT NOT NULL PRIMARY KEY) USING remote;
+    ...     CREATE VIEW v AS SELECT x FROM r WHERE x > 1
+    ... ''', "warehouse.sql")])
+    >>> [view.name for view in stored_views(program)]
+    ['v']
+    """
+    found = Catalog()
+    for text, name in texts:
+        # Not `define`: files may share declarations, and the same definition twice is one.
+        step = found.migrate(text, name, whole=False)
+        found = step.after if step is not None else found
+    return found.program
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +65,10 @@ class Warehouse:
     are read, one at a time, the smallest expected first (HU97, Figure 2(b)). A view whose sources cannot be read waits, and so
     do its later transactions; the other views go on.
 
-    `readers`: a function for each remote relation that can be read. `net`: the sources report net changes only. `log`: how many
-    of the last transactions are remembered as partial copies. `steps`: the limit of a search, for views without a compiled
-    test. `engine`: where views are stored, and tests and maintenance rules run: resident, spark or auto.
+    `text`: a program in Datalog or SQL, or a compiled one. `readers`: a function for each remote relation that can be read.
+    `net`: the sources report net changes only. `log`: how many of the last transactions are remembered as partial copies.
+    `steps`: the limit of a search, if the compiled test does not say yes. `engine`: where views are stored, and tests and
+    maintenance rules run: resident, spark or auto.
 
     >>> warehouse = Warehouse('''
     ...     .decl r(x: symbol, y: symbol)  .decl s(y: symbol, z: symbol)  .decl t(z: symbol)  .remote r, s, t
@@ -67,7 +87,7 @@ class Warehouse:
 
     def __init__(
         self,
-        text: str,
+        text: str | Program,
         readers: Mapping[str, Reader] | None = None,
         *,
         net: bool = False,
@@ -77,10 +97,10 @@ class Warehouse:
         engine: str = "resident",
         spark: SparkSession | None = None,
     ) -> None:
-        self.program = compile_program(text, name)
+        self.program = text if isinstance(text, Program) else warehouse_program([(text, name)])
         self.views = stored_views(self.program)
         if not self.views:
-            hint = "declare base relations .remote, and views over them .stored"
+            hint = "declare base relations .remote, or tables USING remote, and views over them"
             raise StrategyError("the program has no stored view over a remote relation", hint=hint)
         self.remote = frozenset(remote.relation for remote in self.program.remotes)
         self.version = 0
@@ -182,7 +202,7 @@ class Warehouse:
         # After the tests, which need local relations in the state before the update.
         local = {name for name in update.relations if name in self.program.bases and name not in self.remote}
         used = {name for view in self.views for name in view.sources}
-        self._stored.replace({name: update.after(name, self._stored.rows(name)) for name in local & used})
+        self._stored.change({name: (update.inserts.get(name, ()), update.deletes.get(name, ())) for name in local & used})
         self.version = version
         self._log.append(update)
         return self._report(version, outcomes)

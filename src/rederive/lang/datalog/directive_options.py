@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from rederive.errors import Redefined, SyntaxProblem, TypeClash, UnknownName, Unsupported
+from rederive.errors import Redefined, Span, SyntaxProblem, TypeClash, UnknownName, Unsupported
 from rederive.lang.datalog.syntax import InputDirective, Option, OutputDirective, RemoteDirective
 
 INPUT_OPTIONS: Final = frozenset({"IO", "filename", "delimiter", "headers", "format", "rfc4180"})
@@ -46,19 +47,24 @@ def check_output_options(directive: OutputDirective) -> None:
 
 def remote_options(directive: RemoteDirective) -> tuple[tuple[str, str], ...]:
     """The source and the options to read it; `rows` is an estimate of its size."""
-    options = {option.name.text: option for option in directive.options}
-    kind = options["source"].value if "source" in options else "none"
+    options = {option.name.text: (option.value, option.span) for option in directive.options}
+    return check_remote_options(options, directive.span)
+
+
+def check_remote_options(options: Mapping[str, tuple[str, Span]], span: Span) -> tuple[tuple[str, str], ...]:
+    """Return the options of a remote relation, by name with value and place; refuse those that its source does not have."""
+    kind, place = options.get("source", ("none", span))
     if kind not in SOURCES:
-        raise UnknownName("source", kind, SOURCES, options["source"].span)
+        raise UnknownName("source", kind, SOURCES, place)
     needed, allowed = SOURCES[kind]
-    for name, option in options.items():
+    for name, (_, at) in options.items():
         if name not in needed | allowed | {"source", "rows"}:
-            raise UnknownName("option", name, (*sorted(needed | allowed), "rows"), option.name.span)
-    if "rows" in options and not options["rows"].value.isdecimal():
-        raise TypeClash(f"'{options['rows'].value}' is not a number of rows", options["rows"].span)
+            raise UnknownName("option", name, (*sorted(needed | allowed), "rows"), at)
+    if "rows" in options and not options["rows"][0].isdecimal():
+        raise TypeClash(f"'{options['rows'][0]}' is not a number of rows", options["rows"][1])
     if missing := sorted(needed - options.keys()):
-        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", directive.span, hint=f"give it {', '.join(sorted(needed))}")
-    return tuple((name, option.value) for name, option in options.items())
+        raise SyntaxProblem(f"a {kind} source needs '{missing[0]}'", span, hint=f"give it {', '.join(sorted(needed))}")
+    return tuple((name, value) for name, (value, _) in options.items())
 
 
 def _distinct_options(directive: InputDirective | OutputDirective) -> tuple[Option, ...]:

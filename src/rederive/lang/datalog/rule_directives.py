@@ -96,5 +96,6 @@ _OPTIONS: Final[Mapping[str, _Reader]] = {
     "on": lambda o: {"signs": _choice(o, _SIGNS)},
     "priority": lambda o: {"priority": _number(o)},
     "event": lambda o: {"event": _event(o)},
+    "since": lambda o: {"since_check": _choice(o, {"transaction": False, "check": True})},
     "recursive": lambda o: {"recursive": _choice(o, _TRUTH)},
 }

@@ -26,7 +26,7 @@ from rederive.lang.rules.syntax import (
     event_table,
 )
 from rederive.lang.sql.ddl import define_view
-from rederive.lang.sql.dml import DataChange, compile_change
+from rederive.lang.sql.dml import CompiledQuery, DataChange, compile_change, compile_select
 from rederive.lang.sql.parser import ParsedStatement
 from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.statement_context import StatementContext
@@ -96,13 +96,28 @@ def _check_event(event: RuleEvent | None, program: Program) -> None:
 def compile_write(program: Program, rule: ActiveRule) -> DataChange:
     """The change of data that an action requests. `program` has the condition of the rule, whose columns `firing` has."""
     assert isinstance(rule.action, WriteAction)
+    # Compiled when the rule is defined: an action that does not fit the tables is refused then, and not when the rule fires.
+    try:
+        return compile_change(rule.action.parsed, _with_firing(program, rule))
+    except DataError as error:
+        raise error.at(error.place or str(rule.action.span)) from None
+
+
+def compile_arguments(program: Program, rule: ActiveRule) -> CompiledQuery | None:
+    """The query of a call's arguments over the rows that the rule fires for; None if they are columns."""
+    action = rule.action
+    if not isinstance(action, CallAction) or action.arguments is None:
+        return None
+    # Over the columns of the condition alone: another table has other rows before and after the transaction.
+    return compile_select(action.arguments, _with_firing(Program({}, (), zone=program.zone), rule, program))
+
+
+def _with_firing(program: Program, rule: ActiveRule, conditions: Program | None = None) -> Program:
+    """The program with the table of the rows that a rule fires for."""
     builder = ProgramBuilder.of(program)
     if any(name.lower() == FIRING for name in builder.relations):
         hint = "rename the relation: in an action, this name means the rows that the rule fires for"
         raise Redefined(f"a relation has the reserved name '{FIRING}'", rule.action.span, hint=hint)
-    # Compiled when the rule is defined: an action that does not fit the tables is refused then, and not when the rule fires.
-    builder.relations[FIRING] = Relation(FIRING, program.relations[condition_name(rule.name)].columns, span=rule.span)
-    try:
-        return compile_change(rule.action.parsed, builder.program())
-    except DataError as error:
-        raise error.at(error.place or str(rule.action.span)) from None
+    columns = (conditions or program).relations[condition_name(rule.name)].columns
+    builder.relations[FIRING] = Relation(FIRING, columns, span=rule.span)
+    return builder.program()

@@ -1,8 +1,8 @@
 """The parser of CREATE RULE, ALTER RULE and DROP RULE. The SQL parser reads the query and the change of data inside them.
 
 CREATE [OR REPLACE] RULE name [ON INSERT|DELETE|UPDATE OF table] WHEN query | TABLE view
-DO CALL function[(columns)] | WEBHOOK 'url' | INSERT ... | UPDATE ... | DELETE ...
-[STRICT|NERVOUS] [IMMEDIATE|DEFERRED] [ON PLUS|MINUS|BOTH] [PRIORITY n] [RECURSIVE]
+DO CALL function[(expressions)] | WEBHOOK 'url' | INSERT ... | UPDATE ... | DELETE ...
+[STRICT|NERVOUS] [IMMEDIATE|DEFERRED] [ON PLUS|MINUS|BOTH] [SINCE TRANSACTION|CHECK] [PRIORITY n] [RECURSIVE]
 
 ALTER RULE name ACTIVATE|DEACTIVATE [FOR (values)]        DROP RULE [IF EXISTS] name
 """
@@ -10,15 +10,17 @@ ALTER RULE name ACTIVATE|DEACTIVATE [FOR (values)]        DROP RULE [IF EXISTS] 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from rederive.delta import BOTH, Sign
 from rederive.errors import SourceText, Span, SyntaxProblem, Unsupported
 from rederive.lang.datalog.syntax import Name
 from rederive.lang.rules.syntax import (
+    FIRING,
     Action,
     ActiveRule,
     AlterRule,
@@ -201,6 +203,8 @@ def _options(words: _Words) -> dict[str, Any]:
             # The string 'strict' at the end of an action is a value, not an option.
             case [*_, word] if word in _WORDS and tokens[-1].token_type is not TokenType.STRING:
                 given, length = _WORDS[word], 1
+            case [*_, "SINCE", ("CHECK" | "TRANSACTION") as since]:
+                given, length = {"since_check": since == "CHECK"}, 2
             case [*_, "ON", sign] if sign in _SIGNS:
                 given, length = {"signs": _SIGNS[sign]}, 2
             # A sign is a token of its own.
@@ -241,15 +245,36 @@ def _call(words: _Words) -> CallAction:
     function = words.name()
     if words.maybe("(") is None:
         return CallAction(function, None, words.span(first))
-    columns: list[Name] = []
+    start, depth = words.at, 1
+    while depth and words.at < len(words.tokens):
+        depth += {"(": 1, ")": -1}.get(words.peek(), 0)
+        words.at += 1
+    inner = list(words.tokens[start : words.at - 1])
+    if depth:
+        raise SyntaxProblem("not SQL: a parenthesis is missing", words.span(start - 1))
+    span = words.span(first, words.at - 1)
     # An empty list is allowed: the function is called with one empty row where the condition holds.
-    while words.peek() != ")":
-        if columns:
-            words.take(",")
-        span = words.span()
-        columns.append(Name(words.name().lower(), span))
-    words.take(")")
-    return CallAction(function, tuple(columns), words.span(first, words.at - 1))
+    is_name = [
+        token.token_type not in _VALUES and token.text.replace("_", "a").isalnum() and not token.text[:1].isdigit()
+        for token in inner
+    ]
+    if all(is_name[::2]) and all(token.text == "," for token in inner[1::2]) and len(inner) % 2 == (1 if inner else 0):
+        places = range(start, words.at - 1, 2)
+        return CallAction(function, tuple(Name(words.tokens[i].text.lower(), words.span(i)) for i in places), span)
+    return CallAction(function, None, span, _arguments(inner, words.source))
+
+
+def _arguments(tokens: list[Token], source: SourceText) -> ParsedStatement:
+    """The query of a call's arguments: `SELECT *, argument, ... FROM firing`."""
+    place = tokens[0]
+    select = Token(TokenType.SELECT, "SELECT", place.line, place.col, place.start, place.start)
+    parsed = parse_tokens([select, *tokens], source)
+    if not isinstance(parsed.tree, exp.Select) or any(v for name, v in parsed.tree.args.items() if name != "expressions"):
+        raise SyntaxProblem("not SQL: expected expressions over the columns of the condition", parsed.span)
+    if star := next((one for one in parsed.tree.expressions if one.is_star), None):
+        raise parsed.unsupported("* as an argument", star, "omit the parentheses to pass whole rows")
+    named = [exp.alias_(one.unalias(), f"argument{i}") for i, one in enumerate(parsed.tree.expressions)]
+    return replace(parsed, tree=exp.Select(expressions=[exp.Star(), *named]).from_(FIRING, copy=False))
 
 
 # ALTER RULE

@@ -69,11 +69,15 @@ Condition: TypeAlias = "ParsedStatement | ViewCondition"
 
 @dataclass(frozen=True, slots=True)
 class CallAction:
-    """`CALL function(columns)`: calls a registered function once with all rows; without columns, with whole rows."""
+    """`CALL function(columns)`: calls a registered function once with all rows; without columns, with whole rows.
+
+    `arguments`: if some argument is not a column, a query of all of them over the table `firing`; `columns` is None then.
+    """
 
     function: str
     columns: tuple[Name, ...] | None
     span: Span = field(compare=False, repr=False)
+    arguments: ParsedStatement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,10 @@ Action: TypeAlias = CallAction | WebhookAction | WriteAction
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """One active rule. `text` is its CREATE RULE statement; it is empty if the rule is part of a Datalog program."""
+    """One active rule. `text` is its CREATE RULE statement; it is empty if the rule is part of a Datalog program.
+
+    `since_check`: the condition is compared with the state in which the rule was last checked, not with that before the round.
+    """
 
     name: str
     condition: Condition
@@ -113,6 +120,7 @@ class ActiveRule:
     priority: int = 0
     event: RuleEvent | None = None
     recursive: bool = False
+    since_check: bool = False
     text: str = ""
 
 

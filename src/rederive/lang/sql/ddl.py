@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import Redefined, SyntaxProblem, WrongArity
-from rederive.ir.rules import Atom, BagRelations, Column, Constraint, Function, Mode, Program, Relation, Rule
+from rederive.errors import Redefined, Span, SyntaxProblem, WrongArity
+from rederive.ir.rules import Atom, BagRelations, Column, Constraint, Function, Mode, Program, Relation, Remote, Rule
 from rederive.ir.terms import NUMBER, Variable
+from rederive.lang.datalog.directive_options import check_remote_options
 from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.definition import SqlDefinition
 from rederive.lang.sql.lowered_relation import LoweredRelation
@@ -32,6 +34,8 @@ from rederive.lang.sql.scope import identifier, identifiers
 from rederive.lang.sql.statement_context import StatementContext, bag_relations, distinct_columns
 from rederive.lang.sql.table_schema import TableSchema, enforced_conditions, read_schema
 from rederive.lang.sql.types import column_type
+
+REMOTE: Final = "remote"  # USING remote: the rows of the table are elsewhere
 
 
 def definition_of(parsed: ParsedStatement) -> SqlDefinition:
@@ -156,6 +160,11 @@ def _create_table(builder: ProgramBuilder, added: SqlDefinition) -> None:
     schema = read_schema(tree.this, added.name, context)
     columns, names = tuple(schema.columns), [column.name for column in schema.columns]
     key = tuple(names.index(name) for name in dict.fromkeys(schema.key))
+    if (remote := _remote(parsed)) is not None:
+        if not key:
+            hint = "add PRIMARY KEY (columns): a warehouse maintains sets of rows"
+            raise parsed.unsupported("a remote table without a primary key", None, hint)
+        builder.remotes.append(Remote(added.name, remote, parsed.span))
     # Without a key, equal rows may occur several times: the base relation numbers
     # them. A key of all columns says no more than that the table is a set.
     bag = BagRelations(rows=f"{added.name}.copies") if not key else None
@@ -184,15 +193,39 @@ def _constrain(schema: TableSchema, context: StatementContext) -> None:
 
 def _location(parsed: ParsedStatement) -> str | None:
     """The Delta table that a CREATE TABLE ... USING DELTA LOCATION attaches; None for a table of our own."""
-    tree = parsed.tree
-    properties = tree.args["properties"].expressions if tree.args.get("properties") else ()
-    formats = [one for one in properties if isinstance(one, exp.FileFormatProperty)]
+    properties = _properties(parsed)
+    formats = [one for one in properties if isinstance(one, exp.FileFormatProperty) and one.name.lower() != REMOTE]
     location = next((one.this.name for one in properties if isinstance(one, exp.LocationProperty)), None)
     if location is None and formats:
         raise parsed.unsupported("USING without LOCATION", formats[0], "add LOCATION 'path of the Delta table', or omit USING")
     if location is not None and [one.name.lower() for one in formats] != ["delta"]:
         raise parsed.unsupported("LOCATION of something other than a Delta table", None, "write USING DELTA LOCATION 'path'")
     return location
+
+
+def _properties(parsed: ParsedStatement) -> Sequence[exp.Expr]:
+    found = parsed.tree.args.get("properties")
+    properties: Sequence[exp.Expr] = found.expressions if found else ()
+    is_remote = any(isinstance(one, exp.FileFormatProperty) and one.name.lower() == REMOTE for one in properties)
+    options = next((one for one in properties if isinstance(one, exp.OptionsProperty)), None)
+    if options is not None and not is_remote:
+        raise parsed.unsupported("OPTIONS", options, "omit OPTIONS, or write USING remote for a table whose rows are elsewhere")
+    return properties
+
+
+def _remote(parsed: ParsedStatement) -> tuple[tuple[str, str], ...] | None:
+    """The options of a CREATE TABLE ... USING remote OPTIONS (...), as `.remote` has them; None for any other table."""
+    properties = _properties(parsed)
+    if not any(isinstance(one, exp.FileFormatProperty) and one.name.lower() == REMOTE for one in properties):
+        return None
+    given = [item for one in properties if isinstance(one, exp.OptionsProperty) for item in one.expressions]
+    options: dict[str, tuple[str, Span]] = {}
+    for item in given:
+        name = item.this.name.lower()
+        if name in options:
+            raise Redefined(f"the option '{name}' is given twice", parsed.span_of(item))
+        options[name] = (item.args["value"].name, parsed.span_of(item))
+    return check_remote_options(options, parsed.span)
 
 
 def _names_columns(tree: exp.Expr) -> bool:
@@ -279,6 +312,8 @@ def _create_view(builder: ProgramBuilder, added: SqlDefinition) -> None:
         raise added.parsed.unsupported("a view without a query")
     if _location(added.parsed) is not None:
         raise added.parsed.unsupported("a view with a LOCATION", None, "omit USING and LOCATION")
+    if _remote(added.parsed) is not None:
+        raise added.parsed.unsupported("a remote view", None, "create a remote table, and the view over it")
     rel = QueryLowering(context).query(query, None, added.name)
     columns = _view_columns(tree.this, context) if isinstance(tree.this, exp.Schema) else []
     called = columns or [field.name for field in rel.fields]

@@ -59,6 +59,7 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.SchemaCommentProperty: "this",
     exp.FileFormatProperty: "this",
     exp.LocationProperty: "this",
+    exp.OptionsProperty: "expressions",  # of USING remote alone; `ddl` reads them
     # queries; a hint says how to run a query, not what it means
     exp.Select: "expressions from_ joins laterals where group having distinct order with_ limit offset hint qualify windows",
     exp.Lateral: "this view outer alias",
@@ -230,7 +231,7 @@ def unsupported_parts(tree: exp.Expr) -> Iterator[UnsupportedPart]:
     >>> next(unsupported_parts(sqlglot.parse_one("SELECT a FROM t LIMIT 5 PERCENT"))).what
     'LIMIT with PERCENT or WITH TIES'
     """
-    for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint) or type(node) not in PARTS):
+    for node in tree.walk(prune=lambda node: isinstance(node, exp.Hint | exp.OptionsProperty) or type(node) not in PARTS):
         if isinstance(node, exp.Hint):
             continue
         if type(node) not in PARTS:

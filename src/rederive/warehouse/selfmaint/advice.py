@@ -7,18 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
-from textwrap import indent
+from textwrap import indent, wrap
+from typing import Any, Final
 
-from rederive.errors import UnknownOption, UnknownRelation
+from rederive.errors import StrategyError, UnknownOption, UnknownRelation
 from rederive.ir.rules import Program
 from rederive.ir.to_sql import SPARK, sql_text
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
-from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass, stored_views
+from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
+from rederive.warehouse.selfmaint.search import SEARCHED
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 FORMATS = ("text", "json")
+WIDTH: Final = 80  # of the table: it fits every terminal
+_KEPT: Final[dict[str, Any]] = {"drop_whitespace": False, "break_long_words": False, "break_on_hyphens": False}
 
 
 class AdviceVerdict(Enum):
@@ -26,7 +30,7 @@ class AdviceVerdict(Enum):
 
     ALWAYS = "always"
     DEPENDS = "depends on the data"
-    NEEDS = "needs"
+    NEEDS = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +49,25 @@ class Advice:
 
     @property
     def answer(self) -> str:
-        """The verdict in words."""
-        relations = ", ".join(self.reads)
-        match self.verdict:
-            case AdviceVerdict.ALWAYS:
-                return "always"
-            case AdviceVerdict.NEEDS:
-                return f"needs {relations}"
-            case AdviceVerdict.DEPENDS:
-                how = "" if self.rules is not None else ", by a bounded search"
-                return f"depends on the data{how}; otherwise needs {relations}"
+        """The verdict in words, without the relations to read."""
+        is_searched = self.verdict is AdviceVerdict.DEPENDS and self.rules is None
+        return f"{self.verdict.value}, by a bounded search" if is_searched else self.verdict.value
 
     def sql(self, part: str) -> str | None:
-        """Return a part of the rules as Spark SQL: the test, or the rows that enter or leave."""
+        """Return a part of the rules as Spark SQL: the test, or the rows that enter or leave. None if it has functors."""
         name = names.of(self.view.name, part)
-        defined = self.rules is not None and name in self.rules.program.views
-        return sql_text(self.rules.program, name, SPARK) if self.rules is not None and defined else None
+        if self.rules is None or name not in self.rules.program.views:
+            return None
+        try:
+            return sql_text(self.rules.program, name, SPARK)
+        except StrategyError:
+            return None
 
 
-def advise(program: Program, view: str | None = None) -> tuple[Advice, ...]:
+def advise(program: Program, view: str | None = None, *, net: bool = False) -> tuple[Advice, ...]:
     """Advise on every stored view, or on one: for insertions and deletions of each source, and for all of them mixed.
+
+    `net`: the sources report net changes only.
 
     >>> from rederive.lang import compile_program
     >>> program = compile_program('''
@@ -72,18 +75,18 @@ def advise(program: Program, view: str | None = None) -> tuple[Advice, ...]:
     ...     .decl v(x: symbol, y: symbol, z: symbol)  v(x, y, z) :- r(x, y), s(y, z).
     ... ''')
     >>> for advice in advise(program):
-    ...     print(advice.update, "|", advice.answer)
-    insert r | depends on the data; otherwise needs s
-    delete r | always
-    insert s | depends on the data; otherwise needs r
-    delete s | always
-    mixed | depends on the data; otherwise needs r, s
+    ...     print(advice.update, "|", advice.answer, "|", *advice.reads)
+    insert r | depends on the data | s
+    delete r | always |
+    insert s | depends on the data | r
+    delete s | always |
+    mixed | depends on the data | r s
     """
     views = stored_views(program)
     chosen = [found for found in views if view is None or found.name == view]
     if view is not None and not chosen:
         raise UnknownRelation(view, (found.name for found in views))
-    return tuple(_advice(found, views, program, update, kind) for found in chosen for update, kind in _kinds(found))
+    return tuple(_advice(found, views, program, update, kind, net) for found in chosen for update, kind in _kinds(found))
 
 
 def _kinds(view: StoredView) -> Iterator[tuple[str, UpdateKind]]:
@@ -94,10 +97,10 @@ def _kinds(view: StoredView) -> Iterator[tuple[str, UpdateKind]]:
     yield "mixed", UpdateKind.of(view.sources, view.sources)
 
 
-def _advice(view: StoredView, views: Sequence[StoredView], program: Program, update: str, kind: UpdateKind) -> Advice:
+def _advice(view: StoredView, views: Sequence[StoredView], program: Program, update: str, kind: UpdateKind, net: bool) -> Advice:
     remote = {declared.relation for declared in program.remotes}
     # Advice has no data, so nothing is read and nothing is logged; local relations are always known.
-    given = KnownRelations(local=frozenset(name for name in program.bases if name not in remote))
+    given = KnownRelations(local=frozenset(name for name in program.bases if name not in remote), net=net)
     # Relations that are known completely need no read; without missing ones the view can always be evaluated.
     missing = [name for name in view.sources if name not in known_completely(views, given)]
     rules = compile_maintenance(view, views, program.relations, kind, given)
@@ -105,7 +108,7 @@ def _advice(view: StoredView, views: Sequence[StoredView], program: Program, upd
         return Advice(view, update, AdviceVerdict.ALWAYS, rules=rules)
     if rules is None:
         # Without a compiled test, a search decides when the data is there; for other classes nothing can.
-        searched = view.kind in (ViewClass.PROJECTION, ViewClass.UNION)
+        searched = view.kind in SEARCHED
         return Advice(view, update, AdviceVerdict.DEPENDS if searched else AdviceVerdict.NEEDS, tuple(missing))
     verdict = AdviceVerdict.NEEDS if rules.hopeless else AdviceVerdict.DEPENDS
     return Advice(view, update, verdict, _fewest(view, views, program, kind, given, missing), rules)
@@ -123,17 +126,19 @@ def _fewest(
     # By size, so that the first subset found is a smallest one. A view has few relations, so all subsets are few.
     for size in range(1, len(missing)):
         for read in combinations(missing, size):
-            rules = compile_maintenance(view, views, program.relations, kind, KnownRelations(given.local, frozenset(read)))
+            rules = compile_maintenance(
+                view, views, program.relations, kind, KnownRelations(given.local, frozenset(read), net=given.net)
+            )
             if rules is not None and rules.always:
                 return read
     return tuple(missing)
 
 
-def show(advice: Sequence[Advice], form: str = "text") -> str:
-    """Print advice as a table with the tests below it, or as JSON."""
+def show(advice: Sequence[Advice], form: str = "text", *, sql: bool = False) -> str:
+    """Print advice as a table, with the tests as SQL below it if requested, or as JSON."""
     if form not in FORMATS:
         raise UnknownOption("format", form, FORMATS)
-    return json.dumps([_data(line) for line in advice], indent=2) if form == "json" else "\n".join(_text(advice))
+    return json.dumps([_data(line) for line in advice], indent=2) if form == "json" else "\n".join(_text(advice, sql))
 
 
 def _data(line: Advice) -> dict[str, object]:
@@ -150,14 +155,18 @@ def _data(line: Advice) -> dict[str, object]:
     }
 
 
-def _text(advice: Sequence[Advice]) -> Iterator[str]:
+def _text(advice: Sequence[Advice], sql: bool) -> Iterator[str]:
     for view in dict.fromkeys(line.view for line in advice):
         lines = [line for line in advice if line.view == view]
-        width = max(len(line.update) for line in lines)
-        yield f"view {view.name}: {view.kind.value}, over {', '.join(view.sources)}"
-        for line in lines:
-            yield f"  {line.update:<{width}}  {line.answer}"
-        for line in lines:
+        yield from wrap(f"view {view.name}: {view.kind.value}, over {', '.join(view.sources)}", WIDTH, subsequent_indent="  ")
+        head = ("update", "without a source", "otherwise reads")
+        rows = [head, *((line.update, line.answer, ", ".join(line.reads)) for line in lines)]
+        first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
+        for update, answer, reads in rows:
+            start = f"  {update:<{first}}  {answer:<{second}}  "
+            # Names that are too long for a line go into the next one, below the first.
+            yield from (part.rstrip() for part in wrap(start + reads, WIDTH, subsequent_indent=" " * len(start), **_KEPT))
+        for line in lines if sql else ():
             if line.verdict is AdviceVerdict.DEPENDS and (test := line.sql(names.MAINTAINABLE)) is not None:
                 yield f"  test for {line.update}:"
                 yield indent(test, "    ")

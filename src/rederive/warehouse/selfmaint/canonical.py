@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rederive.ir.rules import Atom, Negation, Relation, Rule
-from rederive.ir.terms import Variable
+from rederive.ir.terms import Constant, Variable
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
@@ -42,6 +42,12 @@ def canonical_rules(
         for atom in view.query.body:
             # r.known(...) :- v(...).
             yield Rule(names.at(atom, names.KNOWN), (view.query.head,))
+    for view in views:
+        if view.kind in (ViewClass.PROJECTION, ViewClass.CONDITIONAL) and len(view.queries) == 1:
+            # The same for an atom whose terms the row shows, whatever else the view hides or requires.
+            shown = set(view.query.head.terms)
+            visible = (a for a in view.query.body if all(isinstance(term, Constant) or term in shown for term in a.terms))
+            yield from (Rule(names.at(atom, names.KNOWN), (view.query.head,)) for atom in visible)
     for name in sorted({source for view in views for source in view.sources}):
         relation = relations[name]
         known = names.every(relation, names.KNOWN)

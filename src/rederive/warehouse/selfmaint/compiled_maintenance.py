@@ -1,6 +1,6 @@
 """The compiled test: rules that decide, from the stored views and the update, whether a view is self-maintainable.
 
-For plain views this is HU97's Algorithm 5.1 with Appendix A; for others see `determined`. A case of DIFF (`reduction`) shows that
+For plain views this is HU97's Algorithm 5.1 with Appendix A; for others see `open_rows`. A case of DIFF (`reduction`) shows that
 a view is not self-maintainable if its variables have values that no refutation excludes (Algorithm A.1). The values are
 arbitrary, so the rules must be made safe (Algorithm A.2). Two laws keep them small:
 
@@ -19,10 +19,12 @@ from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Progr
 from rederive.ir.terms import Type, Variable
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
-from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
-from rederive.warehouse.selfmaint.determined import determined_rules, is_determined
+from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, Totals, ViewClass
+from rederive.warehouse.selfmaint.determined import is_determined
+from rederive.warehouse.selfmaint.open_rows import change_rules, is_hopeless, open_row_test
 from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, refutations
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
+from rederive.warehouse.selfmaint.totals import are_moved, totals_rules
 
 MAX_RULES: Final = 20_000  # of one test; a view with a larger test counts as not self-maintainable
 
@@ -31,9 +33,9 @@ MAX_RULES: Final = 20_000  # of one test; a view with a larger test counts as no
 class CompiledMaintenance:
     """The rules for one view and one kind of update.
 
-    `program` defines `v.plus`, `v.minus` and `v.next` and, unless the view is `always` self-maintainable, `v.depends` and
-    `v.maintainable`. Its base relations are the stored views and those of `relation_names`. `hopeless`: the view is not
-    self-maintainable under any insertion of a new row, whatever the views hold.
+    `program` defines `v.plus`, `v.minus`, for plain views `v.next` and, unless the view is `always` self-maintainable,
+    `v.depends` and `v.maintainable`. Its base relations are the stored views and those of `relation_names`. `hopeless`: the view
+    is not self-maintainable under any insertion of a new row, whatever the views hold.
     """
 
     view: str
@@ -68,11 +70,12 @@ def compile_maintenance(
     v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
     v1.maintainable() :- !v1.depends().
     """
-    if view.kind is ViewClass.OTHER:
+    if view.kind is ViewClass.OTHER or not _negates_local(view, given):
         return None
-    if view.kind is not ViewClass.PLAIN:
-        determined = compile_determined(view, views, relations, kind, given)
-        return determined if determined.always else None
+    if view.totals is not None:
+        return _compile_totals(view, view.totals, views, relations, kind, given)
+    if view.kind is not ViewClass.PLAIN or any(other.kind not in (ViewClass.PLAIN, ViewClass.OTHER) for other in views):
+        return _compile_open_rows(view, views, relations, kind, given)
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
     test: list[Rule] = []
     hopeless = False
@@ -93,14 +96,47 @@ def compile_maintenance(
     return CompiledMaintenance(view.name, kind, given, program, not depends, hopeless)
 
 
-def compile_determined(
-    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+def _negates_local(view: StoredView, given: KnownRelations) -> bool:
+    """Tell whether the relations that the view negates are known before and after the update."""
+    queries = (*view.queries, *((view.totals.query,) if view.totals is not None else ()))
+    conditions = (condition for query in queries for condition in query.conditions)
+    return all(condition.atom.relation in given.local for condition in conditions if isinstance(condition, Negation))
+
+
+def _compile_totals(
+    view: StoredView,
+    totals: Totals,
+    views: Sequence[StoredView],
+    relations: Mapping[str, Relation],
+    kind: UpdateKind,
+    given: KnownRelations,
 ) -> CompiledMaintenance:
-    """Return the rules of a view with projections or unions; `always` if every update of this kind determines its change."""
-    rules = [*canonical_rules(views, relations, kind, given), *determined_rules(view, views, relations, kind, given)]
-    outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS)]
-    program = _assemble(rules, outputs, relations, view, {})
-    return CompiledMaintenance(view.name, kind, given, program, is_determined(view, views, relations, kind, given), False)
+    rules = [*canonical_rules(views, relations, kind, given), *totals_rules(view, relations, kind)]
+    outputs = [names.of(view.name, part) for part in (names.GAINED, names.LOST)]
+    columns = relations[totals.query.head.relation].columns
+    program = _assemble(rules, outputs, {**relations, **{name: Relation(name, columns) for name in outputs}}, view, {})
+    return CompiledMaintenance(view.name, kind, given, program, are_moved(view, views, kind, given), False)
+
+
+def _compile_open_rows(
+    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> CompiledMaintenance | None:
+    """Return the rules of a view by the test of open rows: a "yes" is right, a "no" may be too careful."""
+    found = open_row_test(view, views, relations, kind, given)
+    if found is None:
+        return None
+    test, declared = found
+    always = not test or is_determined(view, views, relations, kind, given)
+    if not always:
+        # v.maintainable() :- !v.depends().
+        answer = Atom(names.of(view.name, names.MAINTAINABLE), ())
+        test.append(Rule(answer, (Negation(Atom(names.of(view.name, names.DEPENDS), ())),)))
+    canonical = tuple(canonical_rules(views, relations, kind, given))
+    rules = [*canonical, *change_rules(view, relations, kind, canonical), *test]
+    outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, *(() if always else (names.MAINTAINABLE,)))]
+    program = _assemble(rules, outputs, {**relations, **declared}, view, {})
+    hopeless = not always and not given.read and is_hopeless(view, views, relations, kind)
+    return CompiledMaintenance(view.name, kind, given, program, always, hopeless)
 
 
 def _case_rules(
@@ -192,8 +228,9 @@ def _assemble(
         for atom in (*_atoms(rule), rule.head):
             if atom.relation not in declared:
                 declared[atom.relation] = _declared(atom, relations, view, types)
-    for output in outputs[:3]:
-        declared.setdefault(output, names.declared(output, relations))
+    for output in outputs:
+        if not output.endswith(names.MAINTAINABLE):
+            declared.setdefault(output, relations[output] if output in relations else names.declared(output, relations))
     return Program(declared, used)
 
 

@@ -1,4 +1,4 @@
-"""Views with projections or unions whose change the update determines, whatever the sources hold: rules instead of a search.
+"""Updates that determine the change of a view, whatever the sources hold: known when the view is defined (decision 90).
 
 A view is monotone: an insertion only adds the rows that some query derives with an inserted fact. Law: if the other atoms of the
 query are over relations that are known completely, these rows are known, so the view is always self-maintainable.
@@ -10,12 +10,11 @@ and a fact that was present: the update is net, or the row shows all columns of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from rederive.ir.rules import Atom, Negation, Relation, Rule, literal_variables
+from rederive.ir.rules import Atom, Negation, Relation, literal_variables
 from rederive.ir.terms import Constant
-from rederive.warehouse.selfmaint import relation_names as names
-from rederive.warehouse.selfmaint.canonical import after_update, known_completely, next_state
+from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
@@ -39,33 +38,16 @@ def is_determined(
         and (atom.relation not in kind.deletes or _decides_rows(view, query, atom, relations, given))
         for query in view.queries
         for i, atom in enumerate(query.body)
+    ) and all(
+        (condition.atom.relation not in kind.deletes or _knows_others(query, None, complete))
+        and (condition.atom.relation not in kind.inserts or _shows(view, query, condition.atom))
+        for query in view.queries
+        for condition in query.conditions
+        if isinstance(condition, Negation)
     )
 
 
-def determined_rules(
-    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
-) -> Iterator[Rule]:
-    """Return the rules for the change of a view, as far as updates of this kind determine it."""
-    complete = known_completely(views, given)
-    row = names.every(relations[view.name])
-    entering = names.at(row, names.ENTERING)
-    for query in view.queries:
-        for i, atom in enumerate(query.body):
-            if atom.relation in kind.inserts and _knows_others(query, i, complete):
-                # v.entering(...) :- r.inserted(...), s.next(...), ...
-                others = (after_update(other, kind) for j, other in enumerate(query.body) if j != i)
-                yield Rule(names.at(query.head, names.ENTERING), (names.at(atom, names.INSERTED), *others))
-            if atom.relation in kind.deletes and _decides_rows(view, query, atom, relations, given):
-                # v.leaving(...) :- v(...), r.deleted(...).
-                yield Rule(names.at(query.head, names.LEAVING), (query.head, names.at(atom, names.DELETED)))
-    # A row that loses its fact and is derived by an inserted one stays.
-    yield Rule(names.at(row, names.PLUS), (entering, Negation(row)))
-    yield Rule(names.at(row, names.MINUS), (names.at(row, names.LEAVING), Negation(entering)))
-    for relation in dict.fromkeys(atom.relation for query in view.queries for atom in query.body):
-        yield from next_state(relations[relation], kind)
-
-
-def _knows_others(query: ConjunctiveQuery, place: int, complete: frozenset[str]) -> bool:
+def _knows_others(query: ConjunctiveQuery, place: int | None, complete: frozenset[str]) -> bool:
     return all(atom.relation in complete for i, atom in enumerate(query.body) if i != place)
 
 
@@ -76,3 +58,8 @@ def _decides_rows(
     visible = [isinstance(term, Constant) or term in shown for term in atom.terms]
     key = relations[atom.relation].key or range(len(visible))
     return len(view.queries) == 1 and all(visible[i] for i in key) and (given.net or all(visible))
+
+
+def _shows(view: StoredView, query: ConjunctiveQuery, atom: Atom) -> bool:
+    """Tell whether a row shows the negated fact: if it enters, no derivation of the row is left."""
+    return len(view.queries) == 1 and set(query.head.terms).issuperset(literal_variables(atom))

@@ -8,6 +8,9 @@
 | `r.present`, `r.absent` | R+, R- | a partial copy |
 | `r.next` | r̂' | the canonical database after the update |
 | `v.plus`, `v.minus`, `v.next` | δv+, δv-, v̂' | the change of the view, and its new state |
+| `v.entering` | | the rows that known facts derive with an inserted one |
+| `v.touched`, `v.supported` | | the stored rows that a deleted fact may have derived; those that known facts still derive |
+| `v.gained`, `v.lost` | | the rows that enter and leave the query under counts and sums |
 | `v.depends`, `v.maintainable` | depend, maintainable | the test, without columns |
 """
 
@@ -20,7 +23,9 @@ from rederive.ir.rules import Atom, Relation
 from rederive.ir.terms import Variable
 
 KNOWN, INSERTED, DELETED, READ, BEFORE, PRESENT, ABSENT, NEXT = "known inserted deleted read before present absent next".split()
-PLUS, MINUS, DEPENDS, MAINTAINABLE, ENTERING, LEAVING = "plus minus depends maintainable entering leaving".split()
+PLUS, MINUS, DEPENDS, MAINTAINABLE, ENTERING, TOUCHED, SUPPORTED, GAINED, LOST = (
+    "plus minus depends maintainable entering touched supported gained lost".split()
+)
 
 
 def of(name: str, part: str) -> str:

@@ -25,8 +25,11 @@ from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredVie
 from rederive.warehouse.selfmaint.facts import Binding, Fact, Facts, ground, match_row
 from rederive.warehouse.selfmaint.source_update import PartialCopy, Rows, SourceUpdate
 
-STEPS: Final = 200_000  # rows looked at and values tried, before the answer is UNKNOWN
-MAX_OPEN_ROWS: Final = 300  # rows of views with projections or unions; the search explains each
+STEPS: Final = 10_000  # rows looked at and values tried, before the answer is UNKNOWN; about 50 ms
+MAX_OPEN_ROWS: Final = 100  # rows of views with projections or unions; the search explains each
+
+
+SEARCHED: Final = (ViewClass.PLAIN, ViewClass.PROJECTION, ViewClass.UNION)
 
 
 class Maintainability(Enum):
@@ -98,7 +101,10 @@ def decide(
     >>> decide(views[0], views, program.relations, known, update).answer
     <Maintainability.NO: 'not self-maintainable'>
     """
-    if view.kind is ViewClass.OTHER:
+    if view.kind not in SEARCHED:
+        return SearchDecision(Maintainability.UNKNOWN)
+    # The search explains each of these rows, so more of them are not even looked at.
+    if sum(len(knowledge.views.get(other.name, ())) for other in views if other.kind in SEARCHED[1:]) > MAX_OPEN_ROWS:
         return SearchDecision(Maintainability.UNKNOWN)
     try:
         return _Search(view, views, relations, knowledge, update, steps).decision()
@@ -117,8 +123,8 @@ class _Search:
         steps: int,
     ) -> None:
         self._view = view
-        # A view of class OTHER tells nothing that the search can use, so leaving it out only makes the answer more careful.
-        self._views = [other for other in views if other.kind is not ViewClass.OTHER]
+        # Views of other classes tell nothing that the search can use; leaving them out only makes the answer more careful.
+        self._views = [other for other in views if other.kind in SEARCHED]
         self._relations = relations
         self._knowledge = knowledge
         self._update = update
@@ -208,8 +214,6 @@ class _Search:
             return
         # Plain views have no hidden variable, so their rows determine their facts: there is nothing to search.
         rows = [(view, row) for view in self._views if view not in plain for row in self._knowledge.views.get(view.name, ())]
-        if len(rows) > MAX_OPEN_ROWS:
-            raise _Exceeded
         # Sorted, so that the same input takes the same steps: UNKNOWN must not depend on the order of a set.
         yield from self._explain(sorted(rows, key=lambda entry: repr(entry[1])))
 
@@ -251,15 +255,17 @@ class _Search:
             yield from self._groundings(query, {**binding, variable: given}, rest)
 
     def _values(self, type_: Type) -> Iterator[Any]:
-        """Yield the known constants, the symbols in use, and one new symbol, which exists while it is tried."""
-        for given in (*self._constants.get(type_, ()), *(symbol for symbol, t in tuple(self._fresh) if t == type_)):
-            self._step()
-            yield given
-        # One new symbol suffices: symbols that are not in use yet are interchangeable.
+        """Yield one new symbol, which exists while it is tried, then the known constants and the symbols in use."""
+        used = (*self._constants.get(type_, ()), *(symbol for symbol, t in tuple(self._fresh) if t == type_))
+        # One new symbol suffices: symbols that are not in use yet are interchangeable. It is first, because a database of new
+        # symbols derives the fewest rows: it is consistent most often, and if there is evidence for a "no", it mostly has it.
         self._step()
         self._fresh.append((FreshSymbol(len(self._fresh)), type_))
         yield self._fresh[-1][0]
         self._fresh.pop()
+        for given in used:
+            self._step()
+            yield given
 
     def _type(self, query: ConjunctiveQuery, variable: Variable) -> Type:
         for atom in query.body:
@@ -315,13 +321,28 @@ class _Search:
 
     def _find_difference(self, after: Facts, found: frozenset[Row]) -> State | None:
         """Return a state with further possible facts that add a row to the updated view; None if there is none."""
-        for query in self._view.queries:
-            for binding, unknown in self._match_partly(after, query.body, {}, ()):
+        for query, start, rest in self._starts(found):
+            for binding, unknown in self._match_partly(after, rest, start, ()):
                 free = dict.fromkeys(v for atom in unknown for v in literal_variables(atom) if v not in binding)
                 state = self._add_unknown(query, binding, unknown, tuple(free), found) if unknown else None
                 if state is not None:
                     return state
         return None
+
+    def _starts(self, found: frozenset[Row]) -> Iterator[tuple[ConjunctiveQuery, Binding, tuple[Atom, ...]]]:
+        """Yield where a further row of the updated view can begin: with an inserted fact, or as a stored row that is lost.
+
+        A row whose facts all held before the update is stored, by consistency. So nothing else in the database is looked at.
+        """
+        lost = self._knowledge.views.get(self._view.name, frozenset()) - found
+        for query in self._view.queries:
+            for i, atom in enumerate(query.body):
+                for row in sorted(self._update.inserts.get(atom.relation, ()), key=repr):
+                    if (binding := match_row(atom, row, {})) is not None:
+                        yield query, binding, query.body[:i] + query.body[i + 1 :]
+            for row in sorted(lost, key=repr):
+                if (binding := match_row(query.head, row, {})) is not None:
+                    yield query, binding, query.body
 
     def _match_partly(
         self, after: Facts, body: tuple[Atom, ...], binding: Binding, unknown: tuple[Atom, ...]

@@ -84,6 +84,7 @@ class _Writer(FindingsText):
         counted = isinstance(into, Counts)
         self.used = {name for name, times in occurrences.items() if times > 1 or counted}
         self.waiting: list[Literal] = []
+        self.probed_leaf = ""
 
     # The function as a whole
 
@@ -321,6 +322,7 @@ class _Writer(FindingsText):
                 probe, slots = self.name("probe", self.resolve(literal).probe()), self.slots(literal)
                 key = self.key(slots[:-1]) if len(slots) > 1 else "()"
                 self.narrowed(f"{probe}({key}, {self.leaf})", fresh=True)
+                self.probed_leaf = self.leaf
             # leaf & r(key) for `r(key, y)`; the first such atom gives the bitmap itself.
             case Atom():
                 found = self.find(literal, self.without(literal, bulk))
@@ -345,7 +347,8 @@ class _Writer(FindingsText):
     def leave_test(self) -> None:
         """Before a test of the bitmap that is narrowed next: it is tested then. Python nests a hundred blocks, and no more."""
         test = "    " * (self.depth - 1) + f"if {self.leaf}:"
-        if self.lines[-1] == test and (self.gather is None or self.gather[0] < len(self.lines)):
+        # A probe that finds nothing returns None, which only its own test excludes.
+        if self.leaf != self.probed_leaf and self.lines[-1] == test and (self.gather is None or self.gather[0] < len(self.lines)):
             self.lines.pop()
             self.depth -= 1
 

@@ -33,10 +33,12 @@ class FilteredUpdates:
         """Disqualified and actual updates of an approximation, without those that were seen before."""
         disqualified: Found = {}
         actual: Found = {}
+        table, known, refused = self.target.table, self.target.table.primary, self.disqualified.primary
         for key, leaf in approximation.items():
-            for seen in (self.target.table.primary, self.disqualified.primary):
-                if key in seen:
-                    leaf = leaf - seen[key]
+            if (seen := known.get(key)) is not None:
+                leaf = leaf - seen
+            if (seen := refused.get(key)) is not None:
+                leaf = leaf - seen
             if not leaf:
                 continue
             # A deletion that the new state still derives, or an insertion that the old state had, is not an update. It is
@@ -46,9 +48,10 @@ class FilteredUpdates:
                 disqualified[key] = proved
                 self.disqualified.add(key, proved.copy())
                 leaf = leaf - proved
-            if leaf:
-                actual[key] = leaf
-                self.target.table.add(key, leaf.copy())
+                if not leaf:
+                    continue
+            actual[key] = leaf
+            table.add(key, leaf.copy())
         return disqualified, actual
 
 
@@ -81,30 +84,31 @@ class FilterPhase:
                 self._run(step, dict(driver.items()), meter, most)
 
     def _run(self, seed: PropagationRule, start: Found, meter: Meter, most: float) -> None:
-        waiting = [(seed, start)]
+        # In one function: a long path has a call for each of its rows, and little else.
+        waiting, views, steps, trace = [(seed, start)], self.views, self.steps, self.trace
         calls = 0
         while waiting:
             current, updates = waiting.pop()
-            if updates:
-                actual = self._propagate(current, updates, meter)
-                # A stack, and the rules reversed: depth first, in the order of HD94's Figure 1.
-                waiting += [(following, actual) for following in reversed(self.steps.get(current.head, ()))]
             calls += 1
             if calls > most:
                 raise TooManyRounds
-
-    def _propagate(self, step: PropagationRule, updates: Found, meter: Meter) -> Found:
-        view = self.views[step.head]
-        for key, leaf in updates.items():
-            step.function(key, leaf)
-        # What the rule found for these updates alone: pending is empty between two calls.
-        approximation = dict(view.target.pending)
-        view.target.pending.clear()
-        meter.count(sum(map(len, approximation.values())))
-        disqualified, actual = view.split(approximation)
-        if approximation and self.trace is not None:
-            self.trace(step, updates, approximation, disqualified, actual)
-        return actual
+            view = views[current.head]
+            function, pending = current.function, view.target.pending
+            for key, leaf in updates.items():
+                function(key, leaf)
+            # What the rule found for these updates alone: pending is empty between two calls.
+            if not pending:
+                continue
+            approximation = dict(pending)
+            pending.clear()
+            meter.count(sum(map(len, approximation.values())))
+            disqualified, actual = view.split(approximation)
+            if trace is not None:
+                trace(current, updates, approximation, disqualified, actual)
+            if actual:
+                # A stack, and the rules reversed: depth first, in the order of HD94's Figure 1.
+                for following in reversed(steps.get(current.head, ())):
+                    waiting.append((following, actual))
 
     def commit(self) -> None:
         """Forget what was disqualified: it holds for one transaction."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from rederive.analysis.closure import closure_of
+from rederive.analysis.closure import closure_from, closure_of
 from rederive.analysis.graph import Component
 from rederive.engines.resident.run.aggregates import Groups
-from rederive.engines.resident.run.closure_search import ClosureAnswers
+from rederive.engines.resident.run.closure_search import ClosureAnswers, StartedClosureAnswers
 from rederive.engines.resident.run.derived_views import Answers, DerivedView, GroupAnswers, RuleAnswers
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.refolded_groups import groups_class
@@ -150,6 +150,10 @@ class Tables:
         # A search walks codes, so the halves of the closure must be one column each, and its steps one relation.
         if closure is not None and closure.step is not None and closure.width == 1:
             return ClosureAnswers(closure.relation, self.source(closure.step, state), rules, self.meter)
+        # The ends from one start, which a monitored view names: reached or not is decided by a search from both sides.
+        if (part := closure_from(component)) is not None:
+            start = self.codes.codec(part.start.type).encode(part.start.value)
+            return StartedClosureAnswers(part.relation, start, self.source(part.step, state), rules, self.meter)
         return rules
 
     def _query_rules(self, pattern: BindingPattern) -> QueryRules:
