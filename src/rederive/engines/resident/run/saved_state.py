@@ -19,7 +19,7 @@ from rederive.engines.resident.run.ages import Moments
 from rederive.engines.resident.run.group_totals import SavedTotals
 from rederive.engines.resident.storage.codes import CodedRow, Codes
 from rederive.engines.resident.storage.column_table import CodeColumns, ColumnTable
-from rederive.engines.resident.storage.table import Key, Leaf, StoredTable
+from rederive.engines.resident.storage.table import Key, Leaf, StoredTable, rows_of
 from rederive.ir.terms import Type, Value
 
 # What values, rows and auxiliary state consist of. Nothing else is made when bytes are read, whoever wrote them.
@@ -98,15 +98,22 @@ def saved_table(table: StoredTable) -> SavedTable:
 
 
 def fill_table(table: StoredTable, saved: SavedTable) -> None:
-    """Put saved rows into an empty table."""
+    """Put saved rows into an empty table. A program that was extended may store by row what the whole one stores by column."""
     if isinstance(table, ColumnTable):
-        assert isinstance(saved, tuple)
-        columns: CodeColumns = tuple(np.frombuffer(column, np.uint32) for column in saved)
+        columns = _columns(saved, table.arity)
         if len(columns[0]):
             table.add_columns(columns)
-    else:
-        assert isinstance(saved, dict)
+    elif isinstance(saved, dict):
         table.primary.update(saved)
+    else:
+        columns = _columns(saved, table.arity)
+        table.load(list(zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def _columns(saved: SavedTable, arity: int) -> CodeColumns:
+    if isinstance(saved, tuple):
+        return tuple(np.frombuffer(column, np.uint32) for column in saved)
+    return tuple(np.array([row[i] for row in rows_of(saved, arity)], np.uint32) for i in range(arity))
 
 
 def saved_values(codes: Codes) -> dict[Type, list[Value]]:
