@@ -2,8 +2,7 @@
 
     python -m benchmarks.star --facts 1000000
 
-Process CPU time on one thread, medians; the resident set grows in the same process, so the peer's tables come after ours. Where
-`cargo` is, the peers of `benchmarks/peers` run as well.
+Process CPU time on one thread, medians; the resident set grows in the same process, so the peer's tables come after ours.
 """
 
 from __future__ import annotations
@@ -21,16 +20,8 @@ import pyarrow as pa
 import typer
 
 import rederive
-from benchmarks import rust_peers
 
 DIMENSION = 1000
-LABELS = {
-    "initial": "load and first evaluation",
-    "1": "one row, inserted",
-    "1000": "1,000 rows, inserted",
-    "100000": "100,000 rows, inserted",
-    "dimension": "a row of a dimension",
-}
 TABLES = """
 CREATE TABLE fact (id BIGINT PRIMARY KEY, a BIGINT NOT NULL, b BIGINT NOT NULL, c BIGINT NOT NULL, amount DECIMAL(12,2) NOT NULL,
   quantity BIGINT NOT NULL);
@@ -132,18 +123,6 @@ def main(facts: Annotated[int, typer.Option()] = 1_000_000, seed: int = 1, repea
     expected = sorted(duck.execute(QUERY).fetchall())
     assert sorted(ours.db.rows("v")) == expected, "the answers differ"
     print(f"{len(expected):,} groups, equal to DuckDB's")
-    for peer in rust_peers.peers():
-        show_peer(peer, facts)
-
-
-def show_peer(peer: str, facts: int) -> None:
-    """The same join in another engine, over facts of its own."""
-    found: dict[str, list[float]] = {}
-    for name, number in rust_peers.run(peer, "star", facts):
-        found.setdefault(name, []).append(float(number))
-    print(f"{peer}: memory: {found.pop('memory')[0] / 1e6:.0f} MB")
-    for name, times in found.items():
-        show(f"{peer}: {LABELS[name]}", *times)
 
 
 def show(name: str, *times: float) -> None:
