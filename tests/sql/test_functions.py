@@ -123,7 +123,8 @@ def _asked(session: SparkSession, texts: list[str]) -> dict[str, tuple[str, str]
     try:
         frame = session.sql("SELECT " + ", ".join(f"{text} AS x{i}" for i, text in enumerate(texts)))
         (row,) = frame.collect()
-    except (PySparkException, Py4JJavaError):
+    # A date outside of Python's years 1 to 9999 is a ValueError of collect(); such a date is refused by us, too.
+    except (PySparkException, Py4JJavaError, ValueError):
         return None
     types = [field.dataType.simpleString() for field in frame.schema.fields]
     return {text: (type, repr(_plain(value))) for text, type, value in zip(texts, types, row, strict=True)}

@@ -211,6 +211,20 @@ def test_lambdas_capture_columns_and_parameters() -> None:
         db.query("SELECT aggregate(array(1L), 0, (s, x) -> s + x)")
 
 
+def test_lambdas_of_update_delete_and_generated_columns_capture_the_row() -> None:
+    db = rederive.open()
+    db.sql(
+        "CREATE TABLE t (x INT PRIMARY KEY, y INT, z INT GENERATED ALWAYS AS (element_at(transform(array(x), c1 -> c1 + y), 1)))"
+    )
+    db.sql("INSERT INTO t (x, y) VALUES (1, 2), (4, 3), (5, 9)")
+    assert db.rows("t") == [(1, 2, 3), (4, 3, 7), (5, 9, 14)]
+    # The parameter is not the column of the row whose variable has that name.
+    db.sql("UPDATE t SET y = element_at(transform(array(x), c1 -> c1 * 10 + y), 1) WHERE exists(array(x, y), e -> e < y)")
+    assert db.rows("t") == [(1, 12, 13), (4, 3, 7), (5, 59, 64)]
+    db.sql("DELETE FROM t WHERE size(filter(array(x, y), e -> e > y)) > 0")
+    assert db.rows("t") == [(1, 12, 13), (5, 59, 64)]
+
+
 def test_a_lambda_is_evaluated_where_a_filter_guards_it() -> None:
     db = rederive.open()
     db.sql("CREATE TABLE t (k INT PRIMARY KEY, a ARRAY<INT>); INSERT INTO t VALUES (1, array(2)), (2, array(0))")

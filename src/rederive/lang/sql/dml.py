@@ -268,9 +268,8 @@ class _DmlLowering:
         return ChangeMatching(table.name, tuple(self.bindings(where, lower)), condition, values)
 
     def scope(self, node: exp.Expr, table: Relation) -> Scope:
-        columns = [(c.name, TypedTerm(Variable(f"c{i}"), column_type(c), c.nullable)) for i, c in enumerate(table.columns)]
         scope = Scope(self.context.body())
-        scope.bind(identifier(node.args.get("alias")) or table.name.lower(), columns)
+        scope.bind(identifier(node.args.get("alias")) or table.name.lower(), self.context.row_columns(table.columns))
         return scope
 
     def new_row(self, table: Relation, updates: Sequence[exp.Expr], lower: ExpressionLowering) -> list[TypedTerm]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from rederive.errors import TypeClash, UnknownName, WrongArity
-from rederive.ir.rules import Column
-from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Constant, Lambda, Type, variables
+from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Constant, Lambda, variables
 from rederive.lang.sql.lowered_relation import TypedTerm, column_of
 from rederive.lang.sql.types import INT, STRING, VOID, SqlType, array_of, struct_of
 
@@ -52,14 +51,10 @@ def make_lambda(
     context.columns.update({v.name: column_of(p, v.name) for v, p in zip(own, parameters, strict=True)})
     found = body(parameters)
     captured = [v for v in dict.fromkeys(variables(found.term)) if v not in own]
-    inner = [_type(context.columns[v.name]) for v in (*own, *captured)]
+    inner = [context.columns[v.name].type for v in (*own, *captured)]
     constant = Constant(Lambda(tuple(v.name for v in (*own, *captured)), tuple(inner), found.term), SYMBOL)
     arguments = (TypedTerm(constant, STRING, False), *(TypedTerm(v, STRING, True) for v in captured))
     return LoweredLambda(arguments, found.type)
-
-
-def _type(column: Column) -> Type:
-    return column.type
 
 
 def field_of(lower: ExpressionLowering, typed: TypedTerm, name: str, node: exp.Expr) -> TypedTerm:

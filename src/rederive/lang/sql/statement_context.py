@@ -27,7 +27,7 @@ from rederive.lang.program_builder import ProgramBuilder
 from rederive.lang.sql.lowered_relation import LoweredRelation, TypedTerm, table_as_read
 from rederive.lang.sql.parser import ParsedStatement
 from rederive.lang.sql.rule_body import RuleBody
-from rederive.lang.sql.types import SqlType
+from rederive.lang.sql.types import SqlType, column_type
 
 
 @dataclass(slots=True)
@@ -65,6 +65,13 @@ class StatementContext:
             found = f"{stem}_{number}"
         self._variables.add(found)
         return Variable(found)
+
+    def row_columns(self, columns: Sequence[Column]) -> list[tuple[str, TypedTerm]]:
+        """The columns of one row that is read without a relation, as named terms; `c2` is the one at position 2."""
+        found = {f"c{i}": column for i, column in enumerate(columns)}
+        self.columns.update(found)
+        self._variables.update(found)  # a lambda's parameter of that name gets another one
+        return [(c.name, TypedTerm(Variable(name), column_type(c), c.nullable)) for name, c in found.items()]
 
     def body(self, around: RuleBody | None = None) -> RuleBody:
         """An empty rule body; for a subquery, `around` is the body that binds its outer variables."""

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from rederive.errors import Redefined, TypeClash, UnknownName
 from rederive.ir.rules import Column, Relation
-from rederive.ir.terms import Kind, Variable
+from rederive.ir.terms import Kind
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.query import QueryLowering
@@ -160,8 +160,7 @@ def _generate(name: str, tree: exp.Expr, found: TableSchema, context: StatementC
         raise context.unsupported(what, other, "repeat its expression")
     at = next(i for i, column in enumerate(found.columns) if column.name == name)
     column = found.columns[at]
-    terms = [(c.name, TypedTerm(Variable(f"c{i}"), column_type(c), c.nullable)) for i, c in enumerate(found.columns)]
-    lower = _lowering(terms, found.table, context)
+    lower = _lowering(context.row_columns(found.columns), found.table, context)
     typed = lower.lower(tree)
     if not typed.type.is_numeric and typed.type != column_type(column):
         raise TypeClash(f"'{name}' is {column_type(column)}, but its expression is {typed.type}", context.span(tree))
