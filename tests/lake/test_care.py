@@ -24,6 +24,7 @@ def change(db: rederive.Database, version: int) -> None:
         tx.delete("n", [(10 * (version - 1) + 1,), (10 * (version - 2) + 2,)])
 
 
+@pytest.mark.slow
 def test_many_settles_leave_few_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_SMALL_FILES", 8)
     monkeypatch.setattr(tables, "_COMMITS", 10)
@@ -52,6 +53,7 @@ def test_many_settles_leave_few_files(spark: SparkSession, tmp_path: Path, monke
         assert db.rows("twice", as_of=20) == [(x, 2 * x) for x in sorted(rows_at(20))]
 
 
+@pytest.mark.slow
 def test_spark_and_this_process_write_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
     with rederive.open(lake=tmp_path, spark=spark, engine="resident") as db:
         db.define(PROGRAM)

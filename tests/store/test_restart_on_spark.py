@@ -12,7 +12,6 @@ from rederive.commit import restart
 from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.run.sections import Sections
 from rederive.engines.spark.tuning import Tuning
-from tests.selection import fast_only
 
 PROGRAM = """
 CREATE TABLE kind (id INT PRIMARY KEY, name STRING);
@@ -26,7 +25,8 @@ CREATE VIEW words AS SELECT word, COUNT(*) AS number FROM mark GROUP BY word;
 VIEWS = ("total", "names", "words")
 
 
-@pytest.mark.parametrize("driver_rows", fast_only([0, 1000], 1000))
+@pytest.mark.slow
+@pytest.mark.parametrize("driver_rows", [0, 1000])
 def test_no_view_is_evaluated(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_rows: int) -> None:
     monkeypatch.setattr(restart, "WORTH_SAVING", 0)
     monkeypatch.setattr(SparkEngine, "default_tuning", Tuning(driver_rows=driver_rows, arrow_rows=driver_rows))
