@@ -349,14 +349,15 @@ def directed(db: rederive.Database) -> tuple[float, float, int]:
 
 
 def bottom_up(db: rederive.Database) -> tuple[float, float, int]:
-    """The first phase of each section of `recompute` evaluates the old state; rolling back forgets it."""
+    """All phases of a section of `recompute` but the last two evaluate the old state; rolling back forgets it."""
     engine = db.pipeline.state.engine
     assert isinstance(engine, ResidentEngine)
     installed = engine.installed
 
     def evaluate() -> None:
         for linked in installed.sections:
-            linked.phases[0].run(engine.meter, engine.limits)
+            for phase in linked.phases[:-2]:
+                phase.run(engine.meter, engine.limits)
 
     def rows(name: str) -> list[Row]:
         found = CodedRows(engine.program.relations[name], installed.tables.table(name).primary, engine.codes)

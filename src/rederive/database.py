@@ -19,6 +19,7 @@ from rederive.commit.spark_tables import SparkTables
 from rederive.commit.state import DatabaseState
 from rederive.commit.transaction import GivenRows, Transaction, commit_rows, requested_rows
 from rederive.engines.protocol import Engine, Query
+from rederive.errors import WrongArgument
 from rederive.ir.terms import UTC, Value
 from rederive.lang.programs import is_query
 from rederive.maintain.plan import AUTO
@@ -378,6 +379,8 @@ class Database:
         >>> db.preview(tx).changes["odd"].plus, db.rows("n")
         ([(1,)], [])
         """
+        if not isinstance(transaction, Transaction):
+            raise WrongArgument(f"not a transaction: {type(transaction).__name__}", hint="pass what db.transaction() returned")
         return transaction.preview()
 
     def subscribe(self, view: str, callback: Callback, *, only: str | None = None, **bindings: Value) -> Subscription:

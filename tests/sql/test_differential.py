@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import rederive
@@ -19,6 +19,11 @@ from tests.sql.grammar import COLUMNS, RECURSIONS, TABLES, conditional_change, t
 Row = tuple[Any, ...]
 STRATEGIES = ("auto", "materialized", "counting", "on_demand", "filtration", "differencing", "recompute")
 Transactions = Sequence[Sequence[tuple[str, str, Row]]]
+
+
+def is_taken(strategy: str, query: str) -> bool:
+    """Whether a strategy takes a query: `explode` is a recursion (decision 86)."""
+    return strategy not in ("counting", "differencing") or "explode(" not in query
 
 
 class Both:
@@ -33,6 +38,7 @@ class Both:
             self.duck.execute(table.format(text="VARCHAR").replace(" PRIMARY KEY", ""))
         self.views = {f"v{i}": query for i, query in enumerate(views)}
         for name, query in self.views.items():
+            assume(is_taken(strategy, query))
             self.db.sql(f"CREATE VIEW {name} AS {query}")
             self.duck.execute(f"CREATE VIEW {name} AS {as_duck(query)}")
         self.bags = {name: self.answer(name) for name in self.views}

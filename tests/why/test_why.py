@@ -219,14 +219,6 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert isinstance(ask("e, a").exception, MalformedInput)
 
 
-@pytest.mark.parametrize("block", [1, 2])
-def test_the_page_about_it_prints_what_it_says(capsys: pytest.CaptureFixture[str], block: int) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
-    code, output = page.split("```python\n")[block].split("```")[0], page.split("```\n\n```\n")[block].split("```")[0]
-    exec(code, {})
-    assert capsys.readouterr().out == output
-
-
 @pytest.mark.parametrize("strategy", fast_only((*GENERAL, *PLAIN), "auto", "on_demand"))
 def test_the_leaves_of_a_sql_tree_derive_the_row_again(strategy: str) -> None:
     db = database(SALES, strategy)
