@@ -76,7 +76,7 @@ def number(draw: Any, names: Names, depth: int = 2) -> str:
             one, two, three = (number(draw, names, depth - 1) for _ in range(3))
             return f"CAST(size(filter(array({one}, {two}), e -> e > {three})) AS INT)"
         case "field":
-            return f"named_struct('a', {number(draw, names, depth - 1)}, 'b', {text(draw, names, depth - 1)}).a"
+            return f"named_struct('a', {number(draw, names, depth - 1)}, 'f', {text(draw, names, depth - 1)}).a"
         case "length":
             return f"CAST(length({text(draw, names, depth - 1)}) AS INT)"
         case "scalar":

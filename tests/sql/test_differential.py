@@ -91,8 +91,9 @@ class Both:
 
 def as_duck(query: str) -> str:
     query = re.sub(r"LATERAL explode\(array\((.+?)\)\) AS", r"LATERAL (SELECT unnest(list_value(\1))) AS", query)
-    query = re.sub(r"named_struct\('a', (.+?), 'b', (.+?)\)\.a", r"struct_pack(a := \1, b := \2).a", query)
     for ours, theirs in (
+        ("named_struct('a', ", "struct_pack(a := "),
+        (", 'f', ", ", f := "),  # no text of the grammar is 'f'
         ("element_at(", "list_extract("),
         ("transform(", "list_transform("),
         ("size(filter(", "len(list_filter("),

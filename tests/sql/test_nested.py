@@ -225,6 +225,23 @@ def test_lambdas_of_update_delete_and_generated_columns_capture_the_row() -> Non
     assert db.rows("t") == [(1, 12, 13), (5, 59, 64)]
 
 
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ('{"x":1,"x":2}', "MAP<STRING, INT>"),
+        ('{"a":NaN,"b":1}', "b INT"),
+        ('{"a":1e400}', "a STRING"),
+        ('{"t":99999999999999}', "t TIMESTAMP"),
+        ('{"d":"20240229"}', "d DATE"),
+    ],
+)
+def test_json_whose_value_in_spark_is_none_of_ours_is_refused(text: str, schema: str) -> None:
+    db = rederive.open()
+    with pytest.raises(EvaluationError):
+        db.query(f"SELECT from_json('{text}', '{schema}')")
+    assert db.query("SELECT from_json('{\"d\":\"2024-2\"}', 'd DATE').d") == [(date(2024, 2, 1),)]
+
+
 def test_a_lambda_is_evaluated_where_a_filter_guards_it() -> None:
     db = rederive.open()
     db.sql("CREATE TABLE t (k INT PRIMARY KEY, a ARRAY<INT>); INSERT INTO t VALUES (1, array(2)), (2, array(0))")

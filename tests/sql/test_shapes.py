@@ -65,6 +65,21 @@ def test_comparisons_bind_from_left_to_right_below_everything_else(db: rederive.
         db.query("SELECT 1 IS NULL IS NULL")
 
 
+# Groupings
+
+
+def test_the_empty_grouping_set_alone_has_a_row_of_no_rows(db: rederive.Database) -> None:
+    query = "SELECT count(*) AS n, max(k) AS m, grouping_id() AS g FROM keys GROUP BY "
+    db.sql(f"CREATE VIEW alone AS {query} GROUPING SETS (()); CREATE VIEW more AS {query} GROUPING SETS ((k), ())")
+    assert (db.rows("alone"), db.rows("more")) == ([(0, None, 0)], [])
+    db.sql("INSERT INTO keys VALUES (3)")
+    assert (db.rows("alone"), db.rows("more")) == ([(1, 3, 0)], [(1, 3, 0), (1, 3, 1)])
+    db.sql("DELETE FROM keys")
+    assert (db.rows("alone"), db.rows("more")) == ([(0, None, 0)], [])
+    with pytest.raises(Unsupported, match="without an aggregate"):
+        db.query("SELECT 1 FROM keys GROUP BY CUBE ()")
+
+
 # Stars
 
 

@@ -137,3 +137,16 @@ def test_orders(own: SparkSession) -> None:
     db.sql(f"{TABLE}; CREATE VIEW v AS SELECT k, {chosen} FROM r")
     db.load("r", ROWS)
     assert db.rows("v") == sorted(tuple(row) for row in own.sql(f"SELECT k, {chosen} FROM r").collect())
+
+
+def test_groupings_of_no_rows_and_sessions_exactly_a_gap_apart(own: SparkSession) -> None:
+    """Of no rows, Spark has a grand total only where the empty grouping set is the only one."""
+    times = ", ".join(f"(TIMESTAMP '2026-01-01 {time}')" for time in ("10:00:00", "10:10:00", "10:20:00.000001"))
+    events = f"(VALUES {times}) AS e(ts)"
+    groupings = ("ROLLUP (k)", "CUBE (k)", "GROUPING SETS ((k), ())", "GROUPING SETS (())")
+    queries = [f"SELECT count(*) AS n, max(i) AS m FROM r WHERE k < 0 GROUP BY {grouping}" for grouping in groupings]
+    queries.append(f"SELECT session_window.end, count(*) AS n FROM {events} GROUP BY session_window(ts, '10 minutes')")
+    db = rederive.open()
+    db.sql(TABLE)
+    for query in queries:
+        assert db.query(query) == sorted(tuple(map(in_utc, row)) for row in own.sql(query).collect()), query

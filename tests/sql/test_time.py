@@ -178,3 +178,5 @@ def test_a_session_is_a_struct_too() -> None:
     assert found == [((datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 11)), 1)]
     with pytest.raises(Unsupported, match="this use of session_window"):
         db.query("SELECT session_window(ts, '1 hour') FROM e")
+    with pytest.raises(Unsupported, match="gap is not positive"):
+        db.query("SELECT count(*) AS n FROM e GROUP BY session_window(ts, '0 minutes')")

@@ -114,7 +114,10 @@ class _GroupingLowering:
         self.sets = self.grouping_sets()
         calls = AggregateCalls(lower)
         self.aggregates = {lower.canonical(call): calls.call(call) for call in _aggregates(node)}
-        self.by_group = node.args.get("group") is not None
+        # As in Spark, GROUPING SETS (()), or GROUP BY ALL of aggregates only, is as no GROUP BY: of no rows, there is one.
+        self.by_group = bool(self.keys) or self.sets not in (None, [frozenset()])
+        if not self.by_group and not self.aggregates:
+            raise context.unsupported("a total without an aggregate", node.args["group"], "select count(*), too")
 
     # What is grouped, and by what
 
@@ -173,7 +176,7 @@ class _GroupingLowering:
         body = self.context.body()
         body.domain = self.body.domain
         groups = [self.above_group(i) for i in range(len(self.groups))]
-        if self.sets is not None:
+        if self.sets is not None and self.by_group:
             groups.append(self.above_set())
         outer = tuple(self.body.outer.values())
         results = self.define_aggregates(groups, outer)
@@ -189,7 +192,7 @@ class _GroupingLowering:
         known = {**dict(zip(self.keys, groups, strict=False)), **results}
         found = ExpressionLowering(self.context, scope, self.lower.subqueries, known)
         if self.sets is not None:
-            known.update(self.grouping_calls(groups[-1], found))
+            known.update(self.grouping_calls(groups[-1] if self.by_group else numeric_literal("1"), found))
         return found
 
     def above_set(self) -> TypedTerm:
@@ -264,7 +267,7 @@ class _GroupingLowering:
     def group_heads(self, keys: Sequence[Simple]) -> Iterator[Sequence[Simple]]:
         """The groups of a row: one, or one for each grouping set, in which the other columns are NULL."""
         #   rows(a, b, 1, ...) :- body.       rows(a, NULL, 2, ...) :- body.
-        if self.sets is None:
+        if self.sets is None or not self.by_group:
             yield keys
             return
         for number, chosen in enumerate(self.sets, 1):

@@ -35,7 +35,9 @@ def lower_session_windows(node: exp.Select, lower: ExpressionLowering) -> exp.Se
         raise context.unsupported(
             "session_window with this number of arguments", found[0], "write session_window(ts, '5 minutes')"
         )
-    gap = interval_of_micros(micros_of(found[0].expressions[1], context))
+    if (micros := micros_of(found[0].expressions[1], context)) <= 0:
+        raise context.unsupported("a session_window whose gap is not positive", found[0], "write session_window(ts, '5 minutes')")
+    gap = interval_of_micros(micros)
     moment = _bind("moment", lower.cast(lower.lower(found[0].expressions[0]), MOMENT, found[0]), lower)
     others = [part.copy() for part in group.expressions if not _is_session(part)]
 

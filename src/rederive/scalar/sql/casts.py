@@ -80,7 +80,7 @@ def _to_boolean(gives: Type, value: Any) -> bool:
     raise ScalarError(f"{show_value(value)} cannot be cast to BOOLEAN")
 
 
-def _to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
+def to_date(gives: Type, value: Any, zone: str = UTC) -> datetime.date:
     """CAST(value AS DATE). A text has a year, and may have a month, a day, and a time, which is ignored."""
     if isinstance(value, datetime.datetime):
         return wall_time(value, zone).date()
@@ -177,7 +177,7 @@ _CASTS: Final[dict[str, Implementation]] = {
     "double": _to_double,
     "decimal": _to_decimal,
     "boolean": _to_boolean,
-    "date": _to_date,
+    "date": to_date,
     "timestamp": to_timestamp,
     "string": to_text,
     "binary": _to_binary,

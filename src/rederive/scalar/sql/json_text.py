@@ -1,4 +1,4 @@
-"""JSON texts as Spark reads them: single quotes are quotes, and each value knows its own text."""
+"""JSON texts as Spark reads them: single quotes are quotes, and a number is its text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from typing import Any, Final
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'', re.DOTALL)
+_NOT_FINITE: Final = re.compile(r"[+-]?(NaN|INF|Infinity)")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _DEEPEST: Final = 200  # levels of a JSON text
+
+
+class NotFinite(ValueError):
+    """A JSON text has a number that Spark reads and that no value of ours is."""
 
 
 class JsonKind(Enum):
@@ -33,13 +38,12 @@ class JsonValue:
 
     kind: JsonKind
     value: Any
-    text: str
 
 
 def read_json(text: str) -> JsonValue:
     """The first value of a JSON text; ValueError if there is none.
 
-    >>> read_json("{'a': [1, 2.50]}").value[0][1].value[1].text
+    >>> read_json("{'a': [1, 2.50]}").value[0][1].value[1].value
     '2.50'
     """
     return _Reader(text).value(_skip(text, 0), 0)[0]
@@ -65,15 +69,17 @@ class _Reader:
                 return self.items(place, level, "]", JsonKind.ARRAY)
             case '"' | "'":
                 found, end = self.string(place)
-                return JsonValue(JsonKind.STRING, found, self.text[place:end]), end
+                return JsonValue(JsonKind.STRING, found), end
         for word, value in _WORDS.items():
             if self.text.startswith(word, place):
                 kind = JsonKind.NULL if value is None else JsonKind.BOOLEAN
-                return JsonValue(kind, value, word), place + len(word)
+                return JsonValue(kind, value), place + len(word)
+        if _NOT_FINITE.match(self.text, place) is not None:
+            raise NotFinite("NaN or Infinity in a JSON text")
         if (number := _NUMBER.match(self.text, place)) is None:
             raise ValueError("not JSON")
         is_fraction = number[1] is not None or number[2] is not None
-        return JsonValue(JsonKind.FRACTION if is_fraction else JsonKind.INTEGER, number[0], number[0]), number.end()
+        return JsonValue(JsonKind.FRACTION if is_fraction else JsonKind.INTEGER, number[0]), number.end()
 
     def items(self, start: int, level: int, close: str, kind: JsonKind) -> tuple[JsonValue, int]:
         found: list[Any] = []
@@ -89,7 +95,7 @@ class _Reader:
             if self.text.startswith(close, place):
                 break
             place = self.expect(",", place)
-        return JsonValue(kind, tuple(found), self.text[start : place + 1]), place + 1
+        return JsonValue(kind, tuple(found)), place + 1
 
     def expect(self, character: str, place: int) -> int:
         if not self.text.startswith(character, place):

@@ -6,6 +6,8 @@ import base64
 import binascii
 import datetime
 import json
+import math
+import re
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -13,12 +15,15 @@ from rederive.ir.nested import Map, Struct, nested_class
 from rederive.ir.terms import SYMBOL, UTC, Kind, Part, Type
 from rederive.scalar.failures import ScalarError, check_length
 from rederive.scalar.sql.built_in import BuiltIn
-from rederive.scalar.sql.casts import to_text, wall_time
-from rederive.scalar.sql.json_text import JsonKind, JsonValue, read_json
+from rederive.scalar.sql.casts import to_date, to_text, wall_time
+from rederive.scalar.sql.json_text import JsonKind, JsonValue, NotFinite, read_json
 from rederive.time_zones import offset_at, parse_instant
 from rederive.values import from_text, interval_text
 
 _EXACT: Final = Context(prec=100)
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
+_DIGITS: Final = re.compile(r"[+-]?([0-9]+)", re.ASCII)
+_NOT_FINITE: Final = ("NaN", "+INF", "+Infinity", "Infinity", "-INF", "-Infinity")
 _NONE: Final = object()  # a value that does not fit its type
 
 
@@ -29,10 +34,12 @@ def _from_json(gives: Type, text: str, zone: str = UTC) -> Any:
     nothing = (None,) * len(gives.parts) if gives.kind is Kind.STRUCT else None
     try:
         read = read_json(text)
+    except NotFinite as problem:
+        raise ScalarError(str(problem)) from None
     except ValueError:
         return nothing
     if read.kind is JsonKind.OBJECT and gives.kind is Kind.ARRAY and gives.parts[0].type.kind is Kind.STRUCT:
-        read = JsonValue(JsonKind.ARRAY, (read,), read.text)  # one object counts as an array of one
+        read = JsonValue(JsonKind.ARRAY, (read,))  # one object counts as an array of one
     found = _read(read, gives, 64, zone)
     return nothing if found is _NONE or found is None else found
 
@@ -49,21 +56,27 @@ def _read(read: JsonValue, type: Type, bits: int, zone: str) -> Any:
             return _whole(type, [_read(one, type.parts[0].type, type.parts[0].bits, zone) for one in read.value])
         case Kind.MAP, JsonKind.OBJECT:
             given, value = dict(read.value), type.parts[1]
+            if len(given) < len(read.value):  # Spark's map would have a key twice
+                raise ScalarError("a key occurs twice in a JSON text that is read as a map")
             return _whole(type, [_read(one, value.type, value.bits, zone) for one in given.values()], tuple(given))
         case Kind.SYMBOL, JsonKind.STRING:
             return read.value
         case Kind.SYMBOL, _:
-            return read.text
+            return _compact(read)
         case Kind.BOOLEAN, JsonKind.BOOLEAN:
             return read.value
         case Kind.NUMBER, JsonKind.INTEGER:
             number = int(read.value) if len(read.value) < 40 else 2**100
             return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else _NONE
         case Kind.FLOAT, JsonKind.INTEGER | JsonKind.FRACTION:
-            return float(read.value)
+            return _finite(read.value)
         case Kind.DECIMAL, JsonKind.INTEGER | JsonKind.FRACTION | JsonKind.STRING:
             return _decimal(read.value, type)
-        case ((Kind.DATE | Kind.TIMESTAMP | Kind.BINARY), JsonKind.STRING):
+        case Kind.FLOAT, JsonKind.STRING if read.value in _NOT_FINITE:
+            raise ScalarError(f"{read.value} in a JSON text")
+        case Kind.TIMESTAMP, JsonKind.INTEGER:
+            return _from_seconds(read.value)
+        case ((Kind.DATE | Kind.TIMESTAMP | Kind.BINARY | Kind.INTERVAL), JsonKind.STRING):
             return _from_string(read.value, type, zone)
     return _NONE
 
@@ -80,7 +93,25 @@ def _part(read: JsonValue, part: Part, zone: str) -> Any:
     return None if found is _NONE else found
 
 
+def _finite(text: str) -> float:
+    if math.isinf(found := float(text)):
+        raise ScalarError(f"{text} is too large for a DOUBLE")
+    return found
+
+
+def _from_seconds(text: str) -> Any:
+    """A timestamp that is written as an integer: the seconds since 1970."""
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+        return _NONE
+    try:
+        return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(text))
+    except OverflowError:
+        raise ScalarError(f"{text} seconds since 1970 are outside of the years 1 to 9999") from None
+
+
 def _decimal(text: str, type: Type) -> Any:
+    if _DECIMAL.fullmatch(text := text.replace(",", "")) is None:
+        return _NONE
     try:
         found = Decimal(text).quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP, _EXACT)
     except InvalidOperation:
@@ -92,9 +123,20 @@ def _from_string(text: str, type: Type, zone: str) -> Any:
     try:
         if type.kind is Kind.TIMESTAMP:
             return parse_instant(text, zone)
+        if type.kind is Kind.DATE:
+            return to_date(type, text)
         return base64.b64decode(text, validate=True) if type.kind is Kind.BINARY else from_text(text, type)
-    except (ValueError, binascii.Error, OverflowError):
+    except (ValueError, binascii.Error, OverflowError, ScalarError):
+        if type.kind is Kind.DATE and (digits := _DIGITS.fullmatch(text)) is not None:
+            return _from_days(text, len(digits[1]))
         return _NONE
+
+
+def _from_days(text: str, digits: int) -> datetime.date:
+    """A date that is written as the days since 1970; four to seven digits are a year."""
+    if digits > 3:
+        raise ScalarError(f"the date '{text}' in a JSON text is outside of the years 1 to 9999")
+    return datetime.date(1970, 1, 1) + datetime.timedelta(days=int(text))
 
 
 def _to_json(value: Any, zone: str = UTC) -> str:
@@ -198,8 +240,10 @@ def _compact(read: JsonValue) -> str:
         case JsonKind.STRING:
             return _quoted(read.value)
         case JsonKind.FRACTION:
-            return to_text(SYMBOL, float(read.value))
-    return read.text
+            return to_text(SYMBOL, _finite(read.value))
+        case JsonKind.INTEGER:
+            return read.value if read.value != "-0" else "0"
+    return json.dumps(read.value)
 
 
 def _json_length(text: str) -> int | None:
