@@ -28,10 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden instead of comparing with it")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Name what `--dist loadgroup` keeps in one process: all of Spark, and the tests that share a fixture of their module.
 
     A session of Spark takes ten seconds to start and a minute to get warm: one process pays for it, the others run the rest.
+    First: xdist reads the names in the same hook, and its workers register theirs after this file.
     """
     for item in items:
         fixtures: dict[str, Any] = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rederive.lang.sql.array_functions import concat_arrays
+from rederive.lang.sql.column_defaults import Lowered
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.types import BIGINT, BOOL, BYTES, INT, STRING, SqlType
@@ -22,10 +24,12 @@ def of_bytes(name: str, other: SqlFunction) -> SqlFunction:
     found = _OF_BYTES[name]
 
     def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-        first = lower.lower(call.arguments[0]) if call.arguments else None
-        if first is not None and first.type.element is not None and name in ("concat", "reverse"):
+        # Whatever decides is lowered once: where each level lowered it again, nested calls took time exponential in their depth.
+        decisive = len(call.arguments) if name == "concat" else 1
+        typed = [lower.lower(part) for part in call.arguments[:decisive]]
+        call = replace(call, arguments=[*(Lowered(typed=one) for one in typed), *call.arguments[decisive:]])
+        if typed and typed[0].type.element is not None and name in ("concat", "reverse"):
             return _of_arrays(lower, name, call)
-        typed = [lower.lower(part) for part in call.arguments] if name == "concat" else [first] if first is not None else []
         # As in Spark, a concat of bytes and texts is a text.
         if not typed or any(one.type != BYTES for one in typed):
             return other.lower(lower, call)

@@ -15,7 +15,7 @@ from rederive.lang.sql.types import column_type
 
 
 class Lowered(exp.Expression):
-    """A node of a statement that has a term already: the default of a column, where the statement says DEFAULT."""
+    """A node that has a term already: the default of a column, or an argument whose type decided which function is meant."""
 
     arg_types: ClassVar[dict[str, bool]] = {"typed": True}
 

@@ -102,6 +102,8 @@ class ExpressionLowering:
 
     def lower(self, node: exp.Expr) -> TypedTerm:
         """The term of an expression."""
+        if isinstance(node, Lowered):
+            return cast(TypedTerm, node.args["typed"])
         if self.known and (found := self.known.get(self.canonical(node))) is not None:
             return found
         match node:
@@ -127,8 +129,6 @@ class ExpressionLowering:
                 return self.duration(node)
             case exp.Bracket():
                 return subscript(self, node)
-            case Lowered():
-                return cast(TypedTerm, node.args["typed"])
         return self.truth(node)
 
     def _nested(self, node: exp.Expr) -> TypedTerm:
