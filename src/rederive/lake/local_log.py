@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql.types import StructType
 
-from rederive.lake.delta_log import APPLICATION, LOG, TableState, idempotent_options
+from rederive.lake.delta_log import APPLICATION, LOG, TableState
 
 Action = dict[str, Any]
 
@@ -165,7 +165,8 @@ class LocalLog:
         info = {"timestamp": now, "operation": operation, "operationParameters": {}, "engineInfo": APPLICATION}
         lines: list[Action] = [{"commitInfo": info}]
         if version is not None:
-            info["userMetadata"] = idempotent_options(version)["userMetadata"]
+            # As `delta_log.idempotent_options` has it.
+            info["userMetadata"] = json.dumps({APPLICATION: version})
             lines.append({"txn": {"appId": APPLICATION, "version": version, "lastUpdated": now}})
         text = "\n".join(json.dumps(line) for line in (*lines, *actions)) + "\n"
         partial = self.place / LOG / f".{uuid4().hex}.tmp"

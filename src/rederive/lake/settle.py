@@ -128,7 +128,7 @@ class RelationChanges:
 
     def __init__(self, lake: Lake, area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> None:
         self.lake = lake
-        self.schema = change_schema(relation)
+        self.relation = relation
         self.recorded = _recorded_rows(area, relation, versions)
         # A bulk version has staged files only of the relations that it changes.
         folders = (staged_path(version.staged, area, relation.name) for version in versions if version.staged is not None)
@@ -149,9 +149,10 @@ class RelationChanges:
 
     def frame(self, folder: str | None) -> DataFrame:
         """All rows as a data frame. `folder`: for many rows on their way to Spark."""
-        frames = [self.lake.spark.read.schema(self.schema).parquet(path) for path in self.staged]
+        schema = change_schema(self.relation)
+        frames = [self.lake.spark.read.schema(schema).parquet(path) for path in self.staged]
         if self.recorded.num_rows:
-            frames.append(frame_of(self.lake.spark, self.recorded, self.schema, folder))
+            frames.append(frame_of(self.lake.spark, self.recorded, schema, folder))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
 

@@ -130,7 +130,7 @@ def stage_changes(
     given = relation if last is LastColumn.OWN else with_number(relation)
     place = staged_path(staging_folder(lake, version), area, relation.name)
     # Whatever is there is of an attempt that was killed or rolled back.
-    remove(lake.spark, place)
+    lake.remove_rows(place)
     local = lake.local_folder(place)
     for sign, parts in ((MINUS, minus), (PLUS, plus)):
         for rows in parts:
@@ -148,7 +148,7 @@ def stage_changes(
 
 def unstage(lake: Lake, version: int) -> None:
     """Remove the staged changes of a version."""
-    remove(lake.spark, staging_folder(lake, version))
+    lake.remove_rows(staging_folder(lake, version))
 
 
 def remove_leftovers(lake: Lake, is_needed: Callable[[int], bool]) -> None:

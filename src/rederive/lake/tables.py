@@ -11,6 +11,7 @@ so a repeated write changes nothing: a process that is killed after a write and 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
@@ -55,7 +56,7 @@ from rederive.lake.delta_log import (
     write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
-from rederive.lake.local_log import LocalLog, Overtaken
+from rederive.lake.local_log import Action, LocalLog, Overtaken
 from rederive.lake.local_writes import can_write, first_file, identity_names
 from rederive.lake.local_writes import compact as local_compact
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
@@ -99,6 +100,7 @@ class Lake:
         # Where this process and all executors see the same files, tables are read and written without Spark jobs.
         self._is_local = isinstance(location, Path) and (spark.sparkContext.master or "").startswith("local")
         self._logs: dict[str, LocalLog] = {}
+        self._checked: dict[str, tuple[Action, Relation]] = {}
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
         self._lock = RLock()
@@ -109,7 +111,16 @@ class Lake:
 
     def has_path(self, path: str) -> bool:
         """Whether there is a file or folder at a path."""
-        return exists(self.spark, path)
+        local = self.local_folder(path)
+        return local.exists() if local is not None else exists(self.spark, path)
+
+    def remove_rows(self, path: str) -> None:
+        """Delete a folder of rows that is not a table, if there is one."""
+        local = self.local_folder(path)
+        if local is None:
+            remove(self.spark, path)
+        elif local.exists():
+            shutil.rmtree(local)
 
     def has_table(self, area: Area, name: str) -> bool:
         """Whether the relation has a table. A first write that was killed before its commit has not made one."""
@@ -194,8 +205,13 @@ class Lake:
         """The relation's table, which must hold this relation; None if there is none."""
         place = self.path(area, relation.name)
         table = self._table(place)
-        if table is not None:
+        log = self._logs.get(place)
+        # What a table declares changes with its metadata alone: it is checked once for each.
+        checked, declared = self._checked.get(place, (None, None))
+        if table is not None and (log is None or checked is not log.metadata or declared != relation):
             check_table(table, relation, _expected(table, area, relation), place, self.zone)
+            if log is not None:
+                self._checked[place] = (log.metadata, relation)
         return table
 
     def _state(self, place: str) -> TableState | None:
