@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,7 @@ from typer.testing import CliRunner
 
 import rederive
 from rederive.cli.main import app
-from rederive.engines.protocol import Action, Bulk, Operation
 from rederive.errors import IllTypedRow, NullInKey, StrategyError, Unsupported
-from rederive.ir.terms import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,18 +46,6 @@ def test_a_program_without_a_remote_relation_has_nothing_to_advise_on(tmp_path: 
 # Data frames
 
 
-class Far(Bulk):
-    """Rows that must not be fetched."""
-
-    sparkSession = None
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[Row]:
-        raise AssertionError("fetched")
-
-
 @pytest.mark.slow
 def test_a_data_frame_may_hold_nulls_where_the_table_may(spark: SparkSession) -> None:
     db = rederive.open(engine="resident", spark=spark)
@@ -72,16 +57,6 @@ def test_a_data_frame_may_hold_nulls_where_the_table_may(spark: SparkSession) ->
     with pytest.raises(NullInKey, match="'k'"):
         db.apply("t", inserts=spark.createDataFrame([(None, 4, "x")], "k INT, a INT, s STRING"))
     assert db.rows("t") == [(1, None, "x"), (2, 7, None)]
-
-
-def test_a_data_frame_is_refused_where_rows_are_counted() -> None:
-    db = rederive.open()
-    db.sql("CREATE TABLE t (a BIGINT NOT NULL)")
-    with pytest.raises(Unsupported, match="it has no key"):
-        db.pipeline.load({"t": Far()})
-    with pytest.raises(Unsupported, match="it has no key"):
-        db.pipeline.commit_operations([Operation(Action.INSERT, "t", Far())])
-    assert db.version == 0
 
 
 # Derivation on demand

@@ -159,6 +159,9 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of a text. The tokenizer has already read the text of a raw string, so it is a string like all others."""
     tokens = AnsiSpark().tokenize(text)
     for token, after in zip(tokens, (*tokens[1:], None), strict=False):
+        if token.token_type is TokenType.HEX_STRING and text[token.start] == "0":
+            # To Spark, X'1F' is a literal and 0x1F is a name.
+            token.token_type, token.text = TokenType.VAR, text[token.start : token.end + 1]
         if token.token_type is TokenType.RAW_STRING:
             token.token_type = TokenType.STRING
         # window(ts, '1 hour') and window.start are not the clause WINDOW w AS (...).
