@@ -69,7 +69,17 @@ def main(store: str, lake: str | None = None) -> None:
     """Refresh a store whose sources have changed; with a lake, on Spark, with the tables of the views."""
     from rederive.lake.session import spark_session
 
-    spark = spark_session(master="local[1]", options={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"})
+    options = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+        # The process lives for one refresh: what is compiled is hardly used, as in tests/conftest.py.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    spark = spark_session(master="local[1]", options=options)
     with rederive.open(store, lake=lake, spark=spark, engine="spark" if lake is not None else "resident") as db:
         db.refresh()
 
