@@ -255,6 +255,7 @@ class Lake:
             fill = partial(first_file, log, relation, rows) if rows is not None else None
             with suppress(Overtaken):
                 log.create(_schema(area, relation), table_properties(relation, self.zone), fill, version)
+                self._checked[place] = (log.metadata, relation)
         found = self._log(place)
         return found if found is not None and found.has_vectors else None
 
