@@ -194,6 +194,19 @@ class Lake:
         table = self._state(place)
         return None if table is None else declared_relation(table, place)
 
+    def has_other_columns(self, area: Area, relation: Relation) -> bool:
+        """Whether the relation has a table of other columns than its own."""
+        place = self.path(area, relation.name)
+        if (table := self._state(place)) is None or self._is_checked(place, relation):
+            return False
+        return declared_relation(table, place).columns != relation.columns
+
+    def _is_checked(self, place: str, relation: Relation) -> bool:
+        """Whether the table is known to hold the relation. What it declares changes with its metadata alone."""
+        log = self._logs.get(place)
+        checked, declared = self._checked.get(place, (None, None))
+        return log is not None and checked is log.metadata and declared == relation
+
     def _require(self, area: Area, relation: Relation) -> TableState:
         table = self._find(area, relation)
         if table is None:
@@ -205,12 +218,9 @@ class Lake:
         """The relation's table, which must hold this relation; None if there is none."""
         place = self.path(area, relation.name)
         table = self._table(place)
-        log = self._logs.get(place)
-        # What a table declares changes with its metadata alone: it is checked once for each.
-        checked, declared = self._checked.get(place, (None, None))
-        if table is not None and (log is None or checked is not log.metadata or declared != relation):
+        if table is not None and not self._is_checked(place, relation):
             check_table(table, relation, _expected(table, area, relation), place, self.zone)
-            if log is not None:
+            if (log := self._logs.get(place)) is not None:
                 self._checked[place] = (log.metadata, relation)
         return table
 
@@ -245,6 +255,7 @@ class Lake:
             fill = partial(first_file, log, relation, rows) if rows is not None else None
             with suppress(Overtaken):
                 log.create(_schema(area, relation), table_properties(relation, self.zone), fill, version)
+                self._checked[place] = (log.metadata, relation)
         found = self._log(place)
         return found if found is not None and found.has_vectors else None
 

@@ -254,8 +254,7 @@ class LakeSync:
         A kill in between loses nothing: the journal has the version of the new definition until it is settled.
         """
         for area in (Area.CHANGES, Area.VIEWS):
-            found = self.lake.declaration(area, view.name)
-            if found is not None and found.columns != view.columns:
+            if self.lake.has_other_columns(area, view):
                 self.lake.drop(area, view.name)
 
     def _write_whole(self, program: Program, name: str, rows: Collection[Row]) -> None:
