@@ -290,7 +290,7 @@ SETS = ("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT AL
 
 
 def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
-    kind = draw(st.sampled_from(["select"] * 5 + [*SETS, "with", "window", "window", "top", "explode", "lateral"]))
+    kind = draw(st.sampled_from(["select"] * 5 + [*SETS, "with", "window", "window", "top", "explode", "lateral", "pivot"]))
     if kind == "select" or names.depth == 0:
         return select(draw, names, views)
     inner = names.inner()
@@ -302,6 +302,8 @@ def query(draw: Any, names: Names, views: tuple[str, ...]) -> str:
         return exploded(draw, names)
     if kind == "lateral":
         return lateral(draw, names)
+    if kind == "pivot":
+        return pivoted(draw, names, views)
     if kind == "with":
         name = names.fresh()
         return f"WITH {name} AS ({query(draw, inner, views)}) {select(draw, inner, (*views, name))}"
@@ -328,6 +330,20 @@ def lateral(draw: Any, names: Names) -> str:
     join = draw(st.sampled_from([", LATERAL", " LEFT JOIN LATERAL"]))
     on = " ON TRUE" if "LEFT" in join else ""
     return f"SELECT {alias}.x AS x, {other}.m AS y, {alias}.s AS s FROM {tables[0]} AS {alias}{join} ({query}) AS {other}{on}"
+
+
+def pivoted(draw: Any, names: Names, views: tuple[str, ...]) -> str:
+    """Rows that become columns, or columns that become rows. Of no rows, DuckDB counts 0 and Spark has NULL: no pivot counts."""
+    inner, outer = names.fresh(), names.fresh()
+    where = draw(st.sampled_from(["", f" WHERE {condition(draw, Names((inner,), 0, names.fresh), 1)}"]))
+    rows = f"(SELECT {inner}.x, {inner}.y, {inner}.s FROM {source(draw, names.inner(), views)} AS {inner}{where})"
+    if draw(st.booleans()):
+        call = draw(st.sampled_from(["sum(x)", "min(x)", "max(x)", "sum(x * x)"]))
+        columns = f"{outer}.y AS x, CAST({outer}.one AS INT) AS y, CAST({outer}.two AS STRING) AS s"
+        return f"SELECT {columns} FROM {rows} PIVOT ({call} FOR s IN ('a' AS one, 'b' AS two)) AS {outer}"
+    nulls = draw(st.sampled_from(["", "INCLUDE NULLS ", "EXCLUDE NULLS "]))
+    columns = f"{outer}.v AS x, CAST(length({outer}.n) AS INT) AS y, {outer}.s || {outer}.n AS s"
+    return f"SELECT {columns} FROM {rows} UNPIVOT {nulls}(v FOR n IN (x, y)) AS {outer}"
 
 
 @st.composite
