@@ -94,14 +94,15 @@ def settles(sales: Sales, scattered: int, rounds: int) -> list[tuple[str, float,
         ("100 one-row versions", lambda: sales.commit_versions(99)),  # the hundredth would settle in the background
         (f"{scattered:,} scattered updates", lambda: sales.commit_scattered(scattered)),
     ]
+    root = sales.lake.local_root
     for name, change in changes:
         times: dict[bool, float] = {}
         for is_local in (True, False):
-            sales.lake._is_local = is_local
+            sales.lake.local_root = root if is_local else None
             for _ in range(rounds):
                 change()
                 times[is_local] = min(times.get(is_local, float("inf")), timed(sales.db.settle))
-        sales.lake._is_local = True
+        sales.lake.local_root = root
         sales.check()
         found.append((name, times[True], times[False]))
     return found

@@ -256,7 +256,7 @@ GOALS = {
     "memory": Goal(in_memory, "a transaction in memory", 22, 24, 14),
     "store": Goal(stored, "a stored transaction", 28, 31, 18),
     "http": Goal(over_http, "an HTTP post to a pushed event", 42, 46, 26),
-    "spark": Goal(frame_on_spark, f"a frame of {ROWS:,} rows on Spark with a lake", 61, 77, 45),
+    "spark": Goal(frame_on_spark, f"a frame of {ROWS:,} rows on Spark with a lake", 61, 77, 35),
 }
 
 

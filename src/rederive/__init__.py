@@ -43,9 +43,11 @@ __all__ = [
     "Transaction",
     "Warehouse",
     "Webhooks",
+    "backup",
     "connect",
     "connect_async",
     "open",
+    "restore",
 ]
 __version__ = "0.1.0"
 
@@ -156,6 +158,36 @@ def open(
     except BaseException:
         kept.close()
         raise
+
+
+@guard
+def backup(store: str | Path, target: str | Path) -> None:
+    """Copy a store at its last version into a folder that does not exist, also while a process writes it.
+
+    >>> import rederive, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with rederive.open(f"{folder}/store") as db:
+    ...     rederive.backup(f"{folder}/store", f"{folder}/backup")
+    >>> rederive.restore(f"{folder}/backup", f"{folder}/restored")
+    >>> rederive.open(f"{folder}/backup")
+    Traceback (most recent call last):
+    ...
+    rederive.errors.NotAStore: ...: error[not_a_store]: this is a backup of a store
+      help: make a store from it: rederive restore BACKUP DIR
+    """
+    from rederive.locations import local_folder
+    from rederive.store.backup import back_up
+
+    back_up(local_folder(store, "a store"), local_folder(target, "a backup"))
+
+
+@guard
+def restore(backup: str | Path, store: str | Path, *, lake: str | None = None) -> None:
+    """Make a store from a backup, in a folder that does not exist. `lake`: where its lake is now, if it has moved since."""
+    from rederive.locations import local_folder
+    from rederive.store.backup import restore
+
+    restore(local_folder(backup, "a backup"), local_folder(store, "a store"), lake)
 
 
 @guard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +29,6 @@ from rederive.rows import base_relation
 from rederive.rules.api import Rules
 from rederive.rules.runtime import RuleRuntime
 from rederive.rules.webhook import Webhooks
-from rederive.store.backup import back_up
 from rederive.store.cursor import Cursor
 from rederive.store.store import Store
 from rederive.why.changes import RowChange
@@ -431,20 +429,6 @@ class Database:
         Without `wait` this is done in the background.
         """
         return self.tables.settle(wait=wait)
-
-    def backup(self, target: str | Path) -> None:
-        """Copy the store at its current version into a folder that does not exist; `rederive restore` makes a store of it.
-
-        >>> import rederive, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, rederive.open(f"{folder}/store") as db:
-        ...     db.backup(f"{folder}/backup")
-        ...     rederive.open(f"{folder}/backup")
-        Traceback (most recent call last):
-        ...
-        rederive.errors.NotAStore: ...: error[not_a_store]: this is a backup of a store
-          help: make a store from it: rederive restore BACKUP DIR
-        """
-        back_up(self._state.durable("a backup").journal.folder, Path(target))
 
     def __repr__(self) -> str:
         program = self._state.catalog.program

@@ -808,7 +808,7 @@ class NoLake(StoreError):
     code = "no_lake"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} needs a lake, but this store has none", hint="open it with rederive.open(path, lake=...)")
+        super().__init__(f"{what} needs a lake, but this database has none", hint="open it with rederive.open(path, lake=...)")
 
 
 class Closed(StoreError):

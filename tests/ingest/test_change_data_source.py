@@ -128,7 +128,8 @@ def test_an_offset_of_another_history_is_refused(stored: rederive.Database, tmp_
     reader = change_data_source._StreamReader(ChangeDataSource({"store": str(stored.pipeline.state.folder), "view": "closure"}))
     first = reader.initialOffset()
     assert first == {"epoch": stored.pipeline.state.epoch, "version": 0}
-    stored.backup(tmp_path / "backup")
+    assert stored.pipeline.state.folder is not None
+    rederive.backup(stored.pipeline.state.folder, tmp_path / "backup")
     insert(stored, ("lost", "row"))
     last = reader.latestOffset(first, ReadAllAvailable())
     assert last == {"epoch": stored.pipeline.state.epoch, "version": 4}

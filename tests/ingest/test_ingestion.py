@@ -205,7 +205,8 @@ def test_a_checkpoint_from_before_a_restore_is_refused(
     folder.add("1.jsonl", '{"insert": {"edge": [["a", "b"]]}}\n')
     source = ChangeFiles(str(folder.path))
     ingest(db.pipeline, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
-    db.backup(tmp_path / "backup")
+    assert db.pipeline.state.folder is not None
+    rederive.backup(db.pipeline.state.folder, tmp_path / "backup")
     folder.add("2.jsonl", '{"insert": {"edge": [["b", "c"]]}}\n')
     ingest(db.pipeline, source, checkpoint=tmp_path / "checkpoint", spark=spark).wait()
     restore(tmp_path / "backup", tmp_path / "again")

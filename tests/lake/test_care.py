@@ -62,7 +62,7 @@ def test_spark_and_this_process_write_the_same_tables(spark: SparkSession, tmp_p
         assert store.lake is not None
         for version in range(1, 6):
             change(db, version)
-            store.lake.lake._is_local = version % 2 == 1
+            store.lake.lake.local_root = tmp_path if version % 2 == 1 else None
             db.settle()
             assert witness.rows(str(tmp_path / "base/n")) == sorted(((x,) for x in rows_at(version)), key=repr)
         changes = spark.read.format("delta").load(str(tmp_path / "changes/twice"))

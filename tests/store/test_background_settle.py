@@ -30,7 +30,7 @@ def test_commits_go_on_while_the_lake_is_settled(spark: SparkSession, tmp_path: 
         monkeypatch.setattr(LakeSync, "_settle", held)
         lake = db.pipeline.state.store.lake  # type: ignore[union-attr]
         assert lake is not None
-        lake.settle_later(db.pipeline.state.program, db.pipeline.state.stored_views())
+        lake.settle_later(db.pipeline.state.program, db.pipeline.state.stored_views)
         assert begun.wait(60)
         insert(db, range(3, 6))  # each is committed while the settling waits
         assert db.version == 6

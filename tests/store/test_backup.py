@@ -41,7 +41,7 @@ def test_a_store_has_an_epoch_that_stays_until_it_is_restored(tmp_path: Path) ->
         assert position == f"{epoch}-1"
     with opened(tmp_path / "a") as db:
         assert db.pipeline.state.epoch == epoch
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
     with opened(tmp_path / "b") as other:
         assert other.pipeline.state.epoch != epoch
     assert rederive.open().pipeline.state.epoch != rederive.open().pipeline.state.epoch
@@ -60,7 +60,7 @@ def test_numbers_without_an_epoch_are_taken_up_to_the_restore(tmp_path: Path) ->
         put(db, 11)
         put(db, 12)
         assert db.pipeline.state.durable("a position").journal.version_at("2") == 2
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "b")
     with opened(tmp_path / "b") as db:
         put(db, 13)
@@ -78,7 +78,7 @@ def test_a_cursor_of_a_lost_history_is_refused_until_it_is_set_again(tmp_path: P
     with opened(tmp_path / "a") as db:
         put(db, 11)
         db.cursor("mirror").acknowledge(1)
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
         put(db, 12)
         db.cursor("mirror").acknowledge(2)
     restore(tmp_path / "backup", tmp_path / "b")
@@ -96,7 +96,7 @@ def test_a_cursor_of_a_lost_history_is_refused_until_it_is_set_again(tmp_path: P
 def test_a_key_is_known_as_far_as_the_backup_knows_it(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         put(db, 11, key="one")
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
         put(db, 12, key="two")
     restore(tmp_path / "backup", tmp_path / "b")
     with opened(tmp_path / "b") as db:
@@ -154,7 +154,7 @@ def test_a_replica_that_resumes_is_never_wrong(
                     getattr(tx, step)("n", [(choose(range(8, 16)),)])
             case "backup":
                 backups.append(folder / f"backup{i}")
-                db.backup(backups[-1])
+                rederive.backup(stores[-1], backups[-1])
             case "restore" if backups:
                 db.close()
                 stores.append(folder / f"store{i}")
@@ -177,9 +177,9 @@ def test_a_replica_that_resumes_is_never_wrong(
 def test_what_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         put(db, 11)
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
         with pytest.raises(StoreError, match="the folder exists already and is not empty"):
-            db.backup(tmp_path / "backup")
+            rederive.backup(tmp_path / "a", tmp_path / "backup")
     with pytest.raises(NotAStore, match="this is a backup"):
         rederive.open(tmp_path / "backup")
     with pytest.raises(StoreError, match="the folder exists already and is not empty"):
@@ -191,7 +191,7 @@ def test_what_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match="no lake"):
         restore(tmp_path / "backup", tmp_path / "b", lake="elsewhere")
     with pytest.raises(rederive.RederiveError):
-        rederive.open().backup(tmp_path / "b")
+        rederive.backup("s3a://bucket/store", tmp_path / "b")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "backup"]
     (tmp_path / "b").mkdir()
     restore(tmp_path / "backup", tmp_path / "b")  # an empty folder will do
@@ -205,9 +205,9 @@ def test_a_backup_that_was_cut_short_is_not_there(tmp_path: Path, monkeypatch: p
             patched.setattr(shutil, "rmtree", lambda *_, **__: None)
             patched.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
-                db.backup(tmp_path / "backup")
+                rederive.backup(tmp_path / "a", tmp_path / "backup")
         assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "backup.partial"]
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "b")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b", "backup"]
 
@@ -215,7 +215,7 @@ def test_a_backup_that_was_cut_short_is_not_there(tmp_path: Path, monkeypatch: p
 def test_a_backup_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as db:
         put(db, 11)
-        db.backup(tmp_path / "backup")
+        rederive.backup(tmp_path / "a", tmp_path / "backup")
     assert [file.name for file in (tmp_path / "backup").iterdir()] == [FILE]
     with JournalReader.read(tmp_path / "backup") as reader:
         assert reader.version == 1

@@ -262,7 +262,7 @@ def test_a_restored_store_takes_its_lake_only_as_it_was(spark: SparkSession, tmp
                 tx.insert("n", [(number,)])
             if number == 11:
                 assert db.settle() == 1
-                db.backup(tmp_path / "backup")
+                rederive.backup(store, tmp_path / "backup")
                 shutil.copytree(lake, tmp_path / "copy")
         db.settle()
     made = restore(tmp_path / "backup", tmp_path / "one")

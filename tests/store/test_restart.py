@@ -204,8 +204,8 @@ def test_a_small_store_has_no_checkpoint(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_backup_has_none(tmp_path: Path) -> None:
     filled(tmp_path / "store").close()
-    with rederive.open(tmp_path / "store") as db:
-        db.backup(tmp_path / "backup")
+    with rederive.open(tmp_path / "store"):
+        rederive.backup(tmp_path / "store", tmp_path / "backup")
     assert (tmp_path / "store" / FILE).exists()
     assert not (tmp_path / "backup" / FILE).exists()
 

@@ -49,7 +49,7 @@ class _Command(TyperCommand):
         return _without_labels(super().get_params(ctx))
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     """The list of commands. Each has a stand-in, which knows its name and its help, until it runs or is completed."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -77,7 +77,7 @@ def load_command(name: str) -> Any:
 
 # `main` prints errors. Typer's own tracebacks show local variables, and with them rows and tokens.
 app = typer.Typer(
-    cls=_Group,
+    cls=_CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

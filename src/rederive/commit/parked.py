@@ -57,7 +57,7 @@ class ParkedDefinitions:
     def changes(self, found: Mapping[str, Delta], program: Program) -> dict[str, Delta]:
         """The deltas since the last notification. The engine had no views, and so reports all their rows as new."""
         views = {name: delta for name, delta in found.items() if not program.is_view(name)}
-        reported = (program.bag_of(name) or name for name in found if program.is_view(name))
+        reported = (program.bags.get(name, name) for name in found if program.is_view(name))
         for name in dict.fromkeys((*reported, *self.views)):
             delta, counted = found.get(program.counting_relation(name)), program.counting_relation(name) != name
             # Subscribers know a bag by its rows and multiplicities; the engine reports rows with a column that counts.

@@ -332,7 +332,7 @@ class Pipeline(ProgramChanges):
             # Conditions of rules are monitored for firing alone: nobody can subscribe to them.
             if name not in pending.rules.conditions:
                 # The old program knows the bags that are dropped.
-                view = monitoring.views.get(name) or state.program.bag_of(name) or name
+                view = monitoring.views.get(name) or state.program.bags.get(name, name)
                 signs = monitoring.signs.get(view, state.settings.signs)
                 changed = (from_counted(delta) if view != name else delta).restrict(signs)
                 if change := Change(version, view, changed, *_columns(view, pending.rules.program, state.program)):
@@ -509,12 +509,12 @@ class Pipeline(ProgramChanges):
 
     def settle(self, *, wait: bool = True) -> int:
         """Bring the tables of the lake to the last version, in the background if not `wait`; the version they are at."""
-        state, store = self.state, self.state.durable("settling")
-        if store.lake is None:
+        state, store = self.state, self.state.store
+        if store is None or store.lake is None:
             raise NoLake("settling")
         if wait:
-            return store.lake.settle(state.program, state.stored_views())
-        store.lake.settle_later(state.program, state.stored_views())
+            return store.lake.settle(state.program, state.stored_views)
+        store.lake.settle_later(state.program, state.stored_views)
         return store.journal.settled
 
     def close(self) -> None:

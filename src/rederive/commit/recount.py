@@ -27,7 +27,7 @@ def recounted(
     `uncounted`: the rows that views had before they became bags.
     """
     found = dict(views)
-    reported = {after.bag_of(name) or before.bag_of(name) or name for name in views}
+    reported = {after.bags.get(name) or before.bags.get(name, name) for name in views}
     if after.extends(before) and not reported.intersection(before.relations):
         return found
     others = [n for n in after.views if n in reported or before.relations.get(n) is not after.relations[n]]

@@ -178,7 +178,7 @@ class SparkTables:
         from rederive.lake.tables import Area
 
         state, relation = self._state, self._state.relation(view)
-        if relation.name not in state.stored_views():
+        if relation.name not in state.stored_views:
             hint = "define it by CREATE MATERIALIZED VIEW, or read it by db.rows"
             raise NotATable(f"the view '{view}' is not stored, and has no table", hint=hint)
         self.settle()
@@ -292,7 +292,7 @@ class SparkTables:
 
         state, store = self._state, self._state.durable("the table of a view")
         assert store.lake is not None  # settling has refused a store without one
-        for view in state.stored_views():
+        for view in state.stored_views:
             definition = state.catalog.definition(view)
             wanted = comments_of(definition) if definition is not None else ("", {})
             if wanted != self._comments.get(view, ("", {})):

@@ -91,6 +91,7 @@ class DatabaseState:
         # What every transaction looks up, computed once for each program.
         self.tables: Mapping[str, Relation] = {}
         self.bags: frozenset[str] = frozenset()
+        self.stored_views: Mapping[str, Callable[[], Collection[Row]]] = {}
         self.not_stored: frozenset[str] = frozenset()
         self._planned: tuple[RuleSet, object, Planned] | None = None
         self._standing: Planned | None = None  # the plan that the engine runs
@@ -188,6 +189,7 @@ class DatabaseState:
             self.tables = {name: rules.program.relations[name] for name in rules.program.tables}
             self.bags = frozenset(name for name, table in self.tables.items() if table.role is Role.BAG)
         self.monitoring, self.parked = monitoring, parked
+        self.stored_views = self._find_stored_views()
 
     def _plan(self, rules: RuleSet, monitored: Mapping[str, frozenset[Sign]]) -> MaintenanceProgram:
         # The last plan: what the lake and `explain` ask for is the program that was installed.
@@ -211,7 +213,7 @@ class DatabaseState:
         """The maintenance program that serves everything that is monitored."""
         return self._plan(self.rules, self.monitor(self.rules).relations)
 
-    def stored_views(self) -> dict[str, Callable[[], Collection[Row]]]:
+    def _find_stored_views(self) -> dict[str, Callable[[], Collection[Row]]]:
         """The monitored views that the engine stores, and how to have all rows; of bags, each with its multiplicity."""
         # A record of one sign does not lead from one extent to the next.
         if self.settings.signs != BOTH or self.parked is not None:

@@ -51,7 +51,8 @@ class Variant(Enum):
     SUB = "sub"
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: what follows from the fields is computed once, at its first use, and stays in `__dict__`.
+@dataclass(frozen=True)
 class Atom:
     """`relation^variant(terms)`."""
 
@@ -60,7 +61,7 @@ class Atom:
     variant: Variant = Variant.OLD
     span: Span | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The relation with its variant, as `explain` prints it."""
         return f"{self.relation}^{self.variant.value}" if self.variant is not Variant.OLD else self.relation
@@ -266,7 +267,6 @@ class BagRelations:
     counts: str | None = None
 
 
-# Without slots, here and below: what follows from the fields is computed once, at its first use, and stays in `__dict__`.
 @dataclass(frozen=True)
 class Relation:
     """A declared relation. `key` are the columns that identify a row; by default all of them.
@@ -295,7 +295,7 @@ class Relation:
         """The types of the columns."""
         return tuple(column.type for column in self.columns)
 
-    @property
+    @cached_property
     def role(self) -> Role:
         """Whether it is a set or a bag."""
         return Role.SET if self.bag is None else Role.BAG
@@ -406,7 +406,7 @@ class Program:
         facts["defined"] = {**before.defined, **{name: tuple(found) for name, found in added.items()}}
         facts["views"] = (*before.views, *(name for name in new if name in added))
         facts["bases"] = (*before.bases, *(name for name in new if name not in added))
-        facts["_bags"] = {**before._bags, **_bag_names(self.relations[name] for name in new)}
+        facts["bags"] = {**before.bags, **_bag_names(self.relations[name] for name in new)}
         facts["folded_names"] = before.folded_names.union(map(str.lower, new))
 
     @cached_property
@@ -420,7 +420,8 @@ class Program:
         return {}
 
     @cached_property
-    def _bags(self) -> Mapping[str, str]:
+    def bags(self) -> Mapping[str, str]:
+        """The bag whose rows a relation counts or numbers, by the name of that relation."""
         return _bag_names(self.relations.values())
 
     @cached_property
@@ -458,7 +459,7 @@ class Program:
     @cached_property
     def in_place(self) -> Mapping[str, Relation]:
         """The base relations whose rows others write, each with the table that is attached as it."""
-        tables = ((base, self.relations[self.bag_of(base) or base]) for base in self.bases)
+        tables = ((base, self.relations[self.bags.get(base, base)]) for base in self.bases)
         return {base: table for base, table in tables if table.location is not None}
 
     def numbered_copies(self, table: str) -> str | None:
@@ -470,10 +471,6 @@ class Program:
         """The relation whose delta tells that of a view: the view itself, or where it is a bag, the one that counts its rows."""
         bag = self._bag(view)
         return bag.counts if bag is not None and bag.counts is not None else view
-
-    def bag_of(self, name: str) -> str | None:
-        """The bag whose rows this relation counts or numbers; None for any other relation."""
-        return self._bags.get(name)
 
     def _bag(self, name: str) -> BagRelations | None:
         relation = self.relations.get(name)

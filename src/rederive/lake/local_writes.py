@@ -133,8 +133,9 @@ def _net(changes: pa.Table, relation: Relation) -> tuple[pa.Table, Counter[Row]]
     if len(numbers) and numbers.max() > 1:
         copies = copies.take(np.repeat(np.arange(len(numbers)), numbers))
     leaving: Counter[Row] = Counter()
-    for row, number in zip(rows_of(minus.select(names), relation), minus[COUNT].to_numpy().tolist(), strict=True):
-        leaving[row] += number
+    if minus.num_rows:
+        for row, number in zip(rows_of(minus.select(names), relation), minus[COUNT].to_numpy().tolist(), strict=True):
+            leaving[row] += number
     return copies, leaving
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final
 
 from rederive.ir.rules import Relation
@@ -15,6 +16,7 @@ PRESENT: Final = "_present"
 """The only column of a table of a relation without columns: Delta has no table without columns."""
 
 
+@lru_cache(maxsize=4096)
 def folder_name(relation: str) -> str:
     """The folder of a relation. Lower-case letters, digits and `_` stay; every other byte becomes `-` and two hexadecimal digits.
 
@@ -34,6 +36,7 @@ def folder_name(relation: str) -> str:
     return f"{coded[: _LONGEST - len(digest) - 2].rstrip('-')}--{digest}"
 
 
+@lru_cache(maxsize=4096)
 def column_names(relation: Relation) -> tuple[str, ...]:
     """The columns of a relation's table: its own names, or `_c<position>` for one that Delta cannot write or tell from another.
 

@@ -29,7 +29,6 @@ from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION, chan
 from rederive.lake.names import folder_name
 from rederive.lake.tables import Area, Lake
 from rederive.lake.types import arrow_table, dataframe, frame_of
-from rederive.locations import RemoteAddress, parse_location
 from rederive.records import RecordedDelta, VersionRecord
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def settle(lake: Lake, relations: LakeRelations, versions: Sequence[VersionRecor
 def _note_settled(lake: Lake, version: int) -> None:
     log = lake.local_table(Area.STATE, SETTLED)
     if log is not None:
-        local_writes.append_rows(log, arrow_table(SETTLED, [(version,)]), version)
+        local_writes.append_rows(log, pyarrow.table({SETTLED.columns[0].name: [version]}), version)
     else:
         lake.append(Area.STATE, SETTLED, dataframe(lake.spark, SETTLED, [(version,)]), version)
 
@@ -135,23 +134,24 @@ class RelationChanges:
         self.staged = [path for path in folders if lake.has_path(path)]
 
     def __bool__(self) -> bool:
-        return bool(self.staged or self.recorded.num_rows)
+        return bool(self.staged) or self.recorded is not None
 
     def rows(self) -> pyarrow.Table | None:
         """All rows in this process; None if they are many, or in files that only Spark reads."""
         folders = [self.lake.local_folder(path) for path in self.staged]
         files = [file for folder in folders if folder is not None for file in sorted(folder.glob("*.parquet"))]
-        number = self.recorded.num_rows + sum(parquet.read_metadata(file).num_rows for file in files)
+        recorded = [self.recorded] if self.recorded is not None else []
+        number = sum(table.num_rows for table in recorded) + sum(parquet.read_metadata(file).num_rows for file in files)
         if None in folders or number > MOST_IN_DRIVER:
             return None
-        tables = (parquet.read_table(file, partitioning=None) for file in files)
-        return pyarrow.concat_tables([self.recorded, *(table.cast(self.recorded.schema) for table in tables)])
+        first, *others = [*recorded, *(parquet.read_table(file, partitioning=None) for file in files)]
+        return pyarrow.concat_tables([first, *(table.cast(first.schema) for table in others)])
 
     def frame(self, folder: str | None) -> DataFrame:
         """All rows as a data frame. `folder`: for many rows on their way to Spark."""
         schema = change_schema(self.relation)
         frames = [self.lake.spark.read.schema(schema).parquet(path) for path in self.staged]
-        if self.recorded.num_rows:
+        if self.recorded is not None:
             frames.append(frame_of(self.lake.spark, self.recorded, schema, folder))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
@@ -165,7 +165,8 @@ def staged_path(folder: str, area: Area, name: str) -> str:
     return f"{folder}/{area.value}/{folder_name(name)}"
 
 
-def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> pyarrow.Table:
+def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRecord]) -> pyarrow.Table | None:
+    """The changes of a relation that the journal holds; None if it holds none."""
     rows: list[Row] = []
     numbers: list[int] = []
     signs: list[str] = []
@@ -177,6 +178,8 @@ def _recorded_rows(area: Area, relation: Relation, versions: Sequence[VersionRec
             numbers += [version.number] * len(found)
             signs += [sign] * len(found)
             counts += found.values()
+    if not rows:
+        return None
     table = arrow_table(relation, rows)
     own = {VERSION: pyarrow.array(numbers, pyarrow.int64()), CHANGE: pyarrow.array(signs, pyarrow.string())}
     own[COUNT] = pyarrow.array(counts, pyarrow.int64())
@@ -203,13 +206,12 @@ def _signed(deltas: Iterable[RecordedDelta], relation: Relation, *, is_view: boo
 @contextmanager
 def rows_folder(lake: Lake) -> Iterator[str | None]:
     """A temporary folder for many rows; None if the root is not a local folder that this process and all executors see."""
-    root = parse_location(lake.root)
     # On a cluster the executors do not see this machine's files: rows then go through the driver's connection.
-    if isinstance(root, RemoteAddress) or not (lake.spark.sparkContext.master or "").startswith("local"):
+    if lake.local_root is None:
         yield None
         return
-    root.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=ROWS, dir=root)
+    lake.local_root.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=ROWS, dir=lake.local_root)
     try:
         yield folder
     finally:

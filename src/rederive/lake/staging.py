@@ -20,7 +20,7 @@ from rederive.delta import CountedSide, Delta, Rows, multiplicities
 from rederive.engines.protocol import Bulk
 from rederive.engines.spark.engine import FrameRows
 from rederive.engines.spark.run.data_frames import DataFrameRows
-from rederive.ir.rules import Column, Program, Relation
+from rederive.ir.rules import Column, Program, Relation, Role
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
 from rederive.lake.file_system import names_in, remove
@@ -66,7 +66,7 @@ def stage_version(
             last = LastColumn.OWN if relation.name == name else LastColumn.COPY_NUMBER
             stage_changes(lake, version, Area.BASE, relation, _parts(delta.minus), _parts(delta.plus), last, folder)
         for view, change in changes.items():
-            is_bag = any(program.counting_relation(view) != view for program in (before, after))
+            is_bag = any(view in program.relations and program.relations[view].role is Role.BAG for program in (before, after))
             minus, plus = (_with_counts(side) if is_bag else side for side in (change.delta.minus, change.delta.plus))
             last = LastColumn.COUNT if is_bag else LastColumn.OWN
             relation = (after if view in after.relations else before).relations[view]
@@ -76,7 +76,7 @@ def stage_version(
 
 def table_of(program: Program, base: str) -> Relation:
     """The relation that the table of a base relation holds: the bag itself if the base relation numbers a bag's copies."""
-    return program.relations[program.bag_of(base) or base]
+    return program.relations[program.bags.get(base, base)]
 
 
 def _with_counts(side: Rows) -> Rows:

@@ -97,8 +97,9 @@ class Lake:
         # Asking the catalog is a query of its own, so each process asks once for each table.
         self._registered: set[str] = set()
         location = parse_location(root)
-        # Where this process and all executors see the same files, tables are read and written without Spark jobs.
-        self._is_local = isinstance(location, Path) and (spark.sparkContext.master or "").startswith("local")
+        # The root where this process and all executors see the same files: tables are then read and written without Spark jobs.
+        is_local = (spark.sparkContext.master or "").startswith("local")
+        self.local_root = location if is_local and isinstance(location, Path) else None
         self._logs: dict[str, LocalLog] = {}
         self._checked: dict[str, tuple[Action, Relation]] = {}
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
@@ -236,7 +237,11 @@ class Lake:
 
     def local_folder(self, path: str) -> Path | None:
         """A folder as this process sees it; None if only Spark does."""
-        location = parse_location(path) if self._is_local else None
+        if self.local_root is None:
+            return None
+        inside = path.removeprefix(self.root.rstrip("/"))
+        # A staged folder that the journal names may be of an earlier place of the lake.
+        location = self.local_root / inside.lstrip("/") if inside.startswith("/") and inside != path else parse_location(path)
         return location if isinstance(location, Path) else None
 
     def local_table(

@@ -65,6 +65,7 @@ def spark_type(type: Type) -> spark_types.DataType:
     return from_arrow_type(arrow_type(type))
 
 
+@lru_cache(maxsize=4096)
 def holds_exactly(found: spark_types.DataType, column: Column) -> bool:
     """Whether every value of a Spark type is one of the column's type, without conversion or check.
 

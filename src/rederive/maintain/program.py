@@ -120,7 +120,7 @@ class PartitionProgram:
         return tuple(name for name in self.inside.program.bases if name != self.seed)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """How one component is maintained. After `phases`, p^del and p^ins hold the exact minus and plus of each p in it.
 
@@ -146,7 +146,7 @@ class Section:
     skipped_paths: int = 0
     has_one_derivation: bool = False
 
-    @property
+    @cached_property
     def aggregate(self) -> Aggregate | None:
         """The aggregate that defines the section's view, where one does."""
         return next((d for d in self.component.definitions if isinstance(d, Aggregate)), None)

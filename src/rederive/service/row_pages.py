@@ -71,7 +71,7 @@ class RowPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RowOrder:
     """By one column, or by all from the first one if it is None; rows that are equal in it are in the order of all columns."""
 
     column: int | None = None
@@ -85,14 +85,14 @@ class Order:
         return -found if self.is_descending and self.column is None else found
 
 
-def order_by(relation: Relation, text: str | None) -> Order:
+def order_by(relation: Relation, text: str | None) -> RowOrder:
     """The order that a request names: a column, with - before it descending."""
     if text is None:
-        return Order()
+        return RowOrder()
     column, names = text.removeprefix("-"), [column.name for column in relation.columns]
     if column not in names:
         raise UnknownColumn(relation.name, column, names)
-    return Order(names.index(column), text.startswith("-"))
+    return RowOrder(names.index(column), text.startswith("-"))
 
 
 def _compare(a: Value, b: Value) -> int:
@@ -108,7 +108,7 @@ class SortedRows:
     `changed_to`: the version up to which `delta` knows what changed since.
     """
 
-    def __init__(self, version: int, extent: CodedExtent, order: Order) -> None:
+    def __init__(self, version: int, extent: CodedExtent, order: RowOrder) -> None:
         self.version = self.changed_to = version
         self.order = order
         self._values = extent.values
@@ -126,7 +126,7 @@ class SortedRows:
         self._ranks = ranks
         self._selected: OrderedDict[RowFilter, Array] = OrderedDict()
         self._changed = DeltaSum()
-        self._difference: tuple[int, Difference] | None = None
+        self._difference: tuple[int, ChangedRows] | None = None
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -192,7 +192,7 @@ class SortedRows:
         is_wanted[[code for code in codes.tolist() if holds(self._values[i][code])]] = True
         return is_wanted[self._columns[i]]
 
-    def at(self, state: DatabaseState, relation: Relation, version: int) -> Difference | None:
+    def at(self, state: DatabaseState, relation: Relation, version: int) -> ChangedRows | None:
         """The rows at another version, later or earlier; None where that is unknown, or differs in too many rows."""
         if self._difference is not None and self._difference[0] == version:
             return self._difference[1]
@@ -211,7 +211,7 @@ class SortedRows:
             return None
         if len(delta.plus) + len(delta.minus) > MOST_CHANGED:
             return None
-        self._difference = (version, Difference(self, delta))
+        self._difference = (version, ChangedRows(self, delta))
         return self._difference[1]
 
 
@@ -238,7 +238,7 @@ def _ranks(codes: Array, values: Sequence[Value]) -> Array:
     return rank
 
 
-def _by_order(ranked: Sequence[Array], order: Order) -> list[Array]:
+def _by_order(ranked: Sequence[Array], order: RowOrder) -> list[Array]:
     """The columns of ranks to sort by, the first one first."""
     if order.column is None:
         return list(ranked)
@@ -251,10 +251,10 @@ class _Packing:
     """How the ranks of a row become one number by which rows are sorted; `sizes`: how many values each column has."""
 
     sizes: tuple[int, ...]
-    order: Order
+    order: RowOrder
 
     @classmethod
-    def of(cls, ranks: Sequence[Array], order: Order) -> _Packing | None:
+    def of(cls, ranks: Sequence[Array], order: RowOrder) -> _Packing | None:
         """None where the numbers would have more than 64 bits."""
         sizes = tuple(int(rank.max()) + 1 for rank in ranks)
         total = sizes[order.column] if order.column is not None else 1
@@ -275,7 +275,7 @@ class _Packing:
         return packed
 
 
-class Difference:
+class ChangedRows:
     """Sorted rows with a delta: read as if the sum were sorted."""
 
     def __init__(self, base: SortedRows, delta: Delta) -> None:
@@ -333,9 +333,9 @@ class RowPages:
     """The sorted relations of one service, and the pages of them. All of it runs in the writer's thread but the sorting."""
 
     def __init__(self) -> None:
-        self._sorted: OrderedDict[tuple[Relation, Order], SortedRows] = OrderedDict()
+        self._sorted: OrderedDict[tuple[Relation, RowOrder], SortedRows] = OrderedDict()
 
-    def extent_to_sort(self, state: DatabaseState, relation: Relation, order: Order) -> tuple[int, CodedExtent] | None:
+    def extent_to_sort(self, state: DatabaseState, relation: Relation, order: RowOrder) -> tuple[int, CodedExtent] | None:
         """The rows to sort for pages in this order; None where they are sorted already, or not stored as codes."""
         known = self._sorted.get((relation, order))
         if known is not None and known.at(state, relation, state.version) is not None:
@@ -363,7 +363,7 @@ class RowPages:
         self,
         state: DatabaseState,
         relation: Relation,
-        order: Order,
+        order: RowOrder,
         wanted: RowFilter,
         offset: int,
         limit: int,
@@ -386,7 +386,7 @@ class RowPages:
 
 
 def _read_page(
-    state: DatabaseState, relation: Relation, order: Order, wanted: RowFilter, offset: int, limit: int, at: int
+    state: DatabaseState, relation: Relation, order: RowOrder, wanted: RowFilter, offset: int, limit: int, at: int
 ) -> tuple[int, bool, list[Row]]:
     """A page of rows that are not stored as codes: some are read and sorted. An earlier version is read whole, or refused."""
     name = relation.name
@@ -406,7 +406,7 @@ def _read_page(
     total = len(found)
     if not is_complete and not wanted:
         total = state.engine.size(state.program.numbered_copies(name) or name)
-    ordered = sort_rows(found) if order == Order() else sorted(found, key=cmp_to_key(order.compare))
+    ordered = sort_rows(found) if order == RowOrder() else sorted(found, key=cmp_to_key(order.compare))
     return total, is_complete, ordered[offset : offset + limit]
 
 

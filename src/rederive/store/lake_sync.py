@@ -140,7 +140,7 @@ class LakeSync:
         for name in before.bases:
             # A table in place is not in the lake.
             if name in after.bases and name not in after.in_place and not before.shares_base(name, after):
-                table = before.bag_of(name) or name
+                table = before.bags.get(name, name)
                 hint = "create another table, and insert the rows into it"
                 raise SchemaMismatch(f"the table of '{table}' in the lake has other columns than its new definition", hint=hint)
         known = self.journal.catalog.followed

@@ -25,7 +25,7 @@ from rederive.service.access import can_read, can_read_all_rows, check_read, res
 from rederive.service.http.parameters import number_parameter
 from rederive.service.http.service import Service
 from rederive.service.http.views import json_response
-from rederive.service.row_pages import Order, RowFilter, RowPage, SortedRows, order_by, recorded_deltas
+from rederive.service.row_pages import RowFilter, RowOrder, RowPage, SortedRows, order_by, recorded_deltas
 from rederive.service.settings import Token
 from rederive.values import from_json, to_json
 
@@ -172,7 +172,7 @@ def _sizes_at(state: DatabaseState, version: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for summary in journal.summaries(version, state.version):
         for name, (plus, minus) in summary.changed.items():
-            shown = state.program.bag_of(name) or name
+            shown = state.program.bags.get(name, name)
             found[shown] = found.get(shown, 0) + minus - plus
     return found
 
@@ -192,7 +192,7 @@ async def page_of_rows(service: Service, token: Token, request: Request) -> Resp
     version = _version(service, parameters)
     since = number_parameter(parameters, "since", 0, 2**53) if "since" in parameters else None
 
-    def read(state: DatabaseState, relation: Relation, order: Order) -> RowPage:
+    def read(state: DatabaseState, relation: Relation, order: RowOrder) -> RowPage:
         wanted = _filter(token, relation, where)
         return service.pages.page(state, relation, order, wanted, offset, limit, version=version, since=since)
 
@@ -212,7 +212,7 @@ async def page_of_rows(service: Service, token: Token, request: Request) -> Resp
 async def _sorted_read(service: Service, name: str, order_text: str | None, read: Any) -> Any:
     """Read rows in order. The writer copies them, and goes on with its work while they are sorted."""
 
-    def start(db: Database) -> tuple[Relation, Order, Any]:
+    def start(db: Database) -> tuple[Relation, RowOrder, Any]:
         state = db.pipeline.state
         relation = state.relation(name)
         state.check_evaluated(name)
@@ -265,7 +265,7 @@ async def graph(service: Service, token: Token, request: Request) -> Response:
     nodes = [parse_line(text, "node", 1) for text in texts]
     version = _version(service, request.query_params)
 
-    def read(state: DatabaseState, relation: Relation, order: Order) -> dict[str, Any]:
+    def read(state: DatabaseState, relation: Relation, order: RowOrder) -> dict[str, Any]:
         if relation.arity != 2 or len(set(relation.types)) != 1:
             raise Unsupported(f"'{name}' as a graph: it does not have two columns of one type")
         edges: dict[Row, None] = {}
@@ -312,7 +312,7 @@ async def series(service: Service, token: Token, request: Request) -> Response:
         after = max(db.version - points, journal.reach(), 0)
         sizes = [[db.version, state.engine.size(state.program.numbered_copies(name) or state.program.counting_relation(name))]]
         for summary in reversed(journal.summaries(after, db.version)):
-            changed = [rows for known, rows in summary.changed.items() if (state.program.bag_of(known) or known) == name]
+            changed = [rows for known, rows in summary.changed.items() if state.program.bags.get(known, known) == name]
             size = sizes[-1][1] - sum(plus - minus for plus, minus in changed)
             sizes.append([summary.number - 1, size])
         numeric = [i for i, one in enumerate(relation.columns) if one.type.kind in NUMERIC]

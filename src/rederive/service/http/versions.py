@@ -78,7 +78,7 @@ async def version(service: Service, token: Token, request: Request) -> Response:
 
 def _known(program: Program, token: Token, names: Iterable[str]) -> list[str]:
     """The relations of a version that the token reads, by the names that a user knows."""
-    shown = dict.fromkeys(program.bag_of(name) or name for name in names)
+    shown = dict.fromkeys(program.bags.get(name, name) for name in names)
     return [n for n in shown if n in program.relations and not program.relations[n].is_auxiliary and can_read_all_rows(token, n)]
 
 
@@ -89,7 +89,7 @@ def _described(service: Service, token: Token, program: Program, summary: Versio
     place = summary.number - recent[0].number if recent else -1
     if 0 <= place < len(recent) and recent[place].number == summary.number:
         return describe_version(token, program, recent[place])
-    changed = {program.bag_of(name) or name: rows for name, rows in summary.changed.items()}
+    changed = {program.bags.get(name, name): rows for name, rows in summary.changed.items()}
     return describe_version(token, program, PassedVersion(summary.number, summary.at, summary.engine, "", 0, 0, changed, {}))
 
 

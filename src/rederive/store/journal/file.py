@@ -188,14 +188,14 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     failpoints.hit("journal.create:after")
 
 
-def format_of(connection: sqlite3.Connection) -> int:
+def _format_of(connection: sqlite3.Connection) -> int:
     """The format of the file, as the connection sees it now."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
     """Bring a journal of an older format to the present one, in one transaction."""
-    if (found := format_of(connection)) < FORMAT:
+    if (found := _format_of(connection)) < FORMAT:
         connection.execute("BEGIN IMMEDIATE")
         for number in range(found, FORMAT):
             for statement in _MIGRATIONS[number]:

@@ -17,7 +17,7 @@ from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
 from rederive.records import DATALOG, CatalogRecord, DefinitionText, RecordedDelta, SourceVersion, VersionRecord, VersionSummary
 from rederive.store.codec import decode_counts, decode_relation, decode_rows
-from rederive.store.journal.file import connect_read_only, format_of, name_errors
+from rederive.store.journal.file import connect_read_only, name_errors
 from rederive.store.position import Position
 
 _BATCH = 256  # versions that one query reads
@@ -231,8 +231,11 @@ class JournalReader:
     def _query(self, sql: str, *parameters: object) -> list[Any]:
         if self.closed:
             raise Closed
-        with name_errors(self.folder):
+        try:
             return self._connection.execute(sql, parameters).fetchall()
+        except (sqlite3.Error, OSError):
+            with name_errors(self.folder):
+                raise
 
     def _number(self, sql: str) -> int:
         return int(self._query(sql)[0][0])
@@ -283,15 +286,18 @@ class JournalReader:
                   WHERE version > ?1 AND version <= ?2 AND (?3 IS NULL OR kind = ?3) AND (?4 IS NULL OR name = ?4)
                   ORDER BY version, kind, name, relation.id"""
         found: dict[int, dict[str, list[RecordedDelta]]] = {}
+        rows = self._query(sql, after, until, kind, name)
+        if not rows:
+            return found
         with name_errors(self.folder):
-            for version, of, changed, *change in self._query(sql, after, until, kind, name):
+            for version, of, changed, *change in rows:
                 found.setdefault(version, {}).setdefault(of, []).append(_recorded(changed, *change))
         return found
 
     @property
     def _has_counts(self) -> bool:
         """Whether the format has languages and counts. A reader may see format 1 until a writer has migrated the file."""
-        return format_of(self._connection) > 1
+        return self._number("PRAGMA user_version") > 1
 
     def check_committed(self, version: int) -> None:
         """Raise Mismatch for a version that does not exist."""

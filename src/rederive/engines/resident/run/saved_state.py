@@ -65,12 +65,12 @@ class SavedState:
     @classmethod
     def from_bytes(cls, data: bytes) -> SavedState:
         """The state that `to_bytes` wrote."""
-        found = _Reader(BytesIO(data)).load()
+        found = _StateUnpickler(BytesIO(data)).load()
         assert isinstance(found, SavedState)
         return found
 
 
-class _Reader(pickle.Unpickler):
+class _StateUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """A class that states consist of; anything else is refused."""
         if (module, name) not in _KNOWN:

@@ -43,7 +43,7 @@ def net_effect_of_table(requests: Requests, table: pa.Table, stored: StoredRelat
     # A candidate that nobody requests has request -1, below every request, so a requested row keeps its own as the maximum.
     candidates = (add_columns(rows, {request: -1, upsert: 0, WAS: sign}) for rows, sign in found)
     parts = [add_columns(table, {WAS: 0}), *candidates]
-    names = columns(relation.types)
+    names = list(columns(relation.types))
     # One row for each distinct row: last request, last upsert, and `was`, which by the invariant of StoredRelation is 0 or 1.
     each = pa.concat_tables(parts).group_by(names).aggregate([(request, "max"), (upsert, "max"), (WAS, "sum")])
     each = each.rename_columns([name.removesuffix("_max").removesuffix("_sum") for name in each.column_names])

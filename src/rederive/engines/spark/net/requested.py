@@ -100,7 +100,7 @@ def request_columns(relation: Relation) -> tuple[str, str]:
 
 def identity_columns(relation: Relation) -> list[str]:
     """The names of the columns that identify a row; the stand-in column where there are none."""
-    return [column(i) for i in identity(relation)] or columns(())
+    return [column(i) for i in identity(relation)] or [*columns(())]
 
 
 def gather_requests(operations: Sequence[Operation], relation: Relation, jobs: Jobs) -> Requests:

@@ -153,7 +153,7 @@ def ref(position: int, alias: str = "") -> ColumnRef:
     return ColumnRef(column(position), alias)
 
 
-def refs(types: Sequence[Type], alias: str = "") -> tuple[ColumnRef, ...]:
+def refs(types: tuple[Type, ...], alias: str = "") -> tuple[ColumnRef, ...]:
     """The columns of a relation; the stand-in column where it has none."""
     return tuple(ColumnRef(name, alias) for name in columns(types))
 
@@ -194,7 +194,7 @@ def equal(one: Expression, other: Expression, *, null_safe: bool = True) -> Infi
     return Infix("<=>" if null_safe else "=", (one, other))
 
 
-def same_row(types: Sequence[Type], one: str, other: str, *, null_safe: bool = True) -> tuple[Expression, ...]:
+def same_row(types: tuple[Type, ...], one: str, other: str, *, null_safe: bool = True) -> tuple[Expression, ...]:
     """The conditions under which two aliases have the same row."""
     return tuple(equal(ColumnRef(c, one), ColumnRef(c, other), null_safe=null_safe) for c in columns(types))
 

@@ -246,7 +246,7 @@ def _branch(plan: Plan) -> str:
     return print_query(plan)
 
 
-def _values(types: Sequence[Type], rows: Sequence[Row]) -> str:
+def _values(types: tuple[Type, ...], rows: Sequence[Row]) -> str:
     shown, names = types or (BOOLEAN,), columns(types)
     # VALUES needs a row, so that an empty relation is a SELECT without any.
     if not rows:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rederive.engines.spark.session.types import arrow_type, columns, from_arrow
+from rederive.engines.spark.session.types import arrow_type, columns
 from rederive.ir.terms import BOOLEAN, Kind, Type, Value
 
 _SIGN = "sign"
@@ -25,10 +25,10 @@ def can_compare(types: Iterable[Type]) -> bool:
     return all(type.kind is not Kind.FLOAT and not type.parts for type in types)
 
 
-def cast_columns(table: pa.Table, types: Sequence[Type]) -> pa.Table:
+def cast_columns(table: pa.Table, types: tuple[Type, ...]) -> pa.Table:
     """The same rows in columns named by position, in the types of the relation."""
     fields = zip(columns(types), types or (BOOLEAN,), strict=True)
-    return table.rename_columns(columns(types)).cast(pa.schema([(name, arrow_type(type)) for name, type in fields]))
+    return table.rename_columns(list(columns(types))).cast(pa.schema([(name, arrow_type(type)) for name, type in fields]))
 
 
 def int64(number: int) -> pa.Int64Scalar:
@@ -83,7 +83,6 @@ def _concat_signed(parts: Sequence[Signed]) -> pa.Table:
 def range_of(values: ArrowColumn, type: Type) -> tuple[Value, Value]:
     """The least and the greatest value."""
     both = pc.min_max(values)
-    # Through the one type map, so that the ends are values as rows have them.
-    table = pa.table({name: pa.array([both[name].as_py()], arrow_type(type)) for name in ("min", "max")})
-    ((low, high),) = from_arrow(table, (type, type))
-    return low, high
+    low, high = both["min"].as_py(), both["max"].as_py()
+    # A decimal of Arrow, a number in rows.
+    return (int(low), int(high)) if type.kind is Kind.UNSIGNED and low is not None else (low, high)

@@ -74,7 +74,7 @@ def _extent(engine: ResidentEngine, relation: Relation) -> pa.Table:
         first.extend(repeat(key, len(leaf)))  # type: ignore[arg-type]
         last.extend(leaf.to_array())
     coded = zip((first, last), relation.types, strict=True)
-    return pa.table([_values(engine, codes, type) for codes, type in coded], names=columns(relation.types))
+    return pa.table([_values(engine, codes, type) for codes, type in coded], names=list(columns(relation.types)))
 
 
 def _values(engine: ResidentEngine, codes: array[int], type: Type) -> pa.ChunkedArray[Any]:

@@ -85,7 +85,8 @@ class RelationRound:
         """The distinct rows of all derivations, where no query is needed; else None."""
         if len(self.tables) < len(self.queries) or not self.tables or not can_compare(self.types):
             return None
-        return distinct(pa.concat_tables([*self.tables, to_arrow(self.driver_rows, self.types)]))
+        rows = self.driver_rows
+        return distinct(pa.concat_tables([*self.tables, *([to_arrow(rows, self.types)] if rows else ())]))
 
 
 def evaluate(derivations: Sequence[Derivation], types: Types, jobs: Jobs) -> Frame:

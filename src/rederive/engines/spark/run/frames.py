@@ -100,7 +100,7 @@ class Frames:
     def of_table(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Frame:
         """Distinct rows of an Arrow table in the driver."""
         if table.num_rows <= self.tuning.driver_rows:
-            return Local(types, frozenset(from_arrow(table, types)))
+            return Local(types, frozenset(from_arrow(table, types) if table.num_rows else ()))
         return self.distributed_table(table, types, ends)
 
     def distributed_table(self, table: pa.Table, types: Types, ends: Ends | None = None) -> Distributed:

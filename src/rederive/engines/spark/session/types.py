@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -59,11 +60,13 @@ def _part_type(part: Part) -> str:
     return _WIDTHS.get(part.bits, "BIGINT") if part.type.kind is Kind.NUMBER else sql_type(part.type)
 
 
+@lru_cache(maxsize=4096)
 def arrow_type(type: Type) -> pa.DataType:
     """The Arrow type of a column of the engine: that of the one type map, or 32 bits for a code."""
     return pa.int32() if type == CODE else arrow_types.arrow_type(without_maps(type))
 
 
+@lru_cache(maxsize=4096)
 def without_maps(type: Type) -> Type:
     """The type with the array of its entries for each map."""
     if not type.contains(Kind.MAP):
@@ -74,14 +77,16 @@ def without_maps(type: Type) -> Type:
     return Type(Kind.ARRAY, parts=(Part("element", Type(Kind.STRUCT, parts=parts)),))
 
 
+@cache
 def column(position: int) -> str:
     """The name of a column within the engine: by position, so that no name of a program clashes with another."""
     return f"c{position}"
 
 
-def columns(types: Sequence[Type]) -> list[str]:
+@lru_cache(maxsize=4096)
+def columns(types: tuple[Type, ...]) -> tuple[str, ...]:
     """The columns of a relation; one without columns has a stand-in, which is true in its only row."""
-    return [column(i) for i in range(max(len(types), 1))]
+    return tuple(column(i) for i in range(max(len(types), 1)))
 
 
 def literal(value: Value, type: Type) -> str:
@@ -133,24 +138,24 @@ def _nested_literal(value: tuple[Value, ...], type: Type) -> str:
 _TEXT = Type(Kind.SYMBOL)
 
 
-def to_arrow(rows: Iterable[Row], types: Sequence[Type]) -> pa.Table:
+def to_arrow(rows: Iterable[Row], types: tuple[Type, ...]) -> pa.Table:
     """Rows as an Arrow table with the engine's column names."""
     if not types:
         return pa.table({"c0": pa.array([True for _ in rows], pa.bool_())})
     listed = list(rows)
     plain = [without_maps(type) for type in types]
     arrays = [to_arrow_column((row[i] for row in listed), type, arrow_type(type)) for i, type in enumerate(plain)]
-    return pa.table(arrays, names=columns(types))
+    return pa.table(arrays, names=list(columns(types)))
 
 
-def from_arrow(table: pa.Table, types: Sequence[Type]) -> list[Row]:
+def from_arrow(table: pa.Table, types: tuple[Type, ...]) -> list[Row]:
     """The rows of a table with the engine's columns."""
     if not types:
         return [()] * table.num_rows
     return from_arrow_columns(table.columns, types)
 
 
-def schema(types: Sequence[Type]) -> str:
+def schema(types: tuple[Type, ...]) -> str:
     """The columns with their types, as Spark writes a schema.
 
     >>> from rederive.ir.terms import NUMBER, SYMBOL
@@ -160,7 +165,7 @@ def schema(types: Sequence[Type]) -> str:
     return ", ".join(f"{c} {sql_type(t)}" for c, t in zip(columns(types), types or (BOOLEAN,), strict=True))
 
 
-def from_spark(rows: Iterable[Sequence[Value]], types: Sequence[Type]) -> list[Row]:
+def from_spark(rows: Iterable[Sequence[Value]], types: tuple[Type, ...]) -> list[Row]:
     """What Spark collects, as rows of values."""
     if not types:
         return [() for _ in rows]

@@ -20,7 +20,7 @@ _DECIMAL = pa.decimal128(19, 0)
 _SHIFT = pa.scalar(Decimal(1 << _HALF), pa.decimal128(10, 0))
 
 
-def table_totals(alike: Sequence[Aggregate], parts: Sequence[Signed], types: Sequence[Type]) -> pa.Table:
+def table_totals(alike: Sequence[Aggregate], parts: Sequence[Signed], types: tuple[Type, ...]) -> pa.Table:
     """For each group of some aggregates: the number of rows, and for each aggregate the number of values and their sum.
 
     Each row counts with the multiplicity of its part. The values are whole numbers.
