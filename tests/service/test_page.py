@@ -19,11 +19,13 @@ PROGRAM = """
 .decl low(item: symbol, n: number)
 .decl total(n: number)
 .decl negative(item: symbol)
+.decl mutual(x: symbol)
 closure(x, y) :- edge(x, y).
 closure(x, y) :- edge(x, z), closure(z, y).
 low(item, n) :- stock(item, n), n < 10.
 total(n) :- n = sum m : { stock(_, m) }.
 negative(item) :- stock(item, n), n < 0.
+mutual(x) :- closure(x, y), edge(y, x).
 .output closure
 .output low
 .output total
@@ -109,6 +111,28 @@ def test_a_version_lights_up_what_it_passes(page: tuple[Served, Page]) -> None:
         next(events)
         go(browser, "overview")
         until(lambda: "1 connected" in text(browser, "svg.network"))
+
+
+# The arcs that pass over a node which they neither leave nor enter, and the texts that are wider than their node.
+CROSSED = """[...document.querySelectorAll(".arc")].flatMap((arc) => {
+  const way = arc.querySelector("path"), ends = [arc.dataset.source, arc.dataset.target];
+  const box = (node) => node.querySelector("rect").getBoundingClientRect();
+  const at = (i) => way.getPointAtLength((way.getTotalLength() * i) / 40).matrixTransform(way.getScreenCTM());
+  const points = [...Array(41).keys()].map(at);
+  const isInside = ({ x, y }, { left, right, top, bottom }) => x > left && x < right && y > top && y < bottom;
+  return [...document.querySelectorAll(".node")].filter((one) => !ends.includes(one.dataset.name))
+    .filter((one) => points.some((point) => isInside(point, box(one)))).map((one) => `${ends} over ${one.dataset.name}`);
+}).concat([...document.querySelectorAll(".node")].flatMap((node) => [...node.querySelectorAll(".name, .size")]
+  .filter((one) => one.getBBox().x + one.getBBox().width > node.querySelector("rect").getBBox().width)
+  .map((one) => `${node.dataset.name}: ${one.textContent}`)))"""
+
+
+def test_arcs_go_around_nodes_and_texts_fit_into_them(page: tuple[Served, Page]) -> None:
+    _, browser = page
+    go(browser, "overview")
+    # the arc from edge to mutual has to go around closure, and the rule leads back to edge
+    until(lambda: count(browser, '.arc[data-source="edge"][data-target="mutual"] path') == 1)
+    assert browser.evaluate(CROSSED) == []
 
 
 def test_the_network_and_the_rows_as_they_were(page: tuple[Served, Page]) -> None:
@@ -396,6 +420,10 @@ def test_nothing_of_the_page_comes_from_elsewhere(graph: Served) -> None:
         assert "style=" not in served.text
     assert graph.get("/page/..%2Fproject.py").status_code == 404
     assert graph.get("/page/nothing.js").status_code == 404
+    # a library comes from the wheel that carries it, and nothing else of that wheel is served
+    assert "export" in graph.get("/library/dagre.js").text
+    assert graph.get("/library/dagre.js").headers["content-security-policy"] == policy
+    assert graph.get("/library/view.js").status_code == 404
 
 
 def test_pages_of_rows(graph: Served) -> None:

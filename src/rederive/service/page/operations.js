@@ -14,7 +14,7 @@ function cards(status, rules, firings, subscriptions, health) {
   const tile = (title, value, note) => el("div", { class: "tile" }, el("p", { class: "quiet" }, title), el("p", { class: "value" }, value), note ? el("p", { class: "quiet" }, note) : null);
   const hooks = status.webhooks;
   const tiles = [tile("Service", mark(health.status === "ok", "ok", "look here"), health.status === "ok" ? null : health.status), tile("Version", count(status.version), status.store ? `recorded from ${count(status.store.first)}` : null),
-    tile("Engine", status.engine, status.memory || status.reason), tile("Writer", status.writer.busy ? `${status.writer.busy} s busy` : "idle", `${count(status.writer.waiting, "request")} waiting`),
+    tile("Engine", status.engine, status.memory || status.reason), tile("Writer", status.writer.busy >= 1 ? `busy for ${Math.round(status.writer.busy)} s` : "idle", `${count(status.writer.waiting, "request")} waiting`),
     tile("Webhooks", hooks.waiting ? `${count(hooks.waiting)} waiting` : "none waiting", hooks.error || (hooks.parked ? `${count(hooks.parked)} given up` : hooks.waiting ? `oldest ${hooks.lag} s` : null)),
     tile("Lake", status.lake ? behind(status.lake.behind) : "none", status.lake ? status.lake.error || status.lake.address : "the journal has everything")];
   const section = (title, ...content) => el("section", { class: "card" }, el("h2", {}, title), ...content);
