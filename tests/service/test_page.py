@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import rederive
+from rederive.ingest.stream_cursor import cursor_of_stream
 from tests.service.browser import Page, opened
 from tests.service.conftest import Served, start, until
 from tests.service.serving import free_port
@@ -34,10 +36,18 @@ mutual(x) :- closure(x, y), edge(y, x).
 RULE = "CREATE RULE empty WHEN SELECT item FROM stock WHERE n = 0 DO DELETE FROM edge WHERE x IN (SELECT item FROM firing)"
 
 
+NOBODY = "127.0.0.1:9"  # the port of the discard service, where nobody listens
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Page]]:
     folder = tmp_path_factory.mktemp("page")
-    served = start(folder / "project", PROGRAM)
+    start(folder / "project", PROGRAM).end()
+    with rederive.open(folder / "project" / "store") as db:  # as a stream and a subscriber with a name leave it
+        db.pipeline.state.acknowledge(cursor_of_stream("3f", "folder incoming"), 0)
+        db.pipeline.state.acknowledge("mail", 0)
+    hooks = f'[webhooks]\nhosts = ["{NOBODY}"]\nsecret = "HOOK"\nprivate = true'
+    served = start(folder / "project", PROGRAM, hooks, HOOK="a secret of sixteen")
     assert served.request("POST", "/v1/views", json={"language": "sql", "text": RULE}).status_code == 201
     with opened(f"{served.url}/", folder / "profile") as browser:
         until(lambda: "live" in text(browser, "#status"))
@@ -326,6 +336,28 @@ def test_operations_show_rules_constraints_and_who_is_behind(page: tuple[Served,
         shown = text(browser, "main")
     assert all(word in shown for word in ("Constraints", "negative", "holds", "empty", "done", "Webhooks", "Lake"))
     assert ["empty", "shelf"] not in served.rows("closure")
+
+
+def test_operations_show_violations_waiting_webhooks_streams_and_named_subscribers(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    for statement in (
+        "CREATE CONSTRAINT MONITOR VIEW huge AS SELECT item FROM stock WHERE n > 5000",
+        f"CREATE RULE call WHEN SELECT item FROM stock WHERE n > 5000 DO WEBHOOK 'http://{NOBODY}/'",
+    ):
+        answer = served.request("POST", "/v1/views", json={"language": "sql", "text": statement})
+        assert answer.status_code == 201, answer.text
+    served.insert("stock", ["anvil", 7777])
+    go(browser, "operations")
+    until(lambda: "1 violation" in text(browser, "main"))
+    until(lambda: "1 waiting" in text(browser, ".tiles"))
+    rows = browser.evaluate("[...document.querySelectorAll('tbody tr')].map((row) => row.innerText.split('\\t'))")
+    (stream,) = (row for row in rows if row[0] == "folder incoming")
+    assert (stream[1], stream[3]) == ("not in this process", "0")
+    assert stream[2].endswith("ago")
+    (mail,) = (row for row in rows if row[0] == "mail")
+    assert mail[-1].endswith("behind")
+    served.delete("stock", ["anvil", 7777])
+    until(lambda: "1 violation" not in text(browser, "main"))
 
 
 def test_the_keyboard_is_enough(page: tuple[Served, Page]) -> None:
