@@ -126,7 +126,7 @@ def in_memory(data: Path) -> None:
     db = rederive.open()
     db.rules.register(page)
     depends = read_depends(data)
-    with step("deriving what each package needs", f"{depends.num_rows:,} dependencies") as done:
+    with step("deriving what packages need", f"{depends.num_rows:,} dependencies") as done:
         with db.setup() as setup:
             define(db)
             db.load("depends", depends)
@@ -196,7 +196,7 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
             done(f"Spark {spark.version} is running; its log is {folder / 'spark.log'}")
         db = rederive.open(lake=folder / "lake", spark=spark)
         db.rules.register(page)
-        with step("loading the graph into Delta tables", counted=lambda: spark_tasks(spark)) as done:
+        with step("loading the graph into Delta tables", counted=spark_tasks(spark)) as done:
             define(db)
             db.load("depends", spark.read.option("header", True).csv(str(data)).toDF("package", "on").distinct())
             with db.transaction() as tx:  # a load would evaluate every view from scratch
@@ -215,7 +215,7 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
             stream.run(keep)
         finally:
             end()
-        with step("settling into the lake", counted=lambda: spark_tasks(spark)) as done:
+        with step("settling into the lake", counted=spark_tasks(spark)) as done:
             with rederive.open(lake=folder / "lake", spark=spark) as again:
                 version = again.settle()
                 tables = read_lake(folder / "lake", again)
@@ -246,11 +246,17 @@ def start_spark(log: Path) -> SparkSession:
         return spark_session(options={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"})
 
 
-def spark_tasks(spark: SparkSession) -> tuple[int, int]:
-    """How many tasks of the running jobs are done, and how many there are."""
-    tracker = spark.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return sum(one.numCompletedTasks for one in stages if one), sum(one.numTasks for one in stages if one)
+def spark_tasks(spark: SparkSession) -> Callable[[], tuple[int, int]]:
+    """What counts the tasks of Spark from now on: how many are done, and how many are known. A stage that is over is done."""
+    tracker, stages = spark.sparkContext.statusTracker(), dict[int, tuple[int, int]]()
+
+    def counted() -> tuple[int, int]:
+        active = {stage: found for stage in tracker.getActiveStageIds() if (found := tracker.getStageInfo(stage)) is not None}
+        stages.update({stage: (total, total) for stage, (_, total) in stages.items() if stage not in active})
+        stages.update({stage: (found.numCompletedTasks, found.numTasks) for stage, found in active.items()})
+        return sum(done for done, _ in stages.values()), sum(total for _, total in stages.values())
+
+    return counted
 
 
 def serve(db: rederive.Database, folder: Path, port: int) -> tuple[str, Callable[[], None]]:
@@ -391,13 +397,15 @@ def read_lake(lake: Path, db: rederive.Database) -> dict[str, pa.Table]:
 def check(tables: Mapping[str, pa.Table]) -> bool:
     """Compute every view from scratch with DuckDB, and compare row by row."""
     connection = duckdb.connect()
-    with step("DuckDB computes every view from scratch, from the base relations of the lake") as done:
+    made: list[str] = []
+    with step("DuckDB computes every view", counted=lambda: (len(made), len(EXPECTED))) as done:
         for name in BASES:
             connection.register("given", tables[name])
             connection.execute(f"CREATE TABLE {name} AS FROM given")
         for view, query in EXPECTED.items():
             connection.execute(f"CREATE TABLE {view} AS {query}")
-        done("DuckDB computed every view from scratch")
+            made.append(view)
+        done("DuckDB computed every view from scratch, from the base relations of the lake")
     wrong = 0
     for view in VIEWS:
         columns = [name for (name, *_) in connection.execute(f"DESCRIBE {view}").fetchall()]

@@ -27,6 +27,7 @@ _EXTRAS: Final = {
     "delta": "spark",
     "httpx": "client",
     "httptools": "service",
+    "netron": "service",
     "pandas": "pandas",
     "polars": "polars",
     "prometheus_client": "service",

@@ -356,3 +356,16 @@ def test_options(cli: Cli, write: Write, arguments: tuple[str, ...], says: str) 
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("query", "column"),
+    [("SELEC x FROM t", 26), ("SELECT x FORM t", 32), ("SELECT x FROM t WEHRE x > 1", 40), ("SELECT x FROM t GRUP BY x", 39)],
+)
+def test_a_typing_error_in_a_view_of_sql_is_reported_where_it_is(cli: Cli, write: Write, query: str, column: int) -> None:
+    path = write("typo.sql", f"CREATE TABLE t (x INT PRIMARY KEY);\nCREATE VIEW v AS {query};\n")
+    refused(cli("check", path), "syntax", f"typo.sql:2:{column}: ")
+
+
+def test_a_row_that_is_not_json_says_how_to_write_one(cli: Cli, closure: str) -> None:
+    refused(cli("why", closure, "closure", "a"), "malformed", """help: write the row as a JSON array""")

@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Blocked())
 {code}
 """
 SPARK = {"pyspark", "delta", "py4j"}
-SERVICE = {"starlette", "uvicorn", "uvloop", "httptools", "websockets", "prometheus_client"}
+SERVICE = {"starlette", "uvicorn", "uvloop", "httptools", "websockets", "prometheus_client", "netron"}
 ALL = SPARK | SERVICE | {"httpx", "pandas", "polars"}
 
 

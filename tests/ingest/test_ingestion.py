@@ -30,6 +30,7 @@ from rederive.errors import (
 )
 from rederive.ingest.ingestion import MicroBatch, StreamProgress, ingest
 from rederive.ir.terms import Row
+from rederive.service.http.status import stream_reports
 from rederive.sources import ChangeFeed, ChangeFiles, CsvFiles, KafkaTopics, ParquetFiles, StreamSource
 from rederive.store.backup import restore
 from tests.ingest.conftest import CLOSURE, STOCK, Folder, closure_of
@@ -63,7 +64,16 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
         options = {"checkpoint": checkpoint, "on_error": "quarantine", "on_batch": told.append, "spark": spark}
         return ingest(db.pipeline, source, **options).wait()  # type: ignore[arg-type]
 
+    def report() -> dict[str, object]:
+        """What the status of a service says about the stream."""
+        state = db.pipeline.state
+        assert state.store is not None
+        cursors = {name: (version, at) for name, version, at in state.store.journal.cursors()}
+        (found,) = stream_reports(state, cursors)
+        return {key: found[key] for key in ("state", "version", "batches", "rows", "quarantined")}
+
     assert run() == StreamProgress(batches=2, rows=4, quarantined=2, repeated=0, version=2)
+    assert report() == {"state": "ended", "version": 2, "batches": 2, "rows": 4, "quarantined": 2}
     assert [batch.number for batch in told] == [0, 1]
     assert [batch.result and batch.result.changes["closure"].plus for batch in told] == [[("a", "b")], [("a", "c"), ("b", "c")]]
     assert db.rows("closure") == closure_of({("a", "b"), ("b", "c")})
@@ -86,6 +96,7 @@ def test_files_of_changes(spark: SparkSession, db: rederive.Database, folder: Fo
     (folder.path / "1.jsonl").write_bytes(before.replace(b'"c"', b'"d"'))
     with pytest.raises(RederiveError, match="conflict"):
         run()
+    assert report() == {"state": "failed", "version": 2, "batches": 0, "rows": 0, "quarantined": 0}
     (folder.path / "1.jsonl").write_bytes(before)
     folder.add("3.jsonl", '{"delete": {"edge": [["a", "b"]]}}')
     assert run() == StreamProgress(batches=2, rows=2, quarantined=2, repeated=1, version=3)

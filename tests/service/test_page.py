@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import rederive
+from rederive.ingest.stream_cursor import cursor_of_stream
 from tests.service.browser import Page, opened
 from tests.service.conftest import Served, start, until
 from tests.service.serving import free_port
@@ -19,11 +21,13 @@ PROGRAM = """
 .decl low(item: symbol, n: number)
 .decl total(n: number)
 .decl negative(item: symbol)
+.decl mutual(x: symbol)
 closure(x, y) :- edge(x, y).
 closure(x, y) :- edge(x, z), closure(z, y).
 low(item, n) :- stock(item, n), n < 10.
 total(n) :- n = sum m : { stock(_, m) }.
 negative(item) :- stock(item, n), n < 0.
+mutual(x) :- closure(x, y), edge(y, x).
 .output closure
 .output low
 .output total
@@ -32,10 +36,18 @@ negative(item) :- stock(item, n), n < 0.
 RULE = "CREATE RULE empty WHEN SELECT item FROM stock WHERE n = 0 DO DELETE FROM edge WHERE x IN (SELECT item FROM firing)"
 
 
+NOBODY = "127.0.0.1:9"  # the port of the discard service, where nobody listens
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Page]]:
     folder = tmp_path_factory.mktemp("page")
-    served = start(folder / "project", PROGRAM)
+    start(folder / "project", PROGRAM).end()
+    with rederive.open(folder / "project" / "store") as db:  # as a stream and a subscriber with a name leave it
+        db.pipeline.state.acknowledge(cursor_of_stream("3f", "folder incoming"), 0)
+        db.pipeline.state.acknowledge("mail", 0)
+    hooks = f'[webhooks]\nhosts = ["{NOBODY}"]\nsecret = "HOOK"\nprivate = true'
+    served = start(folder / "project", PROGRAM, hooks, HOOK="a secret of sixteen")
     assert served.request("POST", "/v1/views", json={"language": "sql", "text": RULE}).status_code == 201
     with opened(f"{served.url}/", folder / "profile") as browser:
         until(lambda: "live" in text(browser, "#status"))
@@ -109,6 +121,28 @@ def test_a_version_lights_up_what_it_passes(page: tuple[Served, Page]) -> None:
         next(events)
         go(browser, "overview")
         until(lambda: "1 connected" in text(browser, "svg.network"))
+
+
+# The arcs that pass over a node which they neither leave nor enter, and the texts that are wider than their node.
+CROSSED = """[...document.querySelectorAll(".arc")].flatMap((arc) => {
+  const way = arc.querySelector("path"), ends = [arc.dataset.source, arc.dataset.target];
+  const box = (node) => node.querySelector("rect").getBoundingClientRect();
+  const at = (i) => way.getPointAtLength((way.getTotalLength() * i) / 40).matrixTransform(way.getScreenCTM());
+  const points = [...Array(41).keys()].map(at);
+  const isInside = ({ x, y }, { left, right, top, bottom }) => x > left && x < right && y > top && y < bottom;
+  return [...document.querySelectorAll(".node")].filter((one) => !ends.includes(one.dataset.name))
+    .filter((one) => points.some((point) => isInside(point, box(one)))).map((one) => `${ends} over ${one.dataset.name}`);
+}).concat([...document.querySelectorAll(".node")].flatMap((node) => [...node.querySelectorAll(".name, .size")]
+  .filter((one) => one.getBBox().x + one.getBBox().width > node.querySelector("rect").getBBox().width)
+  .map((one) => `${node.dataset.name}: ${one.textContent}`)))"""
+
+
+def test_arcs_go_around_nodes_and_texts_fit_into_them(page: tuple[Served, Page]) -> None:
+    _, browser = page
+    go(browser, "overview")
+    # the arc from edge to mutual has to go around closure, and the rule leads back to edge
+    until(lambda: count(browser, '.arc[data-source="edge"][data-target="mutual"] path') == 1)
+    assert browser.evaluate(CROSSED) == []
 
 
 def test_the_network_and_the_rows_as_they_were(page: tuple[Served, Page]) -> None:
@@ -304,6 +338,28 @@ def test_operations_show_rules_constraints_and_who_is_behind(page: tuple[Served,
     assert ["empty", "shelf"] not in served.rows("closure")
 
 
+def test_operations_show_violations_waiting_webhooks_streams_and_named_subscribers(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    for statement in (
+        "CREATE CONSTRAINT MONITOR VIEW huge AS SELECT item FROM stock WHERE n > 5000",
+        f"CREATE RULE call WHEN SELECT item FROM stock WHERE n > 5000 DO WEBHOOK 'http://{NOBODY}/'",
+    ):
+        answer = served.request("POST", "/v1/views", json={"language": "sql", "text": statement})
+        assert answer.status_code == 201, answer.text
+    served.insert("stock", ["anvil", 7777])
+    go(browser, "operations")
+    until(lambda: "1 violation" in text(browser, "main"))
+    until(lambda: "1 waiting" in text(browser, ".tiles"))
+    rows = browser.evaluate("[...document.querySelectorAll('tbody tr')].map((row) => row.innerText.split('\\t'))")
+    (stream,) = (row for row in rows if row[0] == "folder incoming")
+    assert (stream[1], stream[3]) == ("not in this process", "0")
+    assert stream[2].endswith("ago")
+    (mail,) = (row for row in rows if row[0] == "mail")
+    assert mail[-1].endswith("behind")
+    served.delete("stock", ["anvil", 7777])
+    until(lambda: "1 violation" not in text(browser, "main"))
+
+
 def test_the_keyboard_is_enough(page: tuple[Served, Page]) -> None:
     served, browser = page
     served.insert("edge", ["a", "b"])
@@ -396,6 +452,10 @@ def test_nothing_of_the_page_comes_from_elsewhere(graph: Served) -> None:
         assert "style=" not in served.text
     assert graph.get("/page/..%2Fproject.py").status_code == 404
     assert graph.get("/page/nothing.js").status_code == 404
+    # a library comes from the wheel that carries it, and nothing else of that wheel is served
+    assert "export" in graph.get("/library/dagre.js").text
+    assert graph.get("/library/dagre.js").headers["content-security-policy"] == policy
+    assert graph.get("/library/view.js").status_code == 404
 
 
 def test_pages_of_rows(graph: Served) -> None:

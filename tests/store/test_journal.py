@@ -45,6 +45,17 @@ def reopened(journal: Journal, retention: int | None = None) -> Journal:
     return Journal.open(journal.folder, retention)
 
 
+def test_the_rows_of_a_version_are_counted_once_and_stay_right(journal: Journal) -> None:
+    journal.append([entry(1), entry(2)])
+    first = journal.summaries(1, 2)
+    journal.append([VersionRecord(3, NOON, "resident"), entry(4)])
+    found = journal.summaries(0, 4)
+    assert [dict(one.changed) for one in found] == [{"e": (1, 1), "v": (1, 1)}] * 2 + [{}, {"e": (1, 1), "v": (1, 1)}]
+    assert (found[1:2], journal.summaries(0, 4)) == (first, found)
+    with JournalReader.read(journal.folder) as reader:
+        assert reader.summaries(0, 4) == found
+
+
 def test_entries_come_back_as_they_were_appended(journal: Journal) -> None:
     entries = [entry(1, "k"), entry(2), VersionRecord(3, NOON, "resident")]
     for each in entries:

@@ -11,8 +11,8 @@ import rederive
 from rederive.analysis.graph import strata
 from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, Program, Programs
 from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_text
-from rederive.errors import AbsentRow, StrategyError, UnknownOption
-from rederive.ingest.strict_json import parse_line
+from rederive.errors import AbsentRow, MalformedInput, StrategyError, UnknownOption
+from rederive.ingest.strict_json import Json, parse_line
 from rederive.ir.printing import show_relation
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, STRATEGIES
@@ -121,10 +121,18 @@ def why(
     Example: `rederive why examples/closure.dl closure '["a", "c"]' --base edge=examples/edges.csv`
     """
     db = open_for_questions(program, facts, base, DEFAULT_LIMITS)
-    (typed,) = typed_json_rows([parse_line(row, "row", 1)], db.pipeline.state.relation(view), lambda _: "row")
+    (typed,) = typed_json_rows([_row(row)], db.pipeline.state.relation(view), lambda _: "row")
     try:
         found: Explanation | Absence = db.why(view, typed, depth=depth, width=width)
     # Both questions are answered at one version: nobody else has this database.
     except AbsentRow:
         found = db.why_not(view, typed)
     print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else found)
+
+
+def _row(text: str) -> Json:
+    try:
+        return parse_line(text, "row", 1)
+    except MalformedInput as error:
+        error.hint = error.hint or """write the row as a JSON array in quotes: '["ann", 7]'"""
+        raise

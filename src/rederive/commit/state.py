@@ -45,6 +45,7 @@ from rederive.why.instances import GroundAtom
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rederive.ingest.ingestion import Ingestion
     from rederive.warehouse.bridge import WarehouseBridge
 
 
@@ -62,7 +63,8 @@ class DatabaseState:
     which is what is evaluated, with the conditions of the rules. `parked`: set while that program waits for other rows.
     `can_park`: whether a definition that does not end may wait; where it would stop the views of others, it is refused.
     `reports_outputs`: whether the changes of the program's monitored views are computed; a database that only answers queries
-    needs none. `not_stored`: views that did not fit in memory. `unsettled`: why the lake did not follow. `sources`: the commit of
+    needs none. `not_stored`: views that did not fit in memory. `unsettled`: why the lake did not follow. `streams`:
+    those that this process started, by the names of their cursors. `sources`: the commit of
     each attached table that the current version follows, by base relation.
     """
 
@@ -88,6 +90,7 @@ class DatabaseState:
         self.can_park = True
         self.reports_outputs = True
         self.unsettled: Exception | None = None
+        self.streams: dict[str, Ingestion] = {}
         # What every transaction looks up, computed once for each program.
         self.tables: Mapping[str, Relation] = {}
         self.bags: frozenset[str] = frozenset()

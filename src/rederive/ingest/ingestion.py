@@ -25,6 +25,7 @@ from rederive.engines.spark.session.sessions import acting, like_session
 from rederive.errors import DataError, Mismatch, NoStore, RederiveError, StreamError, UnknownOption
 from rederive.ingest.micro_batch import DecodedBatch, decode_batch
 from rederive.ingest.quarantine import quarantine as put_into_quarantine
+from rederive.ingest.stream_cursor import cursor_of_stream
 from rederive.ingest.stream_reader import Items, open_stream
 from rederive.ingest.stream_sources import StreamSource, identity
 from rederive.ir.rules import Program
@@ -63,6 +64,10 @@ class TargetState(Protocol):
 
     def acknowledge(self, name: str, version: int) -> None:
         """Move a named cursor."""
+
+    @property
+    def streams(self) -> dict[str, Ingestion]:
+        """The streams of this process, by the names of their cursors."""
 
 
 class IngestTarget(Protocol):
@@ -137,6 +142,11 @@ class Ingestion:
         """Whether the stream has not ended yet."""
         return self.query.isActive
 
+    @property
+    def error(self) -> str | None:
+        """What ended the stream, or stopped its last batch; None if nothing did."""
+        return str(self._batches.error) if self._batches.error is not None else None
+
     def wait(self, seconds: float | None = None) -> StreamProgress:
         """The progress when the stream ends, or after so many seconds; raises the error that ended the stream."""
         from pyspark.errors import StreamingQueryException
@@ -196,7 +206,9 @@ def ingest(
         stream = open_stream(source, relation, state.program, session)
         transactions = _Transactions(db, stream.items, name, rejected if on_error == "quarantine" else None)
         _check_checkpoint(db, session, folder, name)
-        return start_stream(stream.frame, BatchLoop(transactions.apply, on_batch), folder, once=once, trigger=trigger)
+        started = start_stream(stream.frame, BatchLoop(transactions.apply, on_batch), folder, once=once, trigger=trigger)
+        state.streams[cursor_of_stream(started.id, name)] = started
+        return started
 
 
 def start_stream(frame: DataFrame, batches: BatchLoop, checkpoint: str, *, once: bool, trigger: str | None) -> Ingestion:
@@ -228,7 +240,7 @@ def _check_checkpoint(db: IngestTarget, spark: SparkSession, checkpoint: str, so
     # The id is Spark's, and survives restarts: it is part of every idempotency key.
     id = json.loads(line[0])["id"] if line is not None else ""
     try:
-        is_known = db.state.cursor(_cursor(id, source)) is not None
+        is_known = db.state.cursor(cursor_of_stream(id, source)) is not None
     except Mismatch:
         raise Mismatch(
             f"the checkpoint has batches of a history that the store no longer has, as it was restored: this is {source}",
@@ -239,10 +251,6 @@ def _check_checkpoint(db: IngestTarget, spark: SparkSession, checkpoint: str, so
             f"the checkpoint has batches of another stream, which are not in this store: this is {source}",
             hint="use one checkpoint for each store and source",
         ).at(checkpoint)
-
-
-def _cursor(id: str, source: str) -> str:
-    return f"stream:{id} {source}"
 
 
 def _start(start: Callable[[], StreamingQuery]) -> StreamingQuery:
@@ -323,7 +331,7 @@ class _Transactions:
         if read.rejected and self._quarantine is not None:
             put_into_quarantine(frame.sparkSession, self._quarantine, id, number, read.rejected)
         # After the quarantine: a cursor says that everything of a batch is in its place.
-        self._db.state.acknowledge(_cursor(id, self._source), self._db.state.version)
+        self._db.state.acknowledge(cursor_of_stream(id, self._source), self._db.state.version)
         failpoints.hit("stream:quarantined")
         # In the background: a batch is done when the journal has it, not when the lake does.
         if self._db.state.lake is not None and result is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from re import IGNORECASE, escape, search
 
 from rederive.analysis.declared import bag_owners, declared_sources
 from rederive.analysis.graph import components
@@ -13,7 +14,7 @@ from rederive.ir.printing import show_definition, show_literal, show_value
 from rederive.ir.rules import Aggregate, Atom, Comparison, Definition, Literal, Negation, Operator, Program, Rule
 from rederive.ir.substitute import substitute_variables
 from rederive.ir.terms import Constant, Simple, Value
-from rederive.why.explanation import Absence, Condition, DerivationStep, Explanation, FailedRule, Premise, show_fact
+from rederive.why.explanation import Absence, Condition, DerivationStep, Explanation, FailedRule, Premise, show_fact, shown_name
 from rederive.why.instances import Binding, FailedMatch, GroundAtom, Read, RuleInstance, RuleInstances, bound_columns, unify
 from rederive.why.proofs import Proofs
 
@@ -40,6 +41,10 @@ class Explainer:
         self._recursive = {name for c in components(program) if c.recursive for name in c.relations}
         # The relations that hold a bag are shown as the bag.
         self._bags = bag_owners(program)
+        # A recursion in WITH is shown by its own name: its rows are the levels of the proof.
+        auxiliary = (name for name in self._recursive if program.relations[name].is_auxiliary and name not in self._bags)
+        texts = {name: _with_part(self.queries.get(name.partition(".")[0], ""), shown_name(name)) for name in auxiliary}
+        self._recursions = {name: text for name, text in texts.items() if text}
 
     # Why
 
@@ -132,9 +137,7 @@ class Explainer:
 
     def is_hidden(self, relation: str) -> bool:
         """Whether a user does not know the relation."""
-        # A recursion in WITH is shown by its own name: its rows are the levels of the proof.
-        is_recursive = relation in self._recursive and relation not in self._bags
-        return self.program.relations[relation].is_auxiliary and not is_recursive
+        return self.program.relations[relation].is_auxiliary and relation not in self._recursions
 
     # Why not
 
@@ -144,34 +147,47 @@ class Explainer:
             return None
         if fact.relation in self._tables:
             return Absence(fact.relation, fact.row)
-        failures = self._failures(fact.relation, dict(enumerate(fact.row)), fact.relation)
+        failures = self._failures(fact.relation, dict(enumerate(fact.row)), fact.relation, ())
         return Absence(fact.relation, fact.row, tuple(dict.fromkeys(failures)))
 
-    def _failures(self, relation: str, wanted: Mapping[int, Value], owner: str) -> Iterator[FailedRule]:
-        """What fails in each definition of a relation, for rows that have these values in these columns."""
+    def _failures(self, relation: str, wanted: Mapping[int, Value], owner: str, above: tuple[str, ...]) -> Iterator[FailedRule]:
+        """What fails in each definition of a relation, for rows with these values in these columns. `above`: what led here."""
+        above = (*above, relation)
         for definition in self.program.definitions_of(relation):
             title = self.title(owner, definition)
             match definition:
                 case Rule():
-                    yield from self._failed_rule(definition, wanted, owner, title)
+                    yield from self._failed_rule(definition, wanted, owner, title, above)
                 case Aggregate():
-                    yield from self._failed_aggregate(definition, wanted, owner, title)
+                    yield from self._failed_aggregate(definition, wanted, owner, title, above)
 
-    def _failed_rule(self, rule: Rule, wanted: Mapping[int, Value], owner: str, title: str) -> Iterator[FailedRule]:
+    def _failed_rule(
+        self, rule: Rule, wanted: Mapping[int, Value], owner: str, title: str, above: tuple[str, ...]
+    ) -> Iterator[FailedRule]:
         binding = unify(rule.head.terms, wanted, {})
         if binding is None:
-            yield FailedRule(title, (), Condition(f"it derives rows of another form: {show_literal(rule.head)}"))
+            yield FailedRule(title, (), Condition(self._other_form(rule, wanted)))
             return
         failed = FailedMatch()
         if next(self.instances.solve(rule, binding, failed), None) is not None or failed.literal is None:
             return  # this part holds; what fails is elsewhere
         holds = self._held(rule, failed.binding, owner)
         literal = failed.literal
-        if isinstance(literal, Atom) and self.is_hidden(literal.relation) and self._bags.get(literal.relation, owner) == owner:
-            for below in self._failures(literal.relation, bound_columns(literal.terms, failed.binding), owner):
+        # A hidden recursion leads back to itself; there it is enough to say what it reads.
+        is_below = isinstance(literal, Atom) and self.is_hidden(literal.relation) and literal.relation not in above
+        if is_below and isinstance(literal, Atom) and self._bags.get(literal.relation, owner) == owner:
+            for below in self._failures(literal.relation, bound_columns(literal.terms, failed.binding), owner, above):
                 yield FailedRule(title, tuple(dict.fromkeys((*holds, *below.holds))), below.fails)
         else:
             yield FailedRule(title, holds, Condition(self._failure(rule, literal, failed.binding, owner)))
+
+    def _other_form(self, rule: Rule, wanted: Mapping[int, Value]) -> str:
+        """Why a head is not the row that is looked for: the columns in which it has other values."""
+        columns = self.program.relations[rule.head.relation].columns
+        given = {i: term.value for i, term in enumerate(rule.head.terms) if isinstance(term, Constant) and i in wanted}
+        other = [f"{columns[i].name} = {show_value(value)}" for i, value in given.items() if value != wanted[i]]
+        # Otherwise a variable occurs twice in the head.
+        return f"it derives only rows with {', '.join(other) if other else show_literal(rule.head)}"
 
     def _held(self, rule: Rule, binding: Binding, owner: str) -> tuple[Premise, ...]:
         """The atoms of the body that are satisfied, as the user knows them."""
@@ -185,12 +201,12 @@ class Explainer:
         return tuple(p if isinstance(p, Condition) else Explanation(p.relation, p.row) for p in found.premises)
 
     def _failed_aggregate(
-        self, aggregate: Aggregate, wanted: Mapping[int, Value], owner: str, title: str
+        self, aggregate: Aggregate, wanted: Mapping[int, Value], owner: str, title: str, above: tuple[str, ...]
     ) -> Iterator[FailedRule]:
         group = {column: wanted[i] for i, column in enumerate(aggregate.group) if i in wanted}
         if not self.instances.rows(aggregate.source, group):
             if self.is_hidden(aggregate.source):
-                yield from self._failures(aggregate.source, group, owner)
+                yield from self._failures(aggregate.source, group, owner, above)
             else:
                 yield FailedRule(title, (), Condition(f"no row {self._pattern(aggregate.source, group)}"))
             return
@@ -219,7 +235,7 @@ class Explainer:
 
     def title(self, relation: str, definition: Definition) -> str:
         """How the user wrote the definition: a view of SQL as a whole, a rule of Datalog by itself."""
-        text = self.queries.get(relation)
+        text = self.queries.get(relation) or self._recursions.get(relation)
         if text is None and definition.span is not None:
             text = definition.span.whole
         return " ".join(text.split()) if text else show_definition(definition, self.program)
@@ -252,7 +268,7 @@ class Explainer:
             given = ", ".join(f"{columns[i].name} = {show_value(value)}" for i, value in bound.items())
             return f"of {', '.join(declared_sources(self.program, name))}{f' with {given}' if given else ''} matches"
         columns = self.program.relations[name].columns
-        return f"{name}({', '.join(show_value(bound[i]) if i in bound else '_' for i in range(len(columns)))})"
+        return f"{shown_name(name)}({', '.join(show_value(bound[i]) if i in bound else '_' for i in range(len(columns)))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +276,20 @@ class _Step:
     definition: Definition
     premises: tuple[GroundAtom | Condition, ...]
     left_out: int
+
+
+def _with_part(query: str, name: str) -> str | None:
+    """The part of a query that defines a name in WITH; None where none does: lowering made the relation up.
+
+    >>> _with_part("WITH RECURSIVE p(x) AS (SELECT (1) UNION SELECT x FROM p) SELECT x FROM p", "p")
+    'p(x) AS (SELECT (1) UNION SELECT x FROM p)'
+    """
+    found = search(rf"\b{escape(name)}\b[\s`\"]*(\([^()]*\))?\s*AS\s*\(", query, IGNORECASE)
+    if found is None:
+        return None
+    depth = 1
+    for end in range(found.end(), len(query)):
+        depth += {"(": 1, ")": -1}.get(query[end], 0)
+        if depth == 0:
+            return query[found.start() : end + 1]
+    return query

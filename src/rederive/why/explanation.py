@@ -113,9 +113,19 @@ class Absence:
         return {"relation": self.relation, "row": row, "rules": [failed.to_json() for failed in self.rules]}
 
 
+def shown_name(relation: str) -> str:
+    """The name of a relation as its user wrote it: a recursion in WITH is lowered to the view, a dot, its name and a digit.
+
+    >>> shown_name("edge"), shown_name("closure.path1")
+    ('edge', 'path')
+    """
+    _, dot, name = relation.rpartition(".")
+    return name[:-1] if dot else relation
+
+
 def show_fact(relation: str, row: Row) -> str:
     """A row as an atom, such as `edge("a", "b")`."""
-    return f"{relation}({', '.join(map(show_value, row))})"
+    return f"{shown_name(relation)}({', '.join(map(show_value, row))})"
 
 
 def _title(premise: Premise) -> str:
@@ -137,7 +147,7 @@ def _lines(node: Explanation) -> Iterator[str]:
             below.append((indent, f"  by {step.rule}"))
             below += [(f"{indent}    ", premise) for premise in step.premises]
             if step.left_out:
-                below.append((f"{indent}    ", f"and {step.left_out} more rows"))
+                below.append((f"{indent}    ", f"and {step.left_out} more row{'s' if step.left_out > 1 else ''}"))
         if item.further:
             below.append((indent, "  or by other derivations"))
         work += reversed(below)

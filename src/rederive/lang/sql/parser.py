@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from sqlglot import exp
@@ -196,12 +197,21 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
         check_depth(tree, span)
     # sqlglot makes a Command, with the rest as plain text, of statements that it knows by their first word alone.
     if tree is None or isinstance(tree, exp.Command):
+        _check_query(tokens, source)
         raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
     parsed = ParsedStatement(tree, span)
     if type(tree) in PARTS:
         for found in unsupported_parts(tree):
             raise parsed.unsupported(found.what, found.node, found.hint)
     return parsed
+
+
+def _check_query(tokens: Sequence[Token], source: SourceText) -> None:
+    """Refuse a mistake in the query of a CREATE where it is: sqlglot gives up the whole statement for it."""
+    depths = accumulate((t.token_type is TokenType.L_PAREN) - (t.token_type is TokenType.R_PAREN) for t in tokens)
+    words = [token.text.upper() if depth == 0 else "" for token, depth in zip(tokens, depths, strict=True)]
+    if words[0] == "CREATE" and "AS" in words[:-1]:
+        parse_tokens(list(tokens[words.index("AS") + 1 :]), source)
 
 
 def _check_punctuation(tokens: Sequence[Token], source: SourceText) -> None:

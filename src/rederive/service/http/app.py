@@ -80,6 +80,7 @@ ENDPOINTS: Final = (
 PAGE_FILES: Final = (
     Endpoint("GET", "/", page.index, is_open=True),
     Endpoint("GET", "/page/{name}", page.asset, is_open=True),
+    Endpoint("GET", "/library/{name}", page.library, is_open=True),
 )
 STREAMED: Final = ("/v1/views/{name}/changes", "/v1/changes")
 

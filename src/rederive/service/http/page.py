@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.metadata import distribution
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
@@ -35,6 +37,8 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
+# Libraries for a browser that come in wheels (decision 140): the name, the package that carries it, and its file there.
+LIBRARIES: Final = {"dagre.js": ("netron", "netron/dagre.js")}
 MOST_ROWS: Final = 1_000  # rows of one page
 MOST_NEIGHBOURS: Final = 40  # rows of a graph that begin or end at one node
 MOST_NODES: Final = 20  # nodes that are asked for at once
@@ -46,20 +50,26 @@ NUMERIC: Final = frozenset({Kind.NUMBER, Kind.UNSIGNED, Kind.FLOAT, Kind.DECIMAL
 
 async def index(service: Service, token: Token, request: Request) -> Response:
     """Return the page. It holds no data: what it shows it asks for, with the token of its user."""
-    return _file("index.html")
+    return _file("index.html", _texts()["index.html"])
 
 
 async def asset(service: Service, token: Token, request: Request) -> Response:
     """Return a script or a style of the page."""
-    return _file(request.path_params["name"])
+    name = request.path_params["name"]
+    return _file(name, _texts().get(name))
 
 
-def _file(name: str) -> Response:
-    texts = _texts()
-    if name not in texts:
+async def library(service: Service, token: Token, request: Request) -> Response:
+    """Return a library of the page, from the wheel that carries it."""
+    name = request.path_params["name"]
+    return _file(name, _library_text(*LIBRARIES[name]) if name in LIBRARIES else None)
+
+
+def _file(name: str, text: str | None) -> Response:
+    if text is None:
         raise NotFound(f"the page has no file '{name}'")
     headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-    return Response(texts[name], media_type=MEDIA[name.rpartition(".")[2]], headers={**headers, "Referrer-Policy": "no-referrer"})
+    return Response(text, media_type=MEDIA[name.rpartition(".")[2]], headers={**headers, "Referrer-Policy": "no-referrer"})
 
 
 @cache
@@ -67,6 +77,12 @@ def _texts() -> dict[str, str]:
     """The files of the page by name; a path that is none of these names leads nowhere."""
     folder = files("rederive.service").joinpath("page")
     return {one.name: one.read_text("utf-8") for one in folder.iterdir() if one.name.rpartition(".")[2] in MEDIA}
+
+
+@cache
+def _library_text(package: str, path: str) -> str:
+    # Without importing the package: only its file is used.
+    return Path(str(distribution(package).locate_file(path))).read_text("utf-8")
 
 
 # The network

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from time import time
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rederive.commit.state import DatabaseState
 from rederive.database import Database
 from rederive.engines.protocol import Query
 from rederive.errors import Closed
+from rederive.ingest.stream_cursor import stream_of_cursor
 from rederive.ir.rules import Program
 from rederive.service.access import check_admin
 from rederive.service.http.service import Service
@@ -66,7 +69,7 @@ async def subscriptions(service: Service, token: Token, request: Request) -> Res
 
 
 async def overview(service: Service, token: Token, request: Request) -> Response:
-    """Report on the parts of the service: store, lake, webhooks, constraints, warehouse, and named subscribers."""
+    """Report on the parts of the service: store, lake, streams, webhooks, constraints, warehouse, and named subscribers."""
     check_admin(token)
 
     def read(db: Database) -> dict[str, Any]:
@@ -86,7 +89,10 @@ async def overview(service: Service, token: Token, request: Request) -> Response
         }
         if journal is not None:
             found["store"] = {"first": journal.reach(), "defined": journal.defined_since, "retention": journal.retention}
-            found["cursors"] = [{"name": name, "version": version, "at": at} for name, version, at in journal.cursors()]
+            cursors = journal.cursors()
+            named = [one for one in cursors if stream_of_cursor(one[0]) is None]
+            found["cursors"] = [{"name": name, "version": version, "at": at} for name, version, at in named]
+            found["streams"] = list(stream_reports(state, {name: (version, at) for name, version, at in cursors}))
         if state.lake is not None and journal is not None:
             behind = db.version - journal.settled
             error = str(state.unsettled) if state.unsettled is not None else None
@@ -100,6 +106,21 @@ async def overview(service: Service, token: Token, request: Request) -> Response
     sent = {"waiting": hooks.waiting, "lag": round(hooks.lag(time()), 3), "parked": hooks.parked, "error": hooks.error or None}
     queue = {"waiting": service.writer.waiting, "busy": service.writer.busy_seconds}
     return json_response(found | {"webhooks": sent, "writer": queue, "subscriptions": len(service.hub.subscribers)})
+
+
+def stream_reports(state: DatabaseState, cursors: Mapping[str, tuple[int, str]]) -> Iterator[dict[str, Any]]:
+    """The streams that the store has batches of, and those that this process started: how far each is, and what stopped it."""
+    for name in dict.fromkeys((*cursors, *state.streams)):
+        if (stream := stream_of_cursor(name)) is None:
+            continue
+        version, at = cursors.get(name, (None, None))
+        found: dict[str, Any] = {"id": stream[0], "source": stream[1], "version": version, "at": at, "state": "not here"}
+        if (running := state.streams.get(name)) is not None:
+            progress, error = running.progress, running.error
+            now = "running" if running.running else "failed" if error is not None else "ended"
+            found |= {"state": now, "batches": progress.batches, "rows": progress.rows, "quarantined": progress.quarantined}
+            found |= {"error": error}
+        yield found
 
 
 def _description(subscriber: Subscriber, program: Program) -> dict[str, Any]:

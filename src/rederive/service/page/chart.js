@@ -40,7 +40,7 @@ function draw(lines, at, onChoose) {
 
 /** The chart of a relation: its size, or a numeric column. */
 export function chartView(page, relation) {
-  const drawing = el("div", { class: "picture" }), bar = el("div", { class: "row" }), names = el("ul", { class: "legend" });
+  const drawing = el("div", { class: "picture" }, el("p", { class: "quiet" }, "Reading…")), bar = el("div", { class: "row" }), names = el("ul", { class: "legend" });
   let kind = null, request = 0;
   async function load() {
     const mine = ++request, found = await ask(path(["relations", relation.name, "series"], { column: kind === "rows" ? null : kind }));

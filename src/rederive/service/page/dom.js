@@ -22,8 +22,8 @@ function fill(element, attributes, children) {
 /** A value of a row as a person reads it. */
 export const show = (value) => (value === null ? "NULL" : typeof value === "string" ? value : JSON.stringify(value));
 
-/** A row as an atom. */
-export const fact = (relation, row) => `${relation}(${row.map((value) => JSON.stringify(value)).join(", ")})`;
+/** A row as an atom. A recursion in WITH is lowered to the view, a dot, its name and a digit. */
+export const fact = (relation, row) => `${relation.includes(".") ? relation.split(".")[1].slice(0, -1) : relation}(${row.map((value) => JSON.stringify(value)).join(", ")})`;
 
 /** A number with separators; with a noun, in its singular or plural. */
 export const count = (number, noun) => `${number.toLocaleString("en")}${noun ? ` ${noun}${number === 1 ? "" : "s"}` : ""}`;

@@ -2,62 +2,17 @@
 // When a version passes, its arcs light up with the number of rows, and its nodes with the time that they took.
 
 import { duration, el, empty, guarded, short, svg } from "/page/dom.js";
+import { curve, layered } from "/page/layout.js";
 import { ask, path } from "/page/server.js";
 
-const WIDTH = 176, HEIGHT = 52, GAP_X = 64, GAP_Y = 22, MARGIN = 26, LIT_MS = 4000, SWEEPS = 6, LEAST_SCALE = 0.8;
+const WIDTH = 190, HEIGHT = 52, GAPS = { across: 24, down: 24, margin: 26, label: 30 }, LIT_MS = 4000, LEAST_SCALE = 0.8;
 
-/** The level of each node: one more than the highest that it reads. A cycle does not raise itself: an arc back is drawn as one. */
-function levels(nodes, arcs) {
-  const level = new Map(nodes.map((node) => [node.name, 0]));
-  const order = new Map(nodes.map((node, i) => [node.name, i]));
-  const forward = arcs.filter(({ source, target }) => source !== target && !(source.startsWith("rule ") && order.get(target) < order.get(source)));
-  for (let round = 0; round < nodes.length; round += 1) {
-    let changed = false;
-    for (const { source, target } of forward) {
-      const least = Math.min(level.get(source) + 1, nodes.length);
-      if (level.get(target) < least && least < nodes.length) { level.set(target, least); changed = true; }
-    }
-    if (!changed) break;
-  }
-  return level;
-}
-
-/** Places nodes in columns by level; within a column by the mean place of their neighbours, so that few arcs cross. */
-function layout(nodes, arcs) {
-  const level = levels(nodes, arcs), columns = [];
-  for (const node of nodes) (columns[level.get(node.name)] ||= []).push(node.name);
-  const used = columns.filter(Boolean), place = new Map();
-  const settle = () => used.forEach((column) => column.forEach((name, i) => place.set(name, i - (column.length - 1) / 2)));
-  settle();
-  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
-    for (const column of used) {
-      const mean = new Map(column.map((name) => {
-        const near = arcs.filter((arc) => arc.source !== arc.target && (arc.source === name || arc.target === name))
-          .map((arc) => place.get(arc.source === name ? arc.target : arc.source));
-        return [name, near.length ? near.reduce((sum, y) => sum + y, 0) / near.length : place.get(name)];
-      }));
-      column.sort((a, b) => mean.get(a) - mean.get(b));
-    }
-    settle();
-  }
-  const rows = Math.max(...used.map((column) => column.length), 1), middle = MARGIN + (rows * (HEIGHT + GAP_Y) - GAP_Y) / 2;
-  const places = new Map();
-  used.forEach((column, x) => column.forEach((name) => places.set(name, {
-    x: 12 + x * (WIDTH + GAP_X), y: middle - HEIGHT / 2 + place.get(name) * (HEIGHT + GAP_Y) })));
-  return { places, width: 24 + used.length * (WIDTH + GAP_X) - GAP_X, height: 2 * MARGIN + rows * (HEIGHT + GAP_Y) - GAP_Y };
-}
-
-function drawArc(arc, places) {
-  const from = places.get(arc.source), to = places.get(arc.target);
-  const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
-  const isBack = x2 < x1 && arc.source !== arc.target;
-  const bend = Math.max(GAP_X / 2, Math.abs(x2 - x1) / 3);
-  const d = arc.source === arc.target
-    ? `M${x1 - 44},${from.y + HEIGHT} c0,20 30,20 30,0`
-    : isBack ? `M${from.x + WIDTH / 2},${from.y + HEIGHT} C${from.x + WIDTH / 2},${from.y + HEIGHT + 60} ${to.x + WIDTH / 2},${to.y + HEIGHT + 60} ${to.x + WIDTH / 2},${to.y + HEIGHT}`
-      : `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
+function drawArc(arc, places, ways) {
+  const from = places.get(arc.source), way = ways.get(arc);
+  const d = way ? curve(way, from, places.get(arc.target)) : `M${from.x + 44},${from.y + HEIGHT / 2} c0,20 30,20 30,0`;
+  const label = way?.label ?? { x: from.x + 59, y: from.y + HEIGHT };
   return svg("g", { class: `arc${arc.negative ? " negative" : ""}`, "data-source": arc.source, "data-target": arc.target },
-    svg("path", { d }), svg("text", { x: arc.source === arc.target ? x1 - 29 : (x1 + x2) / 2, y: arc.source === arc.target ? from.y - 17 : (y1 + y2) / 2 - 6 }));
+    svg("path", { d }), svg("text", { x: label.x, y: label.y - 4 }));
 }
 
 const MARKS = { base: "▤", view: "ƒ", constraint: "!", rule: "⚡", subscriber: "◉" };
@@ -75,14 +30,14 @@ function drawNode(node, place, open) {
   const choose = () => { if (isRelation) open(node.name); else location.hash = "operations"; };
   return svg("g", {
     class: `node ${node.kind}${node.kind === "constraint" && node.size ? " violated" : ""}${node.behind ? " behind" : ""}`, "data-name": node.name,
-    transform: `translate(${place.x},${place.y})`, tabindex: 0, role: "link", "aria-label": `${node.kind} ${node.name}, ${subtitle(node)}`,
+    transform: `translate(${place.x - WIDTH / 2},${place.y - HEIGHT / 2})`, tabindex: 0, role: "link", "aria-label": `${node.kind} ${node.name}, ${subtitle(node)}`,
     onclick: choose, onkeydown: (event) => { if (event.key === "Enter") choose(); },
   },
     svg("title", {}, [node.name, node.kind, node.strategy, node.reason].filter(Boolean).join("\n")),
     svg("rect", { width: WIDTH, height: HEIGHT, rx: node.kind === "subscriber" ? HEIGHT / 2 : 10 }),
-    svg("text", { x: 20, y: HEIGHT / 2 + 5, class: "mark", "text-anchor": "middle" }, MARKS[node.kind]),
-    svg("text", { x: 36, y: 22 }, title.length > 18 ? `${title.slice(0, 17)}…` : title),
-    svg("text", { x: 36, y: 39, class: "size" }, subtitle(node)),
+    svg("text", { x: 17, y: HEIGHT / 2 + 5, class: "mark", "text-anchor": "middle" }, MARKS[node.kind]),
+    svg("text", { x: 32, y: 22, class: "name" }, title.length > 19 ? `${title.slice(0, 18)}…` : title),
+    svg("text", { x: 32, y: 39, class: "size" }, subtitle(node)),
     svg("text", { x: WIDTH - 8, y: -6, class: "badge", "text-anchor": "end" }));
 }
 
@@ -104,7 +59,7 @@ function passedNodes(arcs, changed) {
 
 /** The overview. `passed` lights up a version; `travel` draws the network of another one. */
 export function overview(page) {
-  const picture = el("div", { class: "picture" }), note = el("p", { class: "passing quiet", role: "status" });
+  const picture = el("div", { class: "picture" }, el("p", { class: "quiet" }, "Reading…")), note = el("p", { class: "passing quiet", role: "status" });
   const section = el("section", { class: "card" }, el("div", { class: "row" }, el("h2", {}, "Propagation network"), note), picture,
     el("ul", { class: "legend" }, [["base", "base relation"], ["view", "view"], ["constraint", "constraint"], ["rule", "active rule"], ["subscriber", "subscribers"]]
       .map(([kind, text]) => el("li", { class: kind }, el("span", {}, MARKS[kind]), text)), el("li", {}, el("span", { class: "dash" }), "read negatively or by an aggregate")));
@@ -121,9 +76,10 @@ export function overview(page) {
     }
     const known = new Set(found.nodes.map((node) => node.name));
     arcs = arcs.filter((arc) => known.has(arc.source) && known.has(arc.target));
-    const { places, width, height } = layout(found.nodes, arcs);
+    const { places, ways, width, height } = await layered(found.nodes.map(({ name }) => ({ name, width: WIDTH, height: HEIGHT })), arcs, GAPS);
+    if (mine !== request) return;
     const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "network", role: "group", "aria-label": "propagation network" },
-      arcs.map((arc) => drawArc(arc, places)), found.nodes.map((node) => drawNode(node, places.get(node.name), page.open)));
+      arcs.map((arc) => drawArc(arc, places, ways)), found.nodes.map((node) => drawNode(node, places.get(node.name), page.open)));
     // A wide network is drawn smaller, but not so small that it cannot be read; then it scrolls.
     drawing.style.maxWidth = `${width}px`;
     drawing.style.minWidth = `${width * LEAST_SCALE}px`;

@@ -18,7 +18,7 @@ function typed(text, type) {
 /** The table of a relation, and the panel that explains its rows. */
 function tableView(page, relation) {
   const state = { offset: 0, order: null, descending: false, where: {}, since: page.version, marks: new Map(), shown: [], request: 0, busy: false, again: false };
-  const body = el("tbody"), caption = el("p", { class: "quiet", role: "status" }), panel = el("aside", { class: "panel", hidden: true, "aria-label": "explanation" });
+  const body = el("tbody", {}, el("tr", {}, el("td", { colspan: relation.columns.length + 1, class: "quiet" }, "Reading…"))), caption = el("p", { class: "quiet", role: "status" }), panel = el("aside", { class: "panel", hidden: true, "aria-label": "explanation" });
   const columns = relation.columns;
 
   const close = () => { panel.hidden = true; body.querySelector("[aria-selected]")?.removeAttribute("aria-selected"); };
@@ -134,11 +134,9 @@ function tableView(page, relation) {
 }
 
 function definitionView(page, relation) {
-  const text = el("pre", { class: "definition" }, "…");
-  const read = async () => {
-    const response = await ask(path(["views", relation.name, "explain"], { format: "json" }));
-    return JSON.stringify(response, null, 2);
-  };
+  const text = el("pre", { class: "definition" }, "Reading…");
+  // The text has a part for each relation that the view is computed from; its own is the last.
+  const read = async () => (await ask(path(["views", relation.name, "explain"]))).trim().split(/\n\n(?=\.decl)/).reverse().join("\n\n");
   if (relation.kind === "base") text.textContent = `${relation.name}(${relation.columns.map((column) => `${column.name}: ${column.type}`).join(", ")})${relation.key.length ? `  key ${relation.key.join(", ")}` : ""}`;
   else guarded(text, read().then((found) => { text.textContent = found; }));
   return { section: text };

@@ -34,11 +34,11 @@ export class Refused extends Error {
   }
 }
 
-/** The JSON answer of a request. A body is JSON, or a text of the given type. */
+/** The answer of a request: JSON, or a text. A body is JSON, or a text of the given type. */
 export async function ask(path, { body, type = "application/json", method = body === undefined ? "GET" : "POST", signal } = {}) {
   const text = typeof body === "string" ? body : JSON.stringify(body);
   const response = await send(path, { method, signal, ...(body === undefined ? {} : { body: text, headers: { "Content-Type": type } }) });
-  const answer = await response.json();
+  const answer = await (response.headers.get("Content-Type")?.includes("json") ? response.json() : response.text());
   if (!response.ok) throw new Refused(answer, response.status);
   return answer;
 }

@@ -25,7 +25,7 @@ function branch(title, note, load, isOpen = false) {
   return item;
 }
 
-const leaf = (title, note, kind = "") => el("li", { class: `leaf ${kind}` }, el("code", {}, title), note ? el("span", { class: "note" }, note) : null);
+const leaf = (title, note, kind = "") => el("li", { class: `leaf ${kind}` }, el("code", {}, title), " ", note ? el("span", { class: "note" }, note) : null);
 
 function premise(one, more) {
   if (one.condition !== undefined) return leaf(one.condition, "holds", "condition");
@@ -51,7 +51,7 @@ function changed(one, version) {
 /** The derivations that a version made or broke. */
 function brokenSteps(found, version) {
   return (found.derivations || []).map((step) => el("li", { class: "step" },
-    el("p", { class: "by" }, el("b", { class: found.change === "entered" ? "plus-ink" : "minus-ink" }, found.change === "entered" ? "made " : "broken "), step.rule),
+    el("p", { class: "by" }, el("b", { class: found.change === "entered" ? "plus-ink" : "minus-ink" }, found.change === "entered" ? "made: " : "broken: "), step.rule),
     el("ul", {}, step.changed.map((one) => changed(one, version)), step.left_out ? leaf(`and ${step.left_out} more rows changed`, null, "quiet") : null,
       step.unchanged.map((one) => leaf(one.condition ?? fact(one.relation, one.row), "unchanged", "quiet")))));
 }

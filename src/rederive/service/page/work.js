@@ -75,8 +75,9 @@ export function work(page) {
         return;
       }
       const discard = () => { answer.replaceChildren(el("p", { class: "quiet" }, "Discarded. Nothing was changed.")); box.area.focus(); };
-      answer.replaceChildren(el("p", {}, made.changes.length ? `It would change ${count(made.changes.length, "view")}:` : "It would change no monitored view."), ...made.changes.map(changeCard),
-        el("div", { class: "row" }, el("button", { class: "primary", onclick: () => run(false) }, "Apply"), el("button", { onclick: discard }, "Discard")));
+      // The buttons come first: a change may be longer than the page.
+      answer.replaceChildren(el("p", {}, made.changes.length ? `It would change ${count(made.changes.length, "view")}.` : "It would change no monitored view."),
+        el("div", { class: "row" }, el("button", { class: "primary", onclick: () => run(false) }, "Apply"), el("button", { onclick: discard }, "Discard")), ...made.changes.map(changeCard));
     } catch (error) { refuse(error); }
   }
   choose(kind);

@@ -21,6 +21,7 @@ from rederive.store.journal.file import connect_read_only, name_errors
 from rederive.store.position import Position
 
 _BATCH = 256  # versions that one query reads
+_COUNTED = 10_000  # versions whose numbers of rows are remembered
 
 
 class JournalReader:
@@ -30,6 +31,7 @@ class JournalReader:
         self.folder = folder
         self.closed = False
         self._connection = connection
+        self._counted: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
 
     @classmethod
     def read(cls, folder: Path) -> JournalReader:
@@ -153,6 +155,20 @@ class JournalReader:
 
     def summaries(self, after: int, until: int) -> list[VersionSummary]:
         """Which relations the versions after one and up to another changed, and by how many rows; no row is decoded."""
+        numbers = "SELECT number, at, engine FROM version WHERE number > ? AND number <= ? ORDER BY number"
+        found = self._query(numbers, after, until)
+        # SQLite reads the whole text of a change to count its rows, and a version does not change: each is counted once.
+        if unknown := [number for number, at, _ in found if (number, at) not in self._counted]:
+            if len(self._counted) + len(found) > _COUNTED:
+                self._counted.clear()
+                unknown = [number for number, *_ in found]
+            changed = self._count_rows(unknown[0] - 1, unknown[-1])
+            self._counted |= {
+                (number, at): changed.get(number, {}) for number, at, _ in found if unknown[0] <= number <= unknown[-1]
+            }
+        return [VersionSummary(number, at, engine, self._counted[number, at]) for number, at, engine in found]
+
+    def _count_rows(self, after: int, until: int) -> dict[int, dict[str, tuple[int, int]]]:
         counts = "counts" if self._has_counts else "NULL"
         sql = f"""SELECT version, kind, name, json_array_length(plus), json_array_length(minus), {counts}
                   FROM change JOIN relation ON relation.id = change.relation WHERE version > ? AND version <= ?"""
@@ -163,9 +179,7 @@ class JournalReader:
             of_version = changed.setdefault(version, {})
             before = of_version.get(name, (0, 0))
             of_version[name] = (before[0] + plus, before[1] + minus)
-        numbers = "SELECT number, at, engine FROM version WHERE number > ? AND number <= ? ORDER BY number"
-        found = self._query(numbers, after, until)
-        return [VersionSummary(number, at, engine, changed.get(number, {})) for number, at, engine in found]
+        return changed
 
     def cursors(self) -> list[tuple[str, int, str]]:
         """The named subscribers, with the version that each has acknowledged, and when."""
