@@ -13,7 +13,8 @@ from rederive.ir.terms import UTC
 from rederive.lake.delta_log import TableState
 from rederive.lake.types import schema_of, type_named
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Of format 1 are tables in which a TIMESTAMP is a TIMESTAMP_NTZ in UTC; they keep that type."""
 _FORMAT: Final = "rederive.format"
 _RELATION: Final = "rederive.relation"
 _ZONE: Final = "rederive.zone"
@@ -33,14 +34,18 @@ def _domain(column: Column) -> list[bool | int]:
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
+def table_format(table: TableState) -> int:
+    """The format that a table was created with."""
+    return int(table.properties[_FORMAT])
+
+
 def declared_relation(table: TableState, place: str) -> Relation:
     """The relation that a table holds; raises an error if a later release of rederive, or somebody else, wrote the table."""
     if _FORMAT not in table.properties:
         raise NotATable(
             "a Delta table, but not one of a lake of rederive", hint="register it as initial data or as a base relation instead"
         ).at(place)
-    if int(table.properties[_FORMAT]) > FORMAT:
-        found = table.properties[_FORMAT]
+    if (found := table_format(table)) > FORMAT:
         raise NewerFormat(
             f"the table has format {found}, and this rederive reads formats up to {FORMAT}", hint="upgrade rederive"
         ).at(place)

@@ -39,13 +39,12 @@ from rederive.lake.local_log import (
     write_synced,
 )
 from rederive.lake.names import column_names
-from rederive.lake.types import rows_of
+from rederive.lake.types import as_stored, rows_of
 
 _ATTEMPTS: Final = 5
 _ORDERED: Final = (Kind.NUMBER, Kind.SYMBOL, Kind.DATE)  # whose least and greatest values the log holds as JSON
 _SIMPLE: Final = (*_ORDERED, Kind.UNSIGNED, Kind.FLOAT, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIMESTAMP)
 _LONGEST: Final = 32  # characters of a text in statistics, which Delta would cut
-_INTEGERS: Final = {"byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64()}
 SMALL_FILE: Final = 16 * 2**20  # bytes
 MOST_COMPACTED: Final = 256 * 2**20  # bytes of small files that this process rewrites at once
 
@@ -149,7 +148,7 @@ def _write_file(log: LocalLog, rows: pa.Table, by: Sequence[str] = (), *, data_c
     """Write rows to a new file, ordered by columns; the action that adds it. No rows are no file."""
     if not rows.num_rows:
         return []
-    typed = _typed(log, rows)
+    typed = as_stored(rows, log.schema)
     if by:
         typed = typed.sort_by([(name, "ascending") for name in by])
     name = f"part-00000-{uuid4()}-c000.snappy.parquet"
@@ -166,15 +165,6 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     # Without Arrow's own schema, which other readers do not need.
     pq.write_table(table, content, store_schema=False)
     write_synced(path, content.getvalue())
-
-
-def _typed(log: LocalLog, rows: pa.Table) -> pa.Table:
-    """The same rows with the columns of the table, whose integers may be narrow."""
-    columns: dict[str, Any] = {}
-    for one in json.loads(log.metadata["schemaString"])["fields"]:
-        column = rows[one["name"]]
-        columns[one["name"]] = column.cast(_INTEGERS[one["type"]]) if pa.types.is_integer(column.type) else column
-    return pa.table(columns)
 
 
 def _statistics(table: pa.Table) -> dict[str, Any]:
@@ -262,7 +252,7 @@ def _candidates(
 ) -> list[tuple[Row, int]]:
     """The rows of a file that leave, and their positions."""
     deleted, found = log.deleted(file), []
-    opened = pq.ParquetFile(log.place / unquote(file["path"]))
+    opened = pq.ParquetFile(log.place / unquote(file["path"]), coerce_int96_timestamp_unit="us")
     names = column_names(relation)
     # -0.0 equals 0.0, and Arrow tells them apart: floats are compared as values of rows alone.
     tested = [i for i in identity if relation.types[i].kind is not Kind.FLOAT] if relation.columns else []
@@ -306,9 +296,15 @@ def compact(log: LocalLog, by: Sequence[str], files: int) -> bool:
     return True
 
 
+def _read_file(log: LocalLog, file: Action) -> pa.Table:
+    # Other writers have timestamps in nanoseconds, which do not reach the years 1 to 9999.
+    path = log.place / unquote(file["path"])
+    return pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
+
+
 def _present(log: LocalLog, file: Action) -> pa.Table:
-    table, deleted = pq.read_table(log.place / unquote(file["path"]), partitioning=None), log.deleted(file)
-    table = _typed(log, table)
+    table, deleted = _read_file(log, file), log.deleted(file)
+    table = as_stored(table, log.schema)
     if not deleted:
         return table
     stays = np.ones(table.num_rows, np.bool_)

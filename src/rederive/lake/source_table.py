@@ -268,7 +268,8 @@ def _column(field: StructField) -> Column | None:
     if type == UNSIGNED:
         return None
     bits = INTEGER_BITS.get(field.dataType.__class__, 64) if type == NUMBER else 64
-    return Column(field.name.lower(), type, field.nullable, bits)
+    without_zone = field.dataType.typeName() == "timestamp_ntz"
+    return Column(field.name.lower(), type, field.nullable, bits, without_zone=without_zone)
 
 
 def key_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[str, ...]:

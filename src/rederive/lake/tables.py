@@ -41,7 +41,14 @@ from rederive.lake.change_table import (
     check_changes,
     net_changes,
 )
-from rederive.lake.declaration import check_frame, check_table, declared_relation, schema_difference, table_properties
+from rederive.lake.declaration import (
+    check_frame,
+    check_table,
+    declared_relation,
+    schema_difference,
+    table_format,
+    table_properties,
+)
 from rederive.lake.delta_log import (
     LOG,
     TableState,
@@ -104,6 +111,8 @@ class Lake:
         self._checked: dict[str, tuple[Action, Relation]] = {}
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
+        # Spark's default has nanoseconds, which do not reach the years 1 to 9999 in other readers.
+        self._private.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
@@ -200,7 +209,10 @@ class Lake:
         place = self.path(area, relation.name)
         if (table := self._state(place)) is None or self._is_checked(place, relation):
             return False
-        return declared_relation(table, place).columns != relation.columns
+        declared = declared_relation(table, place)
+        return declared.columns != relation.columns or (
+            table_format(table) > 1 and schema_difference(table.schema, table_schema(area, relation)) is not None
+        )
 
     def _is_checked(self, place: str, relation: Relation) -> bool:
         """Whether the table is known to hold the relation. What it declares changes with its metadata alone."""
@@ -259,7 +271,7 @@ class Lake:
             self._logs[place] = log = LocalLog(folder)
             fill = partial(first_file, log, relation, rows) if rows is not None else None
             with suppress(Overtaken):
-                log.create(_schema(area, relation), table_properties(relation, self.zone), fill, version)
+                log.create(table_schema(area, relation), table_properties(relation, self.zone), fill, version)
                 self._checked[place] = (log.metadata, relation)
         found = self._log(place)
         return found if found is not None and found.has_vectors else None
@@ -298,7 +310,7 @@ class Lake:
         """Create an empty table, unless the relation has one; that one must hold the same relation."""
         if self.local_table(area, relation) is None and self._find(area, relation) is None:
             # A frame without rows has no types of its own, so each column is cast.
-            columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
+            columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(area, relation).fields)
             self._replace(area, relation, self._private.range(0).select(*columns), None)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
@@ -371,7 +383,7 @@ class Lake:
             ).at(place)
         if added.columns and old.columns:
             row = dataframe(self._private, added, [tuple(defaults[column.name] for column in added.columns)])
-            self._replace(area, relation, self._with(place, row, _schema(area, relation)), None)
+            self._replace(area, relation, self._with(place, row, table_schema(area, relation)), None)
 
     def _with(self, place: str, row: DataFrame, schema: StructType) -> DataFrame:
         # One row on the other side: every stored row gets the defaults.
@@ -427,7 +439,7 @@ class Lake:
 
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
-        schema = _schema(area, relation)
+        schema = table_schema(area, relation)
         typed = _as_types(in_session(self._private, rows), schema)
 
         def write() -> None:
@@ -479,23 +491,25 @@ class Lake:
 # Frames
 
 
-def _schema(area: Area, relation: Relation) -> StructType:
-    """The columns of a new table: SQL's narrow integers are those of Spark."""
+def table_schema(area: Area, relation: Relation, *, instants: bool = True) -> StructType:
+    """The columns of a new table, with Spark's own types; `instants` as in `table_field`."""
     wide = _wide_schema(area, relation)
     own = len(wide.fields) - len(relation.columns)
-    narrow = (table_field(field, c) for field, c in zip(wide.fields[own:], relation.columns, strict=False))
+    narrow = (table_field(field, c, instants=instants) for field, c in zip(wide.fields[own:], relation.columns, strict=False))
     return StructType([*wide.fields[:own], *narrow]) if relation.columns else wide
 
 
 def _wide_schema(area: Area, relation: Relation) -> StructType:
-    """The columns of frames on their way, and of tables of earlier releases: every integer is a BIGINT."""
+    """The columns of frames on their way, and of tables of the first releases: every integer is a BIGINT."""
     return change_schema(relation) if area is Area.CHANGES else schema_of(relation)
 
 
 def _expected(table: TableState, area: Area, relation: Relation) -> StructType:
     """The columns that a table must have: those of a new one, or those that an earlier release gave it."""
     wide = _wide_schema(area, relation)
-    return wide if schema_difference(table.schema, wide) is None else _schema(area, relation)
+    if table_format(table) == 1 and schema_difference(table.schema, wide) is None:
+        return wide
+    return table_schema(area, relation, instants=table_format(table) > 1)
 
 
 def _typed(rows: DataFrame, types: StructType) -> DataFrame:
