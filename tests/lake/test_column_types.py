@@ -47,6 +47,9 @@ def test_tables_of_views_have_the_types_of_the_query(spark: SparkSession, tmp_pa
             assert types(own) == types(expected)
             assert types(db.tables.changes_frame(view))[3:] == types(expected)
             assert sorted(own.collect(), key=repr) == sorted(expected.collect(), key=repr)
+        assert [field.nullable for field in db.tables.frame("g").schema.fields] == [True, True, False, False]
+        properties = spark.sql(f"SHOW TBLPROPERTIES delta.`{tmp_path}/lake/base/t`").collect()
+        assert ("rederive.key", "k") in {(row["key"], row["value"]) for row in properties}
 
 
 @pytest.mark.parametrize("by_spark", [False, True], ids=["local", "spark"])
@@ -64,6 +67,7 @@ def test_a_timestamp_is_an_instant_in_any_zone(spark: SparkSession, tmp_path: Pa
         lake.local_table(Area.BASE, relation, arrow_table(relation, instants), 1)
     stored = lake.table(Area.BASE, relation, spark)
     assert types(stored) == [("k", "int"), ("ts", "timestamp")]
+    assert [field.nullable for field in stored.schema.fields] == [False, True]
     seconds = stored.where("k <= 3").selectExpr("unix_micros(ts)").orderBy("k").collect()
     moments = [row[1].replace(tzinfo=UTC) for row in instants[:3] if isinstance(row[1], datetime)]
     assert [row[0] for row in seconds] == [round(moment.timestamp()) * 10**6 + moment.microsecond for moment in moments]

@@ -20,7 +20,7 @@ import pyarrow.ipc
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from rederive.catalog import Catalog
 from rederive.errors import MalformedInput, Mismatch, SchemaMismatch, StoreError
@@ -173,8 +173,12 @@ def _position(options: Mapping[str, str], name: str) -> str:
 
 def _schema(view: Relation) -> StructType:
     """The columns of a change table, with Spark's own types. Intervals, which Delta does not have, are intervals here."""
+    if not view.columns:
+        return change_schema(view)
     own, of_view = change_schema(view).fields[:3], zip(schema_of(view).fields, view.columns, strict=False)
-    return StructType([*own, *(f if c.type.parts or c.type == INTERVAL else table_field(f, c) for f, c in of_view)])
+    typed = (f if c.type.parts or c.type == INTERVAL else table_field(f, c) for f, c in of_view)
+    # Arrow's schema, with which Spark compares this one, has no NOT NULL.
+    return StructType([*own, *(StructField(field.name, field.dataType, True, field.metadata) for field in typed)])
 
 
 def _changes(journal: JournalReader, view: Relation, since: int, until: int) -> Iterator[pyarrow.Table]:

@@ -18,6 +18,9 @@ FORMAT: Final = 2
 _FORMAT: Final = "rederive.format"
 _RELATION: Final = "rederive.relation"
 _ZONE: Final = "rederive.zone"
+_KEY: Final = "rederive.key"  # for readers: Delta has no primary keys
+SINCE: Final = "rederive.since"
+"""Of a change table: the version up to which its changes were removed."""
 
 
 def table_properties(relation: Relation, zone: str) -> dict[str, str]:
@@ -25,6 +28,8 @@ def table_properties(relation: Relation, zone: str) -> dict[str, str]:
     columns = [[column.name, str(column.type), *_domain(column)] for column in relation.columns]
     declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
     own = {_FORMAT: str(FORMAT), _RELATION: json.dumps(declaration), _ZONE: zone}
+    if relation.key:
+        own[_KEY] = ", ".join(relation.columns[i].name for i in relation.key)
     # With deletion vectors a small MERGE marks rows as deleted and does not rewrite their files.
     return {"delta.enableDeletionVectors": "true", **own}
 
@@ -35,8 +40,13 @@ def _domain(column: Column) -> list[bool | int]:
 
 
 def table_format(table: TableState) -> int:
-    """The format that a table was created with."""
-    return int(table.properties[_FORMAT])
+    """The format that a table was created with; the present one for a table that is not ours."""
+    return int(table.properties.get(_FORMAT, FORMAT))
+
+
+def retained_since(table: TableState) -> int:
+    """The version after which a change table has all changes."""
+    return int(table.properties.get(SINCE, 0))
 
 
 def declared_relation(table: TableState, place: str) -> Relation:

@@ -29,6 +29,7 @@ from rederive.errors import Mismatch, WriteConflict
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Value
 from rederive.lake.change_table import CHANGE, COUNT, PLUS, VERSION
+from rederive.lake.declaration import SINCE
 from rederive.lake.local_log import (
     Action,
     LocalLog,
@@ -148,7 +149,10 @@ def _write_file(log: LocalLog, rows: pa.Table, by: Sequence[str] = (), *, data_c
     """Write rows to a new file, ordered by columns; the action that adds it. No rows are no file."""
     if not rows.num_rows:
         return []
-    typed = as_stored(rows, log.schema)
+    schema = log.schema
+    typed = as_stored(rows, schema)
+    if wrong := next((field.name for field in schema.fields if not field.nullable and typed[field.name].null_count), None):
+        raise Mismatch(f"column '{wrong}' of the table is NOT NULL, and a row that enters has NULL").at(str(log.place))
     if by:
         typed = typed.sort_by([(name, "ascending") for name in by])
     name = f"part-00000-{uuid4()}-c000.snappy.parquet"
@@ -277,6 +281,27 @@ def _candidates(
 # Upkeep
 
 
+def remove_changes(log: LocalLog, upto: int) -> None:
+    """Remove from a change table what the versions up to this one did, and note the version, in one commit."""
+
+    def actions() -> list[Action]:
+        made: list[Action] = []
+        marked: list[tuple[Action, BitMap64]] = []
+        for file in log.files.values():
+            stats = json.loads(file.get("stats") or "{}")
+            first, last = ((stats.get(ends) or {}).get(VERSION) for ends in ("minValues", "maxValues"))
+            if last is not None and last <= upto:
+                made.append(remove_action(file))
+            elif first is None or first <= upto:
+                versions = _read_file(log, file, [VERSION])[VERSION].to_numpy()
+                marked.append((file, BitMap64(np.flatnonzero(versions <= upto).tolist())))
+        noted = {**log.metadata, "configuration": {**log.properties, SINCE: str(upto)}}
+        return [{"metaData": noted}, *made, *_mark(log, [(file, found) for file, found in marked if found])]
+
+    if upto > int(log.properties.get(SINCE, 0)):
+        _commit(log, None, "DELETE", actions)
+
+
 def compact(log: LocalLog, by: Sequence[str], files: int) -> bool:
     """Rewrite small files as one, ordered by columns, if there are at least `files` of them. No row changes."""
 
@@ -296,10 +321,10 @@ def compact(log: LocalLog, by: Sequence[str], files: int) -> bool:
     return True
 
 
-def _read_file(log: LocalLog, file: Action) -> pa.Table:
+def _read_file(log: LocalLog, file: Action, columns: list[str] | None = None) -> pa.Table:
     # Other writers have timestamps in nanoseconds, which do not reach the years 1 to 9999.
     path = log.place / unquote(file["path"])
-    return pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
+    return pq.read_table(path, columns=columns, partitioning=None, coerce_int96_timestamp_unit="us")
 
 
 def _present(log: LocalLog, file: Action) -> pa.Table:

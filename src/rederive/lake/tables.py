@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
-from rederive.errors import Mismatch, NotATable, SchemaMismatch, VersionGone
+from rederive.errors import Expired, Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import BOOLEAN, UTC, Value
 from rederive.lake import bags
@@ -42,9 +42,11 @@ from rederive.lake.change_table import (
     net_changes,
 )
 from rederive.lake.declaration import (
+    SINCE,
     check_frame,
     check_table,
     declared_relation,
+    retained_since,
     schema_difference,
     table_format,
     table_properties,
@@ -57,15 +59,18 @@ from rederive.lake.delta_log import (
     is_first_write_unfinished,
     retry_on_conflict,
     set_comments,
+    set_not_null,
     table_location,
     table_state,
     version_in,
     write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
+from rederive.lake.jobs import described
 from rederive.lake.local_log import Action, LocalLog, Overtaken
 from rederive.lake.local_writes import can_write, first_file, identity_names
 from rederive.lake.local_writes import compact as local_compact
+from rederive.lake.local_writes import remove_changes as local_remove_changes
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type, comparable
 from rederive.lake.types import dataframe, schema_of, table_field
@@ -290,7 +295,8 @@ class Lake:
 
         A commit that names no version, such as a compaction, belongs to the version before it. Before the first version it is -1.
         """
-        history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
+        with described(self.spark, f"read the history of {place}"):
+            history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
         commits = sorted((int(row["version"]), version_in(row["userMetadata"])) for row in history)
         # Delta drops old commits from its log. If the first one is gone, the
         # version of the earliest ones left is unknown until one names it.
@@ -363,7 +369,8 @@ class Lake:
         if table is None:
             self._replace(area, relation, rows, version)
         elif not _has_version(table, version):
-            self._append(self.path(area, relation.name), rows, version)
+            with self._described(area, relation.name, version):
+                self._append(self.path(area, relation.name), rows, version)
 
     def evolve(self, area: Area, relation: Relation, defaults: Mapping[str, Value]) -> None:
         """Give the table the relation's new columns, all at the end, and rows their defaults. Nothing else may change."""
@@ -401,11 +408,17 @@ class Lake:
         """What many small commits make necessary: compact their files, and write a checkpoint of the log."""
         place = self.path(area, name)
         log = self._log(place)
-        if log is not None and len(log.files) >= _SMALL_FILES:
+        if self.is_due(area, name):
             self.compact(area, name, files=_SMALL_FILES)
         if log is not None and log.version - log.checkpoint >= _COMMITS:
-            write_checkpoint(self.spark, place)
+            with described(self.spark, f"write a checkpoint of {area.value}/{name}"):
+                write_checkpoint(self.spark, place)
             log.checkpoint = log.version
+
+    def is_due(self, area: Area, name: str) -> bool:
+        """Whether a table that this process writes has many files."""
+        log = self._log(self.path(area, name))
+        return log is not None and len(log.files) >= _SMALL_FILES
 
     def compact(self, area: Area, name: str, *, files: int = _SMALL_FILES) -> bool:
         """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
@@ -418,15 +431,38 @@ class Lake:
         # By the mean size: many files alone are no reason to rewrite a large table.
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
-        with self._lock:
+        with self._lock, described(self._private, f"compact {area.value}/{name}"):
             # A compaction changes no row and names no version, so `_commit` counts it to the version before it.
             retry_on_conflict(lambda: DeltaTable.forPath(self._private, place).optimize().executeCompaction(), place)
         return True
 
+    def remove_changes(self, name: str, upto: int) -> None:
+        """Remove from a view's change table what the versions up to this one did. Whoever asks for them gets `Expired`."""
+        place = self.path(Area.CHANGES, name)
+        log, table = self._log(place), self._state(place)
+        if table is None or retained_since(table) >= upto:
+            return
+        if log is not None and log.has_vectors:
+            local_remove_changes(log, upto)
+            return
+        with self._lock, described(self._private, f"remove changes of {name} up to version {upto}"):
+            # Noted first: a kill in between leaves rows that nobody is given.
+            note = f"ALTER TABLE delta.{quote(place)} SET TBLPROPERTIES ('{SINCE}' = '{upto}')"
+            retry_on_conflict(lambda: self._private.sql(note), place)
+            retry_on_conflict(lambda: DeltaTable.forPath(self._private, place).delete(F.col(VERSION) <= upto), place)
+
+    def check_retained(self, relation: Relation, since: int) -> None:
+        """Raise `Expired` if the change table of a view no longer has all changes after a version."""
+        table = self._state(self.path(Area.CHANGES, relation.name))
+        if table is not None and since < (first := retained_since(table)):
+            hint = f"read the view as a whole, or its changes since {first}"
+            raise Expired(f"the changes of '{relation.name}' up to version {first} are no longer in the lake", hint=hint)
+
     def vacuum(self, area: Area, name: str) -> None:
         """Delete the files that no version of the last week needs. Older versions cannot be read any more."""
         # Delta's own default of seven days: a reader of an older version may still be at work.
-        DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
+        with described(self._private, f"vacuum {area.value}/{name}"):
+            DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
 
     def names(self, area: Area) -> list[str]:
         """The relations that have a table."""
@@ -437,10 +473,14 @@ class Lake:
 
     # Commits
 
+    def _described(self, area: Area, name: str, version: int | None) -> AbstractContextManager[None]:
+        return described(self._private, f"settle {area.value}/{name}" + (f" to version {version}" if version is not None else ""))
+
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
         schema = table_schema(area, relation)
         typed = _as_types(in_session(self._private, rows), schema)
+        needed = [field.name for field in schema.fields if not field.nullable]
 
         def write() -> None:
             writer = typed.writeTo(f"delta.{quote(place)}").using("delta").options(**idempotent_options(version))
@@ -448,15 +488,18 @@ class Lake:
                 writer = writer.tableProperty(name, value)
             writer.createOrReplace()
 
-        with self._lock:
+        with self._lock, self._described(area, relation.name, version):
             retry_on_conflict(write, place)
+            # A commit of its own, because Spark makes every column of a query nullable. The table is right without it.
+            retry_on_conflict(lambda: set_not_null(self._private, place, needed), place)
 
     def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int, bag: bool = False) -> None:
         """One commit that deletes and inserts; an append if nothing is deleted; none if nothing changes."""
         place = self.path(area, relation.name)
         # It is read twice, for its signs and by the write, and must be the same both times.
         held = _typed(signed, self._columns(place)).persist()
-        try:
+        with self._described(area, relation.name, version), ExitStack() as ended:
+            ended.callback(held.unpersist)
             signs = {row[CHANGE] for row in held.select(CHANGE).distinct().collect()}
             # An append does not read the table; a MERGE joins with it.
             if signs == {PLUS}:
@@ -464,8 +507,6 @@ class Lake:
             elif signs:
                 with self._lock, idempotent_session(self._private, version):
                     retry_on_conflict(lambda: self._merge(place, relation, held, bag), place)
-        finally:
-            held.unpersist()
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
         typed = _typed(in_session(self._private, rows), self._columns(place))

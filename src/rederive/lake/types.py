@@ -166,7 +166,7 @@ def _read_part(text: str, start: int, name: str) -> tuple[Part, int]:
 
 @lru_cache(maxsize=4096)
 def schema_of(relation: Relation) -> spark_types.StructType:
-    """The schema of a relation's table. Every column may be NULL: keys are checked when rows enter the database.
+    """The schema of frames with the rows of a relation. Every column may be NULL: keys are checked when rows enter the database.
 
     Made once for each relation; nobody changes it.
     """
@@ -181,7 +181,7 @@ def schema_of(relation: Relation) -> spark_types.StructType:
 
 
 def table_field(field: spark_types.StructField, column: Column, *, instants: bool = True) -> spark_types.StructField:
-    """The field of a column in a Delta table: it has Spark's own type, so that others can read the table as theirs.
+    """The field of a column in a Delta table: it has Spark's own type, and is NOT NULL where no row can have a NULL.
 
     `instants`: whether a TIMESTAMP is one there, as in tables of the present format. In those of format 1 it is a TIMESTAMP_NTZ.
     """
@@ -194,7 +194,7 @@ def table_field(field: spark_types.StructField, column: Column, *, instants: boo
         found = next(kind for kind, bits in INTEGER_BITS.items() if bits == column.bits)()
     if instants and not column.without_zone:
         found = _with_instants(found)
-    return spark_types.StructField(field.name, found, field.nullable, field.metadata)
+    return spark_types.StructField(field.name, found, column.nullable, field.metadata)
 
 
 def _with_instants(found: spark_types.DataType) -> spark_types.DataType:
