@@ -33,7 +33,7 @@ def test_every_job_of_a_settle_is_described(spark: SparkSession, tmp_path: Path)
         store = db.pipeline.state.store
         assert store is not None
         assert store.lake is not None
-        store.lake.lake._is_local = False  # as on an object store: Spark writes every table
+        store.lake.lake.local_root = None  # as on an object store: Spark writes every table
         for row in (1, 2):
             with db.transaction() as tx:
                 tx.insert("n", [(row,)])
