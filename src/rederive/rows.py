@@ -16,7 +16,7 @@ from rederive.errors import DataError, IllTypedRow, MalformedInput, NotABase, Un
 from rederive.ir.rules import Column, Program, Relation
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.scalar.datalog.signatures import INTEGERS
-from rederive.values import column_value, from_json, from_python
+from rederive.values import column_value, from_json, from_python, from_text
 
 Convert: TypeAlias = Callable[[Any, Type], Value]
 """Converts one value to its column's type, as the functions of `values` do; raises ValueError with the reason."""
@@ -129,13 +129,18 @@ def typed_rows(columns: Sequence[Sequence[Any]], relation: Relation, convert: Co
 def _typed_column(column: Sequence[Any], declared: Column, convert: Convert) -> Sequence[Value]:
     """The converted values of a column, with as few calls of `convert` as the column's type allows."""
     type = declared.type
-    if declared.nullable or declared.bits < 64:
-        return [column_value(value, declared, convert) for value in column]
     classes = set(map(builtins.type, column))
+    # As in `column_value`: an empty field of a text file is NULL.
+    nulls = (None, "") if convert is from_text else (None,)
+    if declared.nullable and any(null in column for null in nulls):
+        known = iter(_typed_column([value for value in column if value not in nulls], declared, convert))
+        return [None if value in nulls else next(known) for value in column]
     if classes == {str} and type.kind is Kind.SYMBOL:  # decoding has checked already that a string is Unicode
         return column
     if type.kind in INTEGERS and (classes == {int} or (classes == {str} and _NUMERALS.fullmatch("".join(column)))):
-        return _integers(column, type, convert)
+        return _integers(column, declared, convert)
+    if declared.bits < 64:
+        return [column_value(value, declared, convert) for value in column]
     if classes == {str}:
         # Each distinct text is converted once.
         values = {text: convert(text, type) for text in set(column)}
@@ -143,10 +148,10 @@ def _typed_column(column: Sequence[Any], declared: Column, convert: Convert) -> 
     return [convert(value, type) for value in column]
 
 
-def _integers(column: Sequence[Any], type: Type, convert: Convert) -> list[int]:
+def _integers(column: Sequence[Any], declared: Column, convert: Convert) -> list[int]:
     """An integer type is a range, so it holds every value of a column if it holds the least and the greatest."""
-    convert(min(column, key=int), type)
-    convert(max(column, key=int), type)
+    column_value(min(column, key=int), declared, convert)
+    column_value(max(column, key=int), declared, convert)
     return list(map(int, column))
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rederive
-from rederive.errors import Mismatch
+from rederive.errors import Expired, Mismatch
 from rederive.lake import tables
 from rederive.lake.local_log import LocalLog
 from tests.lake import witness
@@ -67,6 +67,23 @@ def test_spark_and_this_process_write_the_same_tables(spark: SparkSession, tmp_p
             assert witness.rows(str(tmp_path / "base/n")) == sorted(((x,) for x in rows_at(version)), key=repr)
         changes = spark.read.format("delta").load(str(tmp_path / "changes/twice"))
         assert changes.where("_change = 'plus'").count() - changes.where("_change = 'minus'").count() == len(rows_at(5))
+
+
+@pytest.mark.slow
+def test_change_tables_follow_the_retention(spark: SparkSession, tmp_path: Path) -> None:
+    with rederive.open(lake=tmp_path, spark=spark, engine="resident", retention=3) as db:
+        db.define(PROGRAM)
+        for version in range(1, 8):
+            change(db, version)
+        assert db.tables.changes_frame("twice").where("_version = 1").count() == 5
+        db.tables.maintain()
+        with pytest.raises(Expired, match="the changes of 'twice' up to version 4 are no longer in the lake"):
+            db.tables.changes_frame("twice", since=3)
+        kept = db.tables.changes_frame("twice", since=4)
+        assert {row[0] for row in kept.select("_version").collect()} == {5, 6, 7}
+        with pytest.raises(Expired):  # as the journal gives it
+            list(db.changes("twice", since=3))
+        assert db.rows("twice") == [(x, 2 * x) for x in sorted(rows_at(7))]
 
 
 def log_of(place: Path) -> LocalLog:

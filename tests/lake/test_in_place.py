@@ -350,8 +350,8 @@ def test_killed_at_every_step_with_a_lake(spark: SparkSession, tmp_path: Path) -
             # The change table alone adds up to the view.
             signed = F.when(F.col("_change") == "plus", F.col("_count")).otherwise(-F.col("_count"))
             columns = spark.sql(query).columns
-            added = db.tables.changes_frame(view).groupBy(*columns).agg(F.sum(signed).alias("n")).where("n != 0")
-            assert Counter({tuple(row[:-1]): row["n"] for row in added.collect()}) == expected
+            added = db.tables.changes_frame(view).groupBy(*columns).agg(F.sum(signed).alias("_sum")).where("_sum != 0")
+            assert Counter({tuple(row[:-1]): row["_sum"] for row in added.collect()}) == expected
 
 
 # By Structured Streaming

@@ -21,6 +21,7 @@ from rederive.lake import local_log, local_writes
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
 from rederive.lake.declaration import table_properties
 from rederive.lake.local_log import LocalLog
+from rederive.lake.tables import Area, table_schema
 from rederive.lake.types import arrow_table, schema_of
 from tests.lake import witness
 from tests.selection import fast_only
@@ -194,3 +195,57 @@ def test_deletion_vectors_of_all_kinds(tmp_path: Path) -> None:
     data = local_log._MAGIC + positions.serialize()
     inline = {"storageType": "i", "pathOrInlineDv": local_log._encode(data + bytes(-len(data) % 4)), "sizeInBytes": len(data)}
     assert log.deleted({"deletionVector": inline}) == positions
+
+
+def test_null_is_refused_in_a_column_that_is_not_null(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path)
+    log.create(table_schema(Area.BASE, SALE), table_properties(SALE, "UTC"))
+    local_writes.apply_changes(SALE, log, changes(SALE, (1, (1, None, 2.5), 1)), 1)
+    with pytest.raises(Mismatch, match="column 'price' of the table is NOT NULL"):
+        local_writes.apply_changes(SALE, log, changes(SALE, (2, (2, "b", None), 1)), 2)
+    assert rows(log) == {(1, None, 2.5): 1}
+
+
+def test_changes_beyond_the_retention_are_removed(tmp_path: Path) -> None:
+    """Whole files, and rows of a file with later versions; once, and without reading what has a later version."""
+    log = LocalLog(tmp_path)
+    log.create(table_schema(Area.CHANGES, SALE), table_properties(SALE, "UTC"))
+    for first in (1, 4, 7):
+        given = [(version, (version, "a", 1.0), 1) for version in range(first, first + 3)]
+        local_writes.append_changes(log, changes(SALE, *given), first + 2)
+    local_writes.remove_changes(log, 5)
+    assert [row[0] for row in witness.rows(str(tmp_path))] == [6, 7, 8, 9]
+    assert log.properties["rederive.since"] == "5"
+    assert log.written == 9
+    commit = log.version
+    local_writes.remove_changes(log, 4)
+    assert log.version == commit
+    local_writes.compact(log, (VERSION,), 2)
+    local_writes.remove_changes(log, 8)
+    again = LocalLog(tmp_path)
+    assert again.refresh()
+    assert [row[0] for row in witness.rows(str(again.place))] == [9]
+
+
+@pytest.mark.parametrize("versions", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_the_number_of_files_is_bounded(tmp_path: Path, versions: int) -> None:
+    """Each version is a commit of its own to a table and its change table, which has the last 1,000 versions."""
+    table, changed = new_table(tmp_path / "table", SALE), LocalLog(tmp_path / "changes")
+    changed.create(table_schema(Area.CHANGES, SALE), table_properties(SALE, "UTC"))
+    most = 0
+    for version in range(1, versions + 1):
+        given = [(version, (version, "a", 1.0), 1)] + [(version, (version - 50, "a", 1.0), -1)] * (version > 50)
+        local_writes.apply_changes(SALE, table, changes(SALE, *given), version)
+        local_writes.append_changes(changed, changes(SALE, *given), version)
+        for log, by in ((table, ("id",)), (changed, (VERSION,))):
+            most = max(most, len(log.files))
+            if len(log.files) >= 64:
+                if log is changed:
+                    local_writes.remove_changes(log, version - 1000)
+                local_writes.compact(log, by, 64)
+    assert most <= 64
+    assert sum(file["size"] for file in changed.files.values()) < 2**20
+    assert {row[0] for row in rows(table)} == set(range(versions - 49, versions + 1))
+    kept = {row[0] for row in witness.rows(str(changed.place))}
+    assert kept == set(range(min(kept), versions + 1))
+    assert min(kept) <= max(1, versions - 999)

@@ -217,9 +217,9 @@ def test_a_frame_of_other_types_is_refused(lake: Lake) -> None:
 def test_a_newer_lake_is_refused(lake: Lake) -> None:
     lake.create(Area.BASE, EDGE)
     path = lake.path(Area.BASE, "edge")
-    lake.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('rederive.format' = '2')")
+    lake.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('rederive.format' = '3')")
     with pytest.raises(
-        NewerFormat, match=f"{path}: error.newer_format.: the table has format 2, .* up to 1\n  help: upgrade rederive"
+        NewerFormat, match=f"{path}: error.newer_format.: the table has format 3, .* up to 2\n  help: upgrade rederive"
     ):
         lake.read(Area.BASE, EDGE)
     with pytest.raises(NewerFormat):

@@ -23,7 +23,10 @@ from tests.lake.test_tables import net_changes
 DECIMAL = Type(Kind.DECIMAL, 38, 10)
 EVERY = Relation(
     "every",
-    tuple(Column(f"c_{type.kind.value}", type) for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP, DECIMAL)),
+    tuple(
+        Column(f"c_{type.kind.value}", type, nullable=True)
+        for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP, DECIMAL)
+    ),
 )
 LEAST: Row = (
     "",

@@ -172,9 +172,9 @@ class SparkTables:
 
     def changes_frame(self, view: str, since: int = 0) -> DataFrame:
         """What each version after `since` did to a view: `_version`, `_change`, `_count`, and the view's columns."""
-        return self._table(view, is_change_table=True).where(f"_version > {int(since)}")
+        return self._table(view, is_change_table=True, since=int(since)).where(f"_version > {int(since)}")
 
-    def _table(self, view: str, *, is_change_table: bool) -> DataFrame:
+    def _table(self, view: str, *, is_change_table: bool, since: int = 0) -> DataFrame:
         from rederive.lake.tables import Area
 
         state, relation = self._state, self._state.relation(view)
@@ -184,6 +184,8 @@ class SparkTables:
         self.settle()
         store = state.durable("the table of a view")
         assert store.lake is not None  # settling has refused a store without one
+        if is_change_table:
+            store.lake.lake.check_retained(relation, since)
         return store.lake.lake.table(Area.CHANGES if is_change_table else Area.VIEWS, relation, session(state))
 
     def maintain(self) -> None:

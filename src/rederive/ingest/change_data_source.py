@@ -20,16 +20,16 @@ import pyarrow.ipc
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from rederive.catalog import Catalog
 from rederive.errors import MalformedInput, Mismatch, SchemaMismatch, StoreError
 from rederive.ir.rules import Relation
-from rederive.ir.terms import UTC, Row
+from rederive.ir.terms import INTERVAL, UTC, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION, change_schema
 from rederive.lake.names import folder_name
 from rederive.lake.tables import Area
-from rederive.lake.types import arrow_table
+from rederive.lake.types import arrow_table, as_stored, schema_of, table_field
 from rederive.locations import local_folder
 from rederive.store.journal.reader import JournalReader
 
@@ -55,7 +55,7 @@ class ChangeDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a change table of the view, as the view is defined now."""
         with self._journal() as (_, view):
-            return change_schema(view)
+            return _schema(view)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What `spark.read` uses."""
@@ -171,6 +171,16 @@ def _position(options: Mapping[str, str], name: str) -> str:
 # Rows
 
 
+def _schema(view: Relation) -> StructType:
+    """The columns of a change table, with Spark's own types. Intervals, which Delta does not have, are intervals here."""
+    if not view.columns:
+        return change_schema(view)
+    own, of_view = change_schema(view).fields[:3], zip(schema_of(view).fields, view.columns, strict=False)
+    typed = (f if c.type.parts or c.type == INTERVAL else table_field(f, c) for f, c in of_view)
+    # Arrow's schema, with which Spark compares this one, has no NOT NULL.
+    return StructType([*own, *(StructField(field.name, field.dataType, True, field.metadata) for field in typed)])
+
+
 def _changes(journal: JournalReader, view: Relation, since: int, until: int) -> Iterator[pyarrow.Table]:
     """The changes of the versions after `since` up to `until`, in order, as tables of at most one partition's rows."""
     for record in journal.since(since, view.name):
@@ -209,7 +219,7 @@ def _tables(view: Relation, version: int, sign: str, rows: Sequence[Row], counts
             COUNT: pyarrow.array(counts[start : start + _PARTITION_ROWS], pyarrow.int64()),
         }
         table = arrow_table(view, part)
-        yield pyarrow.table({**own, **dict(zip(table.column_names, table.columns, strict=True))})
+        yield as_stored(pyarrow.table({**own, **dict(zip(table.column_names, table.columns, strict=True))}), _schema(view))
 
 
 def _grouped(tables: Iterator[pyarrow.Table]) -> Iterator[list[pyarrow.Table]]:

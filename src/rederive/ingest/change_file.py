@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from rederive.engines.protocol import Action, Operation
@@ -39,6 +41,13 @@ class ChangeLine:
     def relations(self) -> tuple[str, ...]:
         """The relations that the line names, with or without rows."""
         return (*self.insert, *self.delete, *self.upsert)
+
+    @property
+    def steps(self) -> Iterator[tuple[Action, str, Sequence[Json]]]:
+        """The rows by action and relation, in the order in which they apply."""
+        for action, step in ((Action.DELETE, self.delete), (Action.INSERT, self.insert), (Action.UPSERT, self.upsert)):
+            for relation, rows in step.items():
+                yield action, relation, rows
 
     @property
     def has_rows(self) -> bool:
@@ -78,21 +87,22 @@ def parse_change_line(line: str, name: str, number: int) -> ChangeLine:
     if not isinstance(value, dict):
         raise MalformedInput("a transaction must be a JSON object", hint='{"insert": {"edge": [["h", "d"]]}}').at(f"{place}:1")
     # Unknown keys are refused with their column: a misspelt "inserts" must not be an empty transaction.
-    rows = {key: _rows_by_relation(key, inner, f"{place}:{key_column(line, key)}") for key, inner in value.items()}
-    return ChangeLine(place, **rows)
+    for key, inner in value.items():
+        if (error := _wrong_key(key, inner)) is not None:
+            raise error.at(f"{place}:{key_column(line, key)}")
+    return ChangeLine(place, **value)  # type: ignore[arg-type]  # as `_wrong_key` has found
 
 
-def _rows_by_relation(action: str, value: Json, place: str) -> dict[str, list[Json]]:
+def _wrong_key(action: str, value: Json) -> MalformedInput | None:
+    """What is wrong with a key of a line; None if it is an action with lists of rows by relation."""
     if action not in ACTIONS:
-        raise MalformedInput(f"unknown key '{action}'", hint=nearest(action, ACTIONS)).at(place)
+        return MalformedInput(f"unknown key '{action}'", hint=nearest(action, ACTIONS))
     if not isinstance(value, dict):
-        raise MalformedInput(f"'{action}' must be an object from relations to lists of rows").at(place)
-    found = {}
+        return MalformedInput(f"'{action}' must be an object from relations to lists of rows")
     for relation, rows in value.items():
         if not isinstance(rows, list):
-            raise MalformedInput(f"'{action}' must give a list of rows for '{relation}'").at(place)
-        found[relation] = rows
-    return found
+            return MalformedInput(f"'{action}' must give a list of rows for '{relation}'")
+    return None
 
 
 def type_change_line(line: ChangeLine, program: Program) -> RequestedChanges:
@@ -110,6 +120,18 @@ def type_change_line(line: ChangeLine, program: Program) -> RequestedChanges:
         _typed_rows(line.upsert, "upsert", line.place, program),
         line.place,
     )
+
+
+def type_change_lines(lines: Sequence[ChangeLine], program: Program) -> Iterator[Operation]:
+    """The operations of consecutive lines in their order; rows of neighbours that do the same to one relation are typed together.
+
+    Errors name the first line: whoever needs the place of a wrong row types the lines one by one.
+    """
+    steps = (step for line in lines for step in line.steps)
+    for (action, name), run in groupby(steps, key=itemgetter(0, 1)):
+        where = f"{lines[0].place}: {action.value}.{name}"
+        rows = [row for _, _, given in run for row in given]
+        yield Operation(action, name, tuple(typed_json_rows(rows, input_relation(name, program, where), _element(where))))
 
 
 def _typed_rows(

@@ -12,13 +12,14 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from rederive.engines.protocol import Operation
 from rederive.errors import DataError, MalformedInput
 from rederive.ingest.arrow_rows import arrow_value, row_as_json
-from rederive.ingest.change_file import decode_line, parse_change_line, type_change_line
+from rederive.ingest.change_file import ChangeLine, decode_line, parse_change_line, type_change_line, type_change_lines
 from rederive.ingest.micro_batch import Item, RejectedInput, RowOrigin, read_or_reject, typed_operations
 from rederive.ir.rules import Program, Relation
 from rederive.rows import columns_of, wrong_names, wrong_width
@@ -37,6 +38,7 @@ class StreamedFile:
 
 
 Read = Callable[[StreamedFile], Iterable[Item]]
+_LINES: Final = 1000  # typed together; if one of them is wrong, all are typed one by one
 
 
 def file_items(table: pyarrow.Table, read: Read) -> Iterator[Item]:
@@ -77,13 +79,23 @@ def change_items(file: StreamedFile, program: Program) -> Iterator[Item]:
     >>> [item.error.message for item in change_items(StreamedFile("c.jsonl", b"{}\\n{\\n"), Program({}, ()))]
     ['not JSON: Expecting property name enclosed in double quotes']
     """
-    for number, line in enumerate(io.BytesIO(file.data), 1):
-        if line.strip():
-            yield from read_or_reject(_reader(line, file.name, number, program), line.decode(errors="replace").rstrip("\r\n"))
+    numbered = ((number, line) for number, line in enumerate(io.BytesIO(file.data), 1) if line.strip())
+    while lines := list(islice(numbered, _LINES)):
+        try:
+            parsed = [_parsed(line, file.name, number) for number, line in lines]
+            yield from list(type_change_lines(parsed, program))
+        except DataError:
+            for number, line in lines:
+                raw = line.decode(errors="replace").rstrip("\r\n")
+                yield from read_or_reject(_reader(line, file.name, number, program), raw)
+
+
+def _parsed(line: bytes, name: str, number: int) -> ChangeLine:
+    return parse_change_line(decode_line(line, name, number), name, number)
 
 
 def _reader(line: bytes, name: str, number: int, program: Program) -> Callable[[], tuple[Operation, ...]]:
-    return lambda: type_change_line(parse_change_line(decode_line(line, name, number), name, number), program).operations
+    return lambda: type_change_line(_parsed(line, name, number), program).operations
 
 
 # CSV

@@ -236,7 +236,7 @@ class Column:
     """A column of a relation. `nullable`: whether it may hold NULL. `bits`: the width of its integers, at most 64.
 
     `default`: what SQL puts into a row that leaves the column out, instead of NULL; it may read the other columns of the row as
-    the variables `c0`, `c1` and so on.
+    the variables `c0`, `c1` and so on. `without_zone`: whether SQL declares it as TIMESTAMP_NTZ, which its tables then have.
     """
 
     name: str
@@ -245,6 +245,8 @@ class Column:
     # Values are checked against it where they come in; engines compute in 64 bits.
     bits: int = 64
     default: Term | None = field(default=None, compare=False, repr=False)
+    # Not compared: a database in UTC has the same values for both types, and no other database has the type.
+    without_zone: bool = field(default=False, compare=False, repr=False)
 
 
 class Role(Enum):

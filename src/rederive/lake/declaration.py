@@ -13,10 +13,14 @@ from rederive.ir.terms import UTC
 from rederive.lake.delta_log import TableState
 from rederive.lake.types import schema_of, type_named
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Of format 1 are tables in which a TIMESTAMP is a TIMESTAMP_NTZ in UTC; they keep that type."""
 _FORMAT: Final = "rederive.format"
 _RELATION: Final = "rederive.relation"
 _ZONE: Final = "rederive.zone"
+_KEY: Final = "rederive.key"  # for readers: Delta has no primary keys
+SINCE: Final = "rederive.since"
+"""Of a change table: the version up to which its changes were removed."""
 
 
 def table_properties(relation: Relation, zone: str) -> dict[str, str]:
@@ -24,6 +28,8 @@ def table_properties(relation: Relation, zone: str) -> dict[str, str]:
     columns = [[column.name, str(column.type), *_domain(column)] for column in relation.columns]
     declaration = {"name": relation.name, "columns": columns, "key": list(relation.key)}
     own = {_FORMAT: str(FORMAT), _RELATION: json.dumps(declaration), _ZONE: zone}
+    if relation.key:
+        own[_KEY] = ", ".join(relation.columns[i].name for i in relation.key)
     # With deletion vectors a small MERGE marks rows as deleted and does not rewrite their files.
     return {"delta.enableDeletionVectors": "true", **own}
 
@@ -33,14 +39,23 @@ def _domain(column: Column) -> list[bool | int]:
     return [column.nullable, column.bits] if column.nullable or column.bits < 64 else []
 
 
+def table_format(table: TableState) -> int:
+    """The format that a table was created with; the present one for a table that is not ours."""
+    return int(table.properties.get(_FORMAT, FORMAT))
+
+
+def retained_since(table: TableState) -> int:
+    """The version after which a change table has all changes."""
+    return int(table.properties.get(SINCE, 0))
+
+
 def declared_relation(table: TableState, place: str) -> Relation:
     """The relation that a table holds; raises an error if a later release of rederive, or somebody else, wrote the table."""
     if _FORMAT not in table.properties:
         raise NotATable(
             "a Delta table, but not one of a lake of rederive", hint="register it as initial data or as a base relation instead"
         ).at(place)
-    if int(table.properties[_FORMAT]) > FORMAT:
-        found = table.properties[_FORMAT]
+    if (found := table_format(table)) > FORMAT:
         raise NewerFormat(
             f"the table has format {found}, and this rederive reads formats up to {FORMAT}", hint="upgrade rederive"
         ).at(place)

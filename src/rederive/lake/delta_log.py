@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -100,6 +100,27 @@ def set_comments(spark: SparkSession, path: str, comment: str, columns: Mapping[
     for field in state.schema.fields:
         if (wanted := columns.get(field.name, "")) != (field.metadata or {}).get("comment", ""):
             spark.sql(f"ALTER TABLE {table} ALTER COLUMN {quote(field.name)} COMMENT {_text(wanted)}")
+
+
+def set_not_null(spark: SparkSession, path: str, columns: Collection[str]) -> None:
+    """Make columns of the table at `path` NOT NULL; none of its rows may have NULL there.
+
+    Spark refuses ALTER COLUMN SET NOT NULL, and Delta's own transaction does not.
+    """
+    if not columns:
+        return
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    transaction = log.startTransaction()
+    old = transaction.metadata()
+    schema = StructType.fromJson(json.loads(old.schemaString()))
+    for field in schema.fields:
+        field.nullable = field.nullable and field.name not in columns
+    found = (old.id(), old.name(), old.description(), old.format(), schema.json(), old.partitionColumns(), old.configuration())
+    transaction.updateMetadata(old.copy(*found, old.createdTime()), False)
+    nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
+    operation = getattr(getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+    transaction.commit(nothing, operation)
 
 
 def _text(value: str) -> str:

@@ -149,15 +149,19 @@ class LocalLog:
         return dict(found)
 
     @property
+    def schema(self) -> StructType:
+        """The columns of the table."""
+        return StructType.fromJson(json.loads(self.metadata["schemaString"]))
+
+    @property
     def has_vectors(self) -> bool:
         """Whether rows can be deleted by deletion vectors."""
         return self.properties.get("delta.enableDeletionVectors") == "true"
 
     def state(self) -> TableState:
         """The table, as `delta_log.table_state` describes it."""
-        schema = StructType.fromJson(json.loads(self.metadata["schemaString"]))
         size = sum(file["size"] for file in self.files.values())
-        return TableState(self.metadata["id"], self.version, schema, self.properties, self.written, len(self.files), size)
+        return TableState(self.metadata["id"], self.version, self.schema, self.properties, self.written, len(self.files), size)
 
     def commit(self, actions: Sequence[Action], operation: str, version: int | None, *, after: int) -> None:
         """Make one commit of these actions, which follow from the commit `after`. `version`: the one of ours it belongs to."""

@@ -29,6 +29,7 @@ from rederive.errors import Mismatch, WriteConflict
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Kind, Row, Value
 from rederive.lake.change_table import CHANGE, COUNT, PLUS, VERSION
+from rederive.lake.declaration import SINCE
 from rederive.lake.local_log import (
     Action,
     LocalLog,
@@ -39,13 +40,12 @@ from rederive.lake.local_log import (
     write_synced,
 )
 from rederive.lake.names import column_names
-from rederive.lake.types import rows_of
+from rederive.lake.types import as_stored, rows_of
 
 _ATTEMPTS: Final = 5
 _ORDERED: Final = (Kind.NUMBER, Kind.SYMBOL, Kind.DATE)  # whose least and greatest values the log holds as JSON
 _SIMPLE: Final = (*_ORDERED, Kind.UNSIGNED, Kind.FLOAT, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIMESTAMP)
 _LONGEST: Final = 32  # characters of a text in statistics, which Delta would cut
-_INTEGERS: Final = {"byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64()}
 SMALL_FILE: Final = 16 * 2**20  # bytes
 MOST_COMPACTED: Final = 256 * 2**20  # bytes of small files that this process rewrites at once
 
@@ -149,7 +149,10 @@ def _write_file(log: LocalLog, rows: pa.Table, by: Sequence[str] = (), *, data_c
     """Write rows to a new file, ordered by columns; the action that adds it. No rows are no file."""
     if not rows.num_rows:
         return []
-    typed = _typed(log, rows)
+    schema = log.schema
+    typed = as_stored(rows, schema)
+    if wrong := next((field.name for field in schema.fields if not field.nullable and typed[field.name].null_count), None):
+        raise Mismatch(f"column '{wrong}' of the table is NOT NULL, and a row that enters has NULL").at(str(log.place))
     if by:
         typed = typed.sort_by([(name, "ascending") for name in by])
     name = f"part-00000-{uuid4()}-c000.snappy.parquet"
@@ -166,15 +169,6 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     # Without Arrow's own schema, which other readers do not need.
     pq.write_table(table, content, store_schema=False)
     write_synced(path, content.getvalue())
-
-
-def _typed(log: LocalLog, rows: pa.Table) -> pa.Table:
-    """The same rows with the columns of the table, whose integers may be narrow."""
-    columns: dict[str, Any] = {}
-    for one in json.loads(log.metadata["schemaString"])["fields"]:
-        column = rows[one["name"]]
-        columns[one["name"]] = column.cast(_INTEGERS[one["type"]]) if pa.types.is_integer(column.type) else column
-    return pa.table(columns)
 
 
 def _statistics(table: pa.Table) -> dict[str, Any]:
@@ -262,7 +256,7 @@ def _candidates(
 ) -> list[tuple[Row, int]]:
     """The rows of a file that leave, and their positions."""
     deleted, found = log.deleted(file), []
-    opened = pq.ParquetFile(log.place / unquote(file["path"]))
+    opened = pq.ParquetFile(log.place / unquote(file["path"]), coerce_int96_timestamp_unit="us")
     names = column_names(relation)
     # -0.0 equals 0.0, and Arrow tells them apart: floats are compared as values of rows alone.
     tested = [i for i in identity if relation.types[i].kind is not Kind.FLOAT] if relation.columns else []
@@ -287,6 +281,27 @@ def _candidates(
 # Upkeep
 
 
+def remove_changes(log: LocalLog, upto: int) -> None:
+    """Remove from a change table what the versions up to this one did, and note the version, in one commit."""
+
+    def actions() -> list[Action]:
+        made: list[Action] = []
+        marked: list[tuple[Action, BitMap64]] = []
+        for file in log.files.values():
+            stats = json.loads(file.get("stats") or "{}")
+            first, last = ((stats.get(ends) or {}).get(VERSION) for ends in ("minValues", "maxValues"))
+            if last is not None and last <= upto:
+                made.append(remove_action(file))
+            elif first is None or first <= upto:
+                versions = _read_file(log, file, [VERSION])[VERSION].to_numpy()
+                marked.append((file, BitMap64(np.flatnonzero(versions <= upto).tolist())))
+        noted = {**log.metadata, "configuration": {**log.properties, SINCE: str(upto)}}
+        return [{"metaData": noted}, *made, *_mark(log, [(file, found) for file, found in marked if found])]
+
+    if upto > int(log.properties.get(SINCE, 0)):
+        _commit(log, None, "DELETE", actions)
+
+
 def compact(log: LocalLog, by: Sequence[str], files: int) -> bool:
     """Rewrite small files as one, ordered by columns, if there are at least `files` of them. No row changes."""
 
@@ -306,9 +321,15 @@ def compact(log: LocalLog, by: Sequence[str], files: int) -> bool:
     return True
 
 
+def _read_file(log: LocalLog, file: Action, columns: list[str] | None = None) -> pa.Table:
+    # Other writers have timestamps in nanoseconds, which do not reach the years 1 to 9999.
+    path = log.place / unquote(file["path"])
+    return pq.read_table(path, columns=columns, partitioning=None, coerce_int96_timestamp_unit="us")
+
+
 def _present(log: LocalLog, file: Action) -> pa.Table:
-    table, deleted = pq.read_table(log.place / unquote(file["path"]), partitioning=None), log.deleted(file)
-    table = _typed(log, table)
+    table, deleted = _read_file(log, file), log.deleted(file)
+    table = as_stored(table, log.schema)
     if not deleted:
         return table
     stays = np.ones(table.num_rows, np.bool_)

@@ -38,6 +38,9 @@ def as_type(value: Column, found: spark_types.DataType, wanted: spark_types.Data
             return F.expr("INTERVAL '0.000001' SECOND") * value
         case spark_types.TimestampType(), spark_types.TimestampNTZType():
             return in_utc(value)
+        case spark_types.TimestampNTZType(), spark_types.TimestampType():
+            # By the number of microseconds: a cast would read the time in the session's zone.
+            return F.timestamp_micros(_micros(value - F.expr(_START)))
     return value.cast(wanted)
 
 

@@ -52,6 +52,7 @@ def spark_session(
 
     if running := existing or running_session():
         _reach_workers(require_classic(running))
+        _log_progress(running)
         return require_delta(running)
     require_java()
     builder = SparkSession.builder.appName("rederive")
@@ -59,7 +60,14 @@ def spark_session(
         builder = builder.config(name, value)
     built = builder.getOrCreate()
     _reach_workers(built)
+    _log_progress(built)
     return require_delta(built)
+
+
+def _log_progress(spark: SparkSession) -> None:
+    from rederive.lake.jobs import log_progress
+
+    log_progress(spark)
 
 
 def _reach_workers(spark: SparkSession) -> None:

@@ -24,6 +24,7 @@ from rederive.ir.terms import NUMBER, UNSIGNED, Row
 from rederive.lake.bags import NET, expand_copies, number_copies
 from rederive.lake.delta_log import FAILURES, TableState, commit_changes, java_reason, table_state
 from rederive.lake.frame_rows import PROBLEM, check_rows, check_times, convert_frame, values
+from rederive.lake.jobs import described
 from rederive.lake.names import column_names, quote
 from rederive.lake.types import INTEGER_BITS, collect, column_type, rows_of
 
@@ -41,24 +42,11 @@ RESYNC: Final = "db.tables.resync(): it compares the views with the table as it 
 _MISSING: Final = ("FILE_NOT_EXIST", "FileNotFoundException", "does not exist")
 _FEW_ROWS: Final = 20_000  # of a change: up to here they are collected, so that the journal can hold them
 _PRESENT: Final = "_present"
-_DESCRIPTION: Final = "spark.job.description"
 
 
 def is_missing_file(error: Exception) -> bool:
     """Whether Spark failed because a file of a table no longer exists."""
     return isinstance(error, FAILURES) and any(sign in str(error) for sign in _MISSING)
-
-
-@contextmanager
-def described(spark: SparkSession, what: str) -> Iterator[None]:
-    """Jobs that run inside have this description in Spark's user interface."""
-    context = spark.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, what)
-    try:
-        yield
-    finally:
-        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +256,8 @@ def _column(field: StructField) -> Column | None:
     if type == UNSIGNED:
         return None
     bits = INTEGER_BITS.get(field.dataType.__class__, 64) if type == NUMBER else 64
-    return Column(field.name.lower(), type, field.nullable, bits)
+    without_zone = field.dataType.typeName() == "timestamp_ntz"
+    return Column(field.name.lower(), type, field.nullable, bits, without_zone=without_zone)
 
 
 def key_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[str, ...]:

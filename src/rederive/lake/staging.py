@@ -24,6 +24,7 @@ from rederive.ir.rules import Column, Program, Relation, Role
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
 from rederive.lake.file_system import names_in, remove
+from rederive.lake.jobs import described
 from rederive.lake.local_writes import write_parquet
 from rederive.lake.names import column_names
 from rederive.lake.settle import ROWS, rows_folder, staged_path
@@ -141,7 +142,8 @@ def stage_changes(
                     write_parquet(local / f"{uuid4().hex}.parquet", _table_with_own_columns(table, version, sign, last))
                 else:
                     frame = as_frame(lake, given, rows, folder)
-                    _with_own_columns(frame, version, sign, last).write.mode("append").parquet(place)
+                    with described(lake.spark, f"stage {area.value}/{relation.name} of version {version}"):
+                        _with_own_columns(frame, version, sign, last).write.mode("append").parquet(place)
                 # A kill here leaves a folder that no journal names. The next opening removes it.
                 failpoints.hit("lake.stage:part")
 
@@ -172,11 +174,13 @@ def changed_rows(
     lake: Lake, relation: Relation, after: int, upto: int, sign: str, where: SparkColumn | None = None
 ) -> list[tuple[Row, int]]:
     """The rows with one sign in a view's change table, and the copies of each, of the versions after `after` up to `upto`."""
+    lake.check_retained(relation, after)
     asked = (F.col(VERSION) > after) & (F.col(VERSION) <= upto) & (F.col(CHANGE) == sign)
     table = lake.read(Area.CHANGES, relation).where(asked if where is None else asked & where)
     # The first three columns are the change table's own.
     others = [F.col(f"`{name}`") for name in table.columns[3:]]
-    found = collect(table.select(*others, F.col(COUNT)), with_number(relation))
+    with described(lake.spark, f"read changes of {relation.name}, versions {after + 1} to {upto}"):
+        found = collect(table.select(*others, F.col(COUNT)), with_number(relation))
     return [(row[:-1], int(str(row[-1]))) for row in found]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
-from rederive.errors import Mismatch, NotATable, SchemaMismatch, VersionGone
+from rederive.errors import Expired, Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import BOOLEAN, UTC, Value
 from rederive.lake import bags
@@ -41,7 +41,16 @@ from rederive.lake.change_table import (
     check_changes,
     net_changes,
 )
-from rederive.lake.declaration import check_frame, check_table, declared_relation, schema_difference, table_properties
+from rederive.lake.declaration import (
+    SINCE,
+    check_frame,
+    check_table,
+    declared_relation,
+    retained_since,
+    schema_difference,
+    table_format,
+    table_properties,
+)
 from rederive.lake.delta_log import (
     LOG,
     TableState,
@@ -50,15 +59,18 @@ from rederive.lake.delta_log import (
     is_first_write_unfinished,
     retry_on_conflict,
     set_comments,
+    set_not_null,
     table_location,
     table_state,
     version_in,
     write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
+from rederive.lake.jobs import described
 from rederive.lake.local_log import Action, LocalLog, Overtaken
 from rederive.lake.local_writes import can_write, first_file, identity_names
 from rederive.lake.local_writes import compact as local_compact
+from rederive.lake.local_writes import remove_changes as local_remove_changes
 from rederive.lake.names import PRESENT, column_names, folder_name, quote
 from rederive.lake.nested_columns import as_type, comparable
 from rederive.lake.types import dataframe, schema_of, table_field
@@ -104,6 +116,8 @@ class Lake:
         self._checked: dict[str, tuple[Action, Relation]] = {}
         # This session writes and does nothing else; it has none of the user's settings. Whoever writes in it holds the lock.
         self._private = fresh_session(spark)
+        # Spark's default has nanoseconds, which do not reach the years 1 to 9999 in other readers.
+        self._private.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         self._lock = RLock()
 
     def path(self, area: Area, name: str) -> str:
@@ -200,7 +214,10 @@ class Lake:
         place = self.path(area, relation.name)
         if (table := self._state(place)) is None or self._is_checked(place, relation):
             return False
-        return declared_relation(table, place).columns != relation.columns
+        declared = declared_relation(table, place)
+        return declared.columns != relation.columns or (
+            table_format(table) > 1 and schema_difference(table.schema, table_schema(area, relation)) is not None
+        )
 
     def _is_checked(self, place: str, relation: Relation) -> bool:
         """Whether the table is known to hold the relation. What it declares changes with its metadata alone."""
@@ -259,7 +276,7 @@ class Lake:
             self._logs[place] = log = LocalLog(folder)
             fill = partial(first_file, log, relation, rows) if rows is not None else None
             with suppress(Overtaken):
-                log.create(_schema(area, relation), table_properties(relation, self.zone), fill, version)
+                log.create(table_schema(area, relation), table_properties(relation, self.zone), fill, version)
                 self._checked[place] = (log.metadata, relation)
         found = self._log(place)
         return found if found is not None and found.has_vectors else None
@@ -278,7 +295,8 @@ class Lake:
 
         A commit that names no version, such as a compaction, belongs to the version before it. Before the first version it is -1.
         """
-        history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
+        with described(self.spark, f"read the history of {place}"):
+            history = DeltaTable.forPath(self.spark, place).history().select("version", "userMetadata").collect()
         commits = sorted((int(row["version"]), version_in(row["userMetadata"])) for row in history)
         # Delta drops old commits from its log. If the first one is gone, the
         # version of the earliest ones left is unknown until one names it.
@@ -298,7 +316,7 @@ class Lake:
         """Create an empty table, unless the relation has one; that one must hold the same relation."""
         if self.local_table(area, relation) is None and self._find(area, relation) is None:
             # A frame without rows has no types of its own, so each column is cast.
-            columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(area, relation).fields)
+            columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(area, relation).fields)
             self._replace(area, relation, self._private.range(0).select(*columns), None)
 
     def replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None = None) -> None:
@@ -351,7 +369,8 @@ class Lake:
         if table is None:
             self._replace(area, relation, rows, version)
         elif not _has_version(table, version):
-            self._append(self.path(area, relation.name), rows, version)
+            with self._described(area, relation.name, version):
+                self._append(self.path(area, relation.name), rows, version)
 
     def evolve(self, area: Area, relation: Relation, defaults: Mapping[str, Value]) -> None:
         """Give the table the relation's new columns, all at the end, and rows their defaults. Nothing else may change."""
@@ -371,7 +390,7 @@ class Lake:
             ).at(place)
         if added.columns and old.columns:
             row = dataframe(self._private, added, [tuple(defaults[column.name] for column in added.columns)])
-            self._replace(area, relation, self._with(place, row, _schema(area, relation)), None)
+            self._replace(area, relation, self._with(place, row, table_schema(area, relation)), None)
 
     def _with(self, place: str, row: DataFrame, schema: StructType) -> DataFrame:
         # One row on the other side: every stored row gets the defaults.
@@ -389,11 +408,17 @@ class Lake:
         """What many small commits make necessary: compact their files, and write a checkpoint of the log."""
         place = self.path(area, name)
         log = self._log(place)
-        if log is not None and len(log.files) >= _SMALL_FILES:
+        if self.is_due(area, name):
             self.compact(area, name, files=_SMALL_FILES)
         if log is not None and log.version - log.checkpoint >= _COMMITS:
-            write_checkpoint(self.spark, place)
+            with described(self.spark, f"write a checkpoint of {area.value}/{name}"):
+                write_checkpoint(self.spark, place)
             log.checkpoint = log.version
+
+    def is_due(self, area: Area, name: str) -> bool:
+        """Whether a table that this process writes has many files."""
+        log = self._log(self.path(area, name))
+        return log is not None and len(log.files) >= _SMALL_FILES
 
     def compact(self, area: Area, name: str, *, files: int = _SMALL_FILES) -> bool:
         """Merge small files into large ones if there are at least `files` of them; returns whether it did. No row changes."""
@@ -406,15 +431,38 @@ class Lake:
         # By the mean size: many files alone are no reason to rewrite a large table.
         if table is None or table.files < files or table.size > _SMALL * table.files:
             return False
-        with self._lock:
+        with self._lock, described(self._private, f"compact {area.value}/{name}"):
             # A compaction changes no row and names no version, so `_commit` counts it to the version before it.
             retry_on_conflict(lambda: DeltaTable.forPath(self._private, place).optimize().executeCompaction(), place)
         return True
 
+    def remove_changes(self, name: str, upto: int) -> None:
+        """Remove from a view's change table what the versions up to this one did. Whoever asks for them gets `Expired`."""
+        place = self.path(Area.CHANGES, name)
+        log, table = self._log(place), self._state(place)
+        if table is None or retained_since(table) >= upto:
+            return
+        if log is not None and log.has_vectors:
+            local_remove_changes(log, upto)
+            return
+        with self._lock, described(self._private, f"remove changes of {name} up to version {upto}"):
+            # Noted first: a kill in between leaves rows that nobody is given.
+            note = f"ALTER TABLE delta.{quote(place)} SET TBLPROPERTIES ('{SINCE}' = '{upto}')"
+            retry_on_conflict(lambda: self._private.sql(note), place)
+            retry_on_conflict(lambda: DeltaTable.forPath(self._private, place).delete(F.col(VERSION) <= upto), place)
+
+    def check_retained(self, relation: Relation, since: int) -> None:
+        """Raise `Expired` if the change table of a view no longer has all changes after a version."""
+        table = self._state(self.path(Area.CHANGES, relation.name))
+        if table is not None and since < (first := retained_since(table)):
+            hint = f"read the view as a whole, or its changes since {first}"
+            raise Expired(f"the changes of '{relation.name}' up to version {first} are no longer in the lake", hint=hint)
+
     def vacuum(self, area: Area, name: str) -> None:
         """Delete the files that no version of the last week needs. Older versions cannot be read any more."""
         # Delta's own default of seven days: a reader of an older version may still be at work.
-        DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
+        with described(self._private, f"vacuum {area.value}/{name}"):
+            DeltaTable.forPath(self._private, self.path(area, name)).vacuum()
 
     def names(self, area: Area) -> list[str]:
         """The relations that have a table."""
@@ -425,10 +473,14 @@ class Lake:
 
     # Commits
 
+    def _described(self, area: Area, name: str, version: int | None) -> AbstractContextManager[None]:
+        return described(self._private, f"settle {area.value}/{name}" + (f" to version {version}" if version is not None else ""))
+
     def _replace(self, area: Area, relation: Relation, rows: DataFrame, version: int | None) -> None:
         place = self.path(area, relation.name)
-        schema = _schema(area, relation)
+        schema = table_schema(area, relation)
         typed = _as_types(in_session(self._private, rows), schema)
+        needed = [field.name for field in schema.fields if not field.nullable]
 
         def write() -> None:
             writer = typed.writeTo(f"delta.{quote(place)}").using("delta").options(**idempotent_options(version))
@@ -436,15 +488,18 @@ class Lake:
                 writer = writer.tableProperty(name, value)
             writer.createOrReplace()
 
-        with self._lock:
+        with self._lock, self._described(area, relation.name, version):
             retry_on_conflict(write, place)
+            # A commit of its own, because Spark makes every column of a query nullable. The table is right without it.
+            retry_on_conflict(lambda: set_not_null(self._private, place, needed), place)
 
     def _apply_net(self, area: Area, relation: Relation, signed: DataFrame, version: int, bag: bool = False) -> None:
         """One commit that deletes and inserts; an append if nothing is deleted; none if nothing changes."""
         place = self.path(area, relation.name)
         # It is read twice, for its signs and by the write, and must be the same both times.
         held = _typed(signed, self._columns(place)).persist()
-        try:
+        with self._described(area, relation.name, version), ExitStack() as ended:
+            ended.callback(held.unpersist)
             signs = {row[CHANGE] for row in held.select(CHANGE).distinct().collect()}
             # An append does not read the table; a MERGE joins with it.
             if signs == {PLUS}:
@@ -452,8 +507,6 @@ class Lake:
             elif signs:
                 with self._lock, idempotent_session(self._private, version):
                     retry_on_conflict(lambda: self._merge(place, relation, held, bag), place)
-        finally:
-            held.unpersist()
 
     def _append(self, place: str, rows: DataFrame, version: int) -> None:
         typed = _typed(in_session(self._private, rows), self._columns(place))
@@ -479,23 +532,25 @@ class Lake:
 # Frames
 
 
-def _schema(area: Area, relation: Relation) -> StructType:
-    """The columns of a new table: SQL's narrow integers are those of Spark."""
+def table_schema(area: Area, relation: Relation, *, instants: bool = True) -> StructType:
+    """The columns of a new table, with Spark's own types; `instants` as in `table_field`."""
     wide = _wide_schema(area, relation)
     own = len(wide.fields) - len(relation.columns)
-    narrow = (table_field(field, c) for field, c in zip(wide.fields[own:], relation.columns, strict=False))
+    narrow = (table_field(field, c, instants=instants) for field, c in zip(wide.fields[own:], relation.columns, strict=False))
     return StructType([*wide.fields[:own], *narrow]) if relation.columns else wide
 
 
 def _wide_schema(area: Area, relation: Relation) -> StructType:
-    """The columns of frames on their way, and of tables of earlier releases: every integer is a BIGINT."""
+    """The columns of frames on their way, and of tables of the first releases: every integer is a BIGINT."""
     return change_schema(relation) if area is Area.CHANGES else schema_of(relation)
 
 
 def _expected(table: TableState, area: Area, relation: Relation) -> StructType:
     """The columns that a table must have: those of a new one, or those that an earlier release gave it."""
     wide = _wide_schema(area, relation)
-    return wide if schema_difference(table.schema, wide) is None else _schema(area, relation)
+    if table_format(table) == 1 and schema_difference(table.schema, wide) is None:
+        return wide
+    return table_schema(area, relation, instants=table_format(table) > 1)
 
 
 def _typed(rows: DataFrame, types: StructType) -> DataFrame:

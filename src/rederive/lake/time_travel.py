@@ -20,6 +20,7 @@ from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
 from rederive.lake.change_table import MINUS, PLUS
 from rederive.lake.delta_log import FAILURES
+from rederive.lake.jobs import described
 from rederive.lake.names import quote
 from rederive.lake.staging import changed_rows
 from rederive.lake.tables import Area, Lake
@@ -35,7 +36,7 @@ def rows_at(lake: Lake, relation: Relation, version: int, bindings: Mapping[int,
     tests = (F.expr(f"{names[i]} <=> {literal(value, relation.types[i])}") for i, value in bindings.items())
     where = reduce(and_, tests) if bindings else None
     table, start = lake.read_before(Area.VIEWS, relation, version)
-    with _report_missing_files(version):
+    with _report_missing_files(version), described(lake.spark, f"read {relation.name} at version {version}"):
         found = Counter(collect(table if where is None else table.where(where), relation))
     if start < version and lake.has_table(Area.CHANGES, relation.name):
         for sign, move in ((PLUS, found.update), (MINUS, found.subtract)):

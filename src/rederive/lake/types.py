@@ -51,6 +51,8 @@ INTEGER_BITS: Final[dict[type[spark_types.DataType], int]] = {
 }
 _NAME: Final = re.compile(r"([a-z]+)(?:\((\d+),(\d+)\))?(?::(\d+))?")
 _SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP, BINARY, INTERVAL)}
+_INTEGERS: Final = {"byte": pyarrow.int8(), "short": pyarrow.int16(), "integer": pyarrow.int32(), "long": pyarrow.int64()}
+_STORED: Final = {**_INTEGERS, "timestamp": pyarrow.timestamp("us", "UTC"), "timestamp_ntz": pyarrow.timestamp("us")}
 MANY_ROWS: Final = 20_000
 """Rows from which on a Parquet file is faster than sending them to Spark."""
 
@@ -164,7 +166,7 @@ def _read_part(text: str, start: int, name: str) -> tuple[Part, int]:
 
 @lru_cache(maxsize=4096)
 def schema_of(relation: Relation) -> spark_types.StructType:
-    """The schema of a relation's table. Every column may be NULL: keys are checked when rows enter the database.
+    """The schema of frames with the rows of a relation. Every column may be NULL: keys are checked when rows enter the database.
 
     Made once for each relation; nobody changes it.
     """
@@ -178,16 +180,35 @@ def schema_of(relation: Relation) -> spark_types.StructType:
     )
 
 
-def table_field(field: spark_types.StructField, column: Column) -> spark_types.StructField:
-    """The field of a column in a Delta table: an INT of SQL is one there too, so that others can read the table as theirs."""
+def table_field(field: spark_types.StructField, column: Column, *, instants: bool = True) -> spark_types.StructField:
+    """The field of a column in a Delta table: it has Spark's own type, and is NOT NULL where no row can have a NULL.
+
+    `instants`: whether a TIMESTAMP is one there, as in tables of the present format. In those of format 1 it is a TIMESTAMP_NTZ.
+    """
+    found = field.dataType
     if column.type == INTERVAL:
-        return spark_types.StructField(field.name, spark_types.LongType(), field.nullable, field.metadata)
-    if column.type.contains(Kind.MAP):
-        return spark_types.StructField(field.name, from_arrow_type(arrow_types.arrow_type(column.type)), field.nullable)
-    if column.type != NUMBER or column.bits == 64:
-        return field
-    narrow = next(kind for kind, bits in INTEGER_BITS.items() if bits == column.bits)
-    return spark_types.StructField(field.name, narrow(), field.nullable, field.metadata)
+        found = spark_types.LongType()
+    elif column.type.parts:
+        found = from_arrow_type(arrow_types.arrow_type(column.type))
+    elif column.type == NUMBER:
+        found = next(kind for kind, bits in INTEGER_BITS.items() if bits == column.bits)()
+    if instants and not column.without_zone:
+        found = _with_instants(found)
+    return spark_types.StructField(field.name, found, column.nullable, field.metadata)
+
+
+def _with_instants(found: spark_types.DataType) -> spark_types.DataType:
+    match found:
+        case spark_types.TimestampNTZType():
+            return spark_types.TimestampType()
+        case spark_types.ArrayType():
+            return spark_types.ArrayType(_with_instants(found.elementType), found.containsNull)
+        case spark_types.MapType():
+            return spark_types.MapType(_with_instants(found.keyType), _with_instants(found.valueType), found.valueContainsNull)
+        case spark_types.StructType():
+            fields = ((one.name, _with_instants(one.dataType), one.nullable) for one in found.fields)
+            return spark_types.StructType([spark_types.StructField(*field) for field in fields])
+    return found
 
 
 # Rows
@@ -206,6 +227,13 @@ def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
     )
 
 
+def as_stored(table: pyarrow.Table, schema: spark_types.StructType) -> pyarrow.Table:
+    """The columns of a schema as a Delta table has them: its integers may be narrow, and its timestamps instants."""
+    names = {field.name: field.dataType.typeName() for field in schema.fields}
+    columns = {name: table[name].cast(_STORED[type]) if type in _STORED else table[name] for name, type in names.items()}
+    return pyarrow.table(columns)
+
+
 def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
     """The rows of an Arrow table whose columns are the relation's, in its order.
 
@@ -215,7 +243,9 @@ def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
     """
     if not relation.columns:
         return [()] * table.num_rows
-    return from_arrow_columns(table.columns, relation.types)
+    # A table has instants, which rows have in UTC.
+    columns = (c.cast(pyarrow.timestamp("us")) if pyarrow.types.is_timestamp(c.type) else c for c in table.columns)
+    return from_arrow_columns(columns, relation.types)
 
 
 def dataframe(spark: SparkSession, relation: Relation, rows: Iterable[Row], staging: str | None = None) -> DataFrame:

@@ -180,10 +180,13 @@ class LakeSync:
 
     @_in_lake_session
     def maintain(self) -> None:
-        """Compact the tables, write checkpoints of their logs, and remove files that no version of the last week needs."""
+        """Remove changes beyond the retention, compact the tables, write checkpoints of their logs, and remove files that no
+        version of the last week needs."""
         self.wait()
         for area in Area:
             for name in self.lake.names(area):
+                if area is Area.CHANGES:
+                    self._remove_expired(name, self.journal.settled)
                 self.lake.compact(area, name, files=2)
                 self.lake.keep_up(area, name)
                 self.lake.vacuum(area, name)
@@ -278,8 +281,15 @@ class LakeSync:
         settled = settle(self.lake, self._with_dropped(relations, records), as_tables)
         # After the version is settled: whoever waits for it can read it, and a failure here takes nothing back.
         for area, name in _tables(relations):
+            if area is Area.CHANGES and self.lake.is_due(area, name):
+                self._remove_expired(name, settled)
             self.lake.keep_up(area, name)
         return settled
+
+    def _remove_expired(self, view: str, settled: int) -> None:
+        """Remove from a change table the changes of versions beyond the store's retention, as the journal does."""
+        if self.journal.retention is not None:
+            self.lake.remove_changes(view, settled - self.journal.retention)
 
     def _here(self, record: VersionRecord) -> VersionRecord:
         """A version with the folder of its staged rows, which moved with the lake if that did."""

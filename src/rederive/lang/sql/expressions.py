@@ -37,6 +37,7 @@ from rederive.lang.sql.types import (
     MOMENT,
     STRING,
     VOID,
+    WALL_TIME,
     SqlType,
     arithmetic_type,
     as_decimal,
@@ -461,7 +462,7 @@ class ExpressionLowering:
         if moment.type not in (DAY, MOMENT):
             hint = "cast it to DATE or TIMESTAMP"
             raise TypeClash(f"an interval cannot be added to {moment.type}", self.context.span(node), hint=hint)
-        return self.step(self.cast(moment, MOMENT, node) if unit == "MICROSECOND" else moment, amount, unit)
+        return self.step(self.cast(moment, _moment(moment), node) if unit == "MICROSECOND" else moment, amount, unit)
 
     def step(self, moment: TypedTerm, amount: TypedTerm, unit: str) -> TypedTerm:
         """A date or timestamp plus so many units; a unit of the clock needs a timestamp."""
@@ -503,7 +504,7 @@ class ExpressionLowering:
             if moment.type not in (DAY, MOMENT):
                 return None
             shift = self.call("interval times", [shift, numeric_literal("-1")], DURATION) if operator == "-" else shift
-            return self.call("time plus", [self.cast(moment, MOMENT, node), shift], MOMENT)
+            return self.call("time plus", [self.cast(moment, _moment(moment), node), shift], _moment(moment))
         return None
 
     def scaled_interval(self, operator: str, left: TypedTerm, right: TypedTerm, node: exp.Expr) -> TypedTerm | None:
@@ -554,3 +555,8 @@ class ExpressionLowering:
             raise WrongArity(f"'{call.name}' takes 0 arguments, not {len(call.arguments)}", self.context.span(node))
         now = self.context.clock(self.scope.body)
         return self.cast(now, DAY, node) if call.name in ("current_date", "curdate") else now
+
+
+def _moment(typed: TypedTerm) -> SqlType:
+    """The type of a time to which a duration was added."""
+    return WALL_TIME if typed.type.without_zone else MOMENT

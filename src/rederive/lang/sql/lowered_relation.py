@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Term, Variable
-from rederive.lang.sql.types import SqlType, column_type
+from rederive.lang.sql.types import SqlType, column_of_type, column_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TypedTerm:
 
 def column_of(typed: TypedTerm, name: str) -> Column:
     """The column that holds a term's values."""
-    return Column(name, typed.type.type, typed.nullable, typed.type.bits if typed.type.is_integer else 64)
+    return column_of_type(name, typed.type, typed.nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class Field:
 
     def column(self, name: str | None = None) -> Column:
         """The column of the IR, under its own or another name."""
-        bits = self.type.bits if self.type.is_integer else 64
-        return Column(name or self.name, self.type.type, self.nullable, bits)
+        return column_of_type(name or self.name, self.type, self.nullable)
 
 
 @dataclass(frozen=True, slots=True)

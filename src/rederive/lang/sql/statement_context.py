@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -158,7 +158,7 @@ def distinct_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
         seen[column.name] = seen.get(column.name, 0) + 1
         times = seen[column.name]
         name = column.name if times == 1 else f"{column.name}_{times}"
-        found.append(Column(name, column.type, column.nullable, column.bits))
+        found.append(replace(column, name=name, default=None))
     return tuple(found)
 
 

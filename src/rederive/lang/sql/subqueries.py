@@ -22,7 +22,7 @@ from rederive.lang.sql.predicates import require_equal
 from rederive.lang.sql.rule_body import RuleBody
 from rederive.lang.sql.scope import Scope
 from rederive.lang.sql.statement_context import StatementContext
-from rederive.lang.sql.types import BIGINT, BOOL
+from rederive.lang.sql.types import BIGINT, BOOL, column_of_type
 
 if TYPE_CHECKING:
     from rederive.lang.sql.lowered_relation import LoweredRelation
@@ -216,7 +216,7 @@ class SubqueryLowering:
         """Join a relation that has one value for each outer value; return the value."""
         body = lower.scope.body
         assert isinstance(typed.term, Variable)
-        self.context.columns[typed.term.name] = Column(typed.term.name, typed.type.type, typed.nullable, typed.type.bits or 64)
+        self.context.columns[typed.term.name] = column_of_type(typed.term.name, typed.type, typed.nullable)
         body.mention(outer)
         body.add(Atom(name, (typed.term, *outer) if first else (*outer, typed.term)))
         return typed

@@ -20,7 +20,7 @@ from rederive.lang.sql.query import QueryLowering
 from rederive.lang.sql.scope import Scope, identifier, identifiers
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.type_names import named_type, text_length
-from rederive.lang.sql.types import column_type
+from rederive.lang.sql.types import column_of_type, column_type
 
 _TIMES = (exp.CurrentTimestamp, exp.CurrentDate)
 _TIME_NAMES = ("now", "current_timestamp", "current_date", "localtimestamp", "curdate")
@@ -92,7 +92,7 @@ def _read_column(item: exp.ColumnDef, found: TableSchema, context: StatementCont
     if not isinstance(kind, exp.DataType):
         raise context.unsupported("a column without a type", item, "write a type after the name, such as name STRING")
     type = named_type(kind, context, is_column=True)
-    column = Column(name, type.type, True, type.bits if type.is_integer else 64)
+    column = column_of_type(name, type, True)
     if (length := text_length(kind)) is not None:
         # Spark counts characters.
         longer = exp.GT(this=_function("length", exp.column(name)), expression=exp.Literal.number(length))

@@ -22,6 +22,7 @@ from rederive.lang.sql.types import (
     SMALLINT,
     STRING,
     TINYINT,
+    WALL_TIME,
     SqlType,
     array_of,
     decimal,
@@ -48,7 +49,7 @@ _TYPES: Final = {
     exp.DType.TIMESTAMP: MOMENT,
     exp.DType.TIMESTAMPTZ: MOMENT,
     exp.DType.TIMESTAMPLTZ: MOMENT,
-    exp.DType.TIMESTAMPNTZ: MOMENT,
+    exp.DType.TIMESTAMPNTZ: WALL_TIME,
 }
 
 

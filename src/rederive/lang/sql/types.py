@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rederive.ir.rules import Column
@@ -29,10 +29,14 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A type of the IR and, for integers, a width in bits. VOID, the type of a bare NULL, has 0 bits: it takes any type."""
+    """A type of the IR and, for integers, a width in bits. VOID, the type of a bare NULL, has 0 bits: it takes any type.
+
+    `without_zone`: a TIMESTAMP_NTZ, which is computed as the TIMESTAMP of the same time in UTC; tables of views have its type.
+    """
 
     type: Type
     bits: int = 64
+    without_zone: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         if self.bits == 0:
@@ -96,6 +100,7 @@ class SqlType:
 
 TINYINT, SMALLINT, INT, BIGINT = (SqlType(NUMBER, bits) for bits in (8, 16, 32, 64))
 DOUBLE, STRING, BOOL, DAY, MOMENT = (SqlType(type) for type in (FLOAT, SYMBOL, BOOLEAN, DATE, TIMESTAMP))
+WALL_TIME = SqlType(TIMESTAMP, without_zone=True)
 VOID = SqlType(SYMBOL, 0)
 DURATION = SqlType(INTERVAL)  # the difference of two times
 BYTES = SqlType(BINARY)
@@ -131,7 +136,13 @@ def decimal(precision: int, scale: int) -> SqlType:
 
 def column_type(column: Column) -> SqlType:
     """The type of a column of the IR."""
-    return SqlType(column.type, column.bits if column.type.kind is Kind.NUMBER else 64)
+    return SqlType(column.type, column.bits if column.type.kind is Kind.NUMBER else 64, column.without_zone)
+
+
+def column_of_type(name: str, type: SqlType, nullable: bool) -> Column:
+    """The column of the IR that holds values of a type."""
+    bits = type.bits if type.is_integer else 64
+    return Column(name, type.type, nullable, bits, without_zone=type.without_zone)
 
 
 def as_decimal(type: SqlType) -> SqlType:
@@ -152,6 +163,8 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
     >>> str(common_type(INT, decimal(4, 2))), str(common_type(DAY, STRING)), common_type(DAY, INT)
     ('DECIMAL(12,2)', 'DATE', None)
     """
+    if one == two == MOMENT:
+        return WALL_TIME if one.without_zone and two.without_zone else MOMENT
     if one == two or two == VOID:
         return one
     if one == VOID:
@@ -166,7 +179,7 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
         # ANSI mode casts the text: to BIGINT for integers of every width, to DOUBLE for a DECIMAL, to other types as they are.
         other = two if one == STRING else one
         return BIGINT if other.is_integer else DOUBLE if other.is_decimal else other if other != DURATION else None
-    return MOMENT if {one, two} == {DAY, MOMENT} else None
+    return (two if one == DAY else one) if {one, two} == {DAY, MOMENT} else None
 
 
 def _common_nested(one: SqlType, two: SqlType) -> SqlType | None:
