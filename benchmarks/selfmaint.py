@@ -97,9 +97,13 @@ def measured(rows: int, changes: int, repeats: int) -> Sized:
     many = [(2 * rows + i, i % len(found["s"])) for i in range(rows // 100)]
     bulk, report = timed(lambda: warehouse.apply(insert={"r": many}))
     right &= not report.reads and len(report.views["v1"].plus) == len(many)
-    seconds, report = timed(lambda: warehouse.apply(insert={"s": [(0, -1)]}))
-    right &= report.waiting == ("v1",)  # nothing tells whether t(-1) holds, and there is no source
-    return Sized(rows, median(strict), bulk, seconds, median(times), right)
+    waiting = []
+    for i in range(12):
+        seconds, report = timed(lambda i=i: warehouse.apply(insert={"s": [(i, -1)]}))  # type: ignore[misc]
+        waiting.append(seconds)
+        right &= report.waiting == ("v1",)  # nothing tells whether t(-1) holds, and there is no source
+    # From the second one on, v1 is behind v2 and is decided alone: the rules for that are compiled once.
+    return Sized(rows, median(strict), bulk, median(waiting[2:]), median(times), right)
 
 
 def run(sizes: Sequence[int], changes: int, repeats: int) -> Iterator[Section]:

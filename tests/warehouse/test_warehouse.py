@@ -11,6 +11,7 @@ import pytest
 
 from rederive import Reading, Warehouse
 from rederive.errors import InconsistentViews, NotABase, StrategyError, UnknownRelation
+from rederive.warehouse import view_storage
 from rederive.warehouse.report import MaintenanceStatus
 
 CHAIN = """
@@ -117,6 +118,26 @@ def test_without_its_source_a_view_waits_and_the_others_go_on() -> None:
     report = warehouse.retry()
     assert (report.version, report.views["v"].plus, report.views["v"].minus) == (2, (("a2", "b", "c2"),), (("a1", "b1", "c1"),))
     assert not warehouse.waiting()
+
+
+def test_the_rules_of_a_view_that_waits_are_compiled_once() -> None:
+    """It is decided apart from the views that go on; exchanging the rules of both in every transaction followed the rows."""
+    warehouse, remote = chain()
+    remote.down = set(remote.rows)
+    storage = warehouse._stored
+    installed = []
+    for i in range(4):
+        assert warehouse.apply(insert={"s": [("b1", f"n{i}")]}).waiting == ("v",)
+        installed.append(storage._program)
+    assert installed[1] is installed[2] is installed[3]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_rules_that_are_not_used_make_room(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(view_storage, "MAX_SITUATIONS", most)
+    test_without_its_source_a_view_waits_and_the_others_go_on()
+    test_a_later_transaction_may_end_the_wait()
+    test_the_log_is_a_partial_copy()
 
 
 def test_a_later_transaction_may_end_the_wait() -> None:

@@ -18,7 +18,8 @@ from rederive.warehouse.report import MaintenanceStatus, ViewOutcome
 from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
 from rederive.warehouse.selfmaint.open_rows import unknown_relations
-from rederive.warehouse.selfmaint.search import MAX_OPEN_ROWS, SEARCHED, KnownRows, Maintainability, decide
+from rederive.warehouse.selfmaint.search import MAX_OPEN_ROWS, KnownRows, Maintainability, decide
+from rederive.warehouse.selfmaint.search_conditions import is_searched
 from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
 from rederive.warehouse.view_storage import ViewStorage, copied_relation, evaluate_view
 
@@ -186,8 +187,9 @@ class MaintenanceStep:
         if known_completely(self._outdated.group, self._known_relations()).issuperset(view.sources):
             images = self._whole_relations()
             return evaluate_view(self._program, view.name, {name: images[name] for name in view.sources}, self._engine())
-        searched = [other for other in self._outdated.group if other.kind in SEARCHED]
-        if view.kind not in SEARCHED or all(other.kind is ViewClass.PLAIN for other in searched):
+        local = self._known_relations().local
+        searched = [other for other in self._outdated.group if is_searched(other, self._program.relations, local)]
+        if view not in searched or all(other.kind is ViewClass.PLAIN for other in searched):
             return None  # the compiled test is exact: a search would find the same
         sizes = {other.name: self._stored.size(other.name) for other in searched}
         opened = sum(sizes[other.name] for other in searched if other.kind is not ViewClass.PLAIN)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 from rederive.engines.protocol import Action, Engine, Operation
-from rederive.ir.rules import Definition, Program, Relation
+from rederive.ir.rules import Atom, Definition, Literal, Negation, Program, Relation, Rule
 from rederive.ir.terms import Row
 from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
@@ -19,6 +21,10 @@ from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCo
 from rederive.warehouse.selfmaint.totals import are_moved, move_totals
 
 _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT)
+MAX_SITUATIONS: Final = 8  # whose rules are installed at the same time; each keeps its indexes over the stored views
+
+Situation: TypeAlias = tuple[tuple[str, ...], KnownRelations]
+"""The views that are decided together, and what else is known: rules are compiled for it."""
 
 
 class ViewStorage:
@@ -31,7 +37,9 @@ class ViewStorage:
         self._views = views
         self._relations = program.relations
         self._kind = UpdateKind(*[frozenset(name for view in views for name in view.sources)] * 2)
-        self._compiled: dict[tuple[str, tuple[str, ...], KnownRelations], CompiledMaintenance | None] = {}
+        self._compiled: dict[tuple[str, Situation], CompiledMaintenance | None] = {}
+        self._installed: dict[Situation, Program] = {}  # the one used last is at the end
+        self._numbers: dict[Situation, int] = {}
         self._sizes: dict[str, int] = {}
         self._engine = engine
         self._update = UpdateKind.of()
@@ -71,6 +79,16 @@ class ViewStorage:
             operations += [_operation(Action.DELETE, name, minus), _operation(Action.INSERT, name, plus)]
         self._apply(operations)
 
+    def without_idle_rows(self, update: SourceUpdate, local: Collection[str]) -> SourceUpdate:
+        """Return the update without the rows of local relations that change nothing: inserted ones that are there, and so on."""
+        inserts, deletes = dict(update.inserts), dict(update.deletes)
+        for name in update.relations.intersection(local):
+            changed = (*update.inserts.get(name, ()), *update.deletes.get(name, ()))
+            present = frozenset(self._engine.rows_with_prefix(name, changed))
+            inserts[name] = update.inserts.get(name, frozenset()) - present
+            deletes[name] = update.deletes.get(name, frozenset()) & present
+        return SourceUpdate.of(inserts, deletes, net=update.net)
+
     def set_update(self, update: SourceUpdate, read: Mapping[str, frozenset[Row]], log: PartialCopy) -> None:
         """Set the update that the rules see, the relations that were read for it, and the log."""
         self._update = UpdateKind.of(update.inserts, update.deletes)
@@ -83,7 +101,7 @@ class ViewStorage:
         self, view: StoredView, group: Sequence[StoredView], given: KnownRelations
     ) -> CompiledMaintenance | None:
         """Return the rules of a view, given the views of its group; they are compiled once for each combination."""
-        key = (view.name, tuple(other.name for other in group), given)
+        key = (view.name, _situation(group, given))
         if key not in self._compiled:
             self._compiled[key] = compile_maintenance(view, group, self._relations, self._kind, given)
         return self._compiled[key]
@@ -95,22 +113,22 @@ class ViewStorage:
         rules = self.compile_maintenance(view, group, given)
         if rules is None:
             return None
-        # The tests of the whole group at once: exchanging rules costs
-        # indexes over the stored views, which are built from scratch.
-        self._install([c for other in group if (c := self.compile_maintenance(other, group, given)) is not None])
+        number = self._install(group, given)
         if view.totals is not None:
-            return self._move_totals(view, view.totals, are_moved(view, group, self._update, given))
+            return self._move_totals(view, view.totals, are_moved(view, group, self._update, given), number)
         # Rules are compiled for all kinds of updates; for many kinds the answer is known without the test.
         is_tested = not rules.always and not is_determined(view, group, self._relations, self._update, given)
         test = (names.MAINTAINABLE,) if is_tested else ()
-        parts = (names.of(view.name, part) for part in (*test, names.PLUS, names.MINUS))
+        parts = (_numbered(names.of(view.name, part), number) for part in (*test, names.PLUS, names.MINUS))
         with closing(self._engine.answers(parts)) as answers:  # the change reuses what the test has derived
             if test and not next(answers):
                 return None
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
 
-    def _move_totals(self, view: StoredView, totals: Totals, is_moved: bool) -> tuple[frozenset[Row], frozenset[Row]] | None:
+    def _move_totals(
+        self, view: StoredView, totals: Totals, is_moved: bool, number: int
+    ) -> tuple[frozenset[Row], frozenset[Row]] | None:
         if not is_moved:
             return None
         # The columns of the view that show the group.
@@ -119,17 +137,29 @@ class ViewStorage:
         def stored(group: Row) -> Iterable[Row]:
             return self._engine.rows(view.name, {column: group[place] for column, place in places.items()})
 
-        with closing(self._engine.answers(names.of(view.name, part) for part in (names.GAINED, names.LOST))) as answers:
+        parts = (_numbered(names.of(view.name, part), number) for part in (names.GAINED, names.LOST))
+        with closing(self._engine.answers(parts)) as answers:
             gained, lost = (list(rows) for rows in answers)
         return move_totals(totals, gained, lost, stored)
 
-    def _install(self, rules: Sequence[CompiledMaintenance]) -> None:
-        """Replace the installed rules; tables keep their rows."""
-        definitions: dict[Definition, None] = {d: None for c in rules for d in c.program.definitions}
-        relations = self._tables() | {n: r for c in rules for n, r in c.program.relations.items()}
-        program = Program(relations, tuple(definitions))
-        if program != self._program:
-            self._switch(program)
+    def _install(self, group: Sequence[StoredView], given: KnownRelations) -> int:
+        """Install the rules of a situation, if they are not, and return the number that their relations have.
+
+        The rules of earlier situations stay: a view that waits is decided apart from the others in every transaction, and
+        compiling rules for each of them would cost more than all tests.
+        """
+        situation = _situation(group, given)
+        number = self._numbers.setdefault(situation, len(self._numbers))
+        if situation not in self._installed:
+            found = (self.compile_maintenance(view, group, given) for view in group)
+            tables = Program(self._tables(), ())
+            programs = [_numbered_program(rules.program, number, tables) for rules in found if rules is not None]
+            while len(self._installed) >= MAX_SITUATIONS:
+                self._installed.pop(next(iter(self._installed)))
+            self._installed[situation] = _union(programs)
+            self._switch(_union([tables, *self._installed.values()]))
+        self._installed[situation] = self._installed.pop(situation)
+        return number
 
     def _switch(self, program: Program, initial: Mapping[str, Iterable[Row]] | None = None) -> None:
         self._engine.install(plan(program, (), Strategy.ON_DEMAND.value), (), initial)
@@ -147,6 +177,39 @@ class ViewStorage:
         if wanted:
             self._engine.propagate(self._engine.net_effect(wanted))
             self._engine.commit()
+
+
+def _situation(group: Sequence[StoredView], given: KnownRelations) -> Situation:
+    return tuple(view.name for view in group), given
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}.{number}"
+
+
+def _numbered_program(program: Program, number: int, tables: Program) -> Program:
+    """Return the program with a number on all names but those of tables: rules of several situations define `r.known`."""
+    defined = {name: _numbered(name, number) for name in program.relations if name not in tables.relations}
+
+    def literal(given: Literal) -> Literal:
+        if isinstance(given, Negation):
+            return Negation(atom(given.atom))
+        return atom(given) if isinstance(given, Atom) else given
+
+    def atom(given: Atom) -> Atom:
+        return replace(given, relation=defined.get(given.relation, given.relation))
+
+    rules = [d for d in program.definitions if isinstance(d, Rule)]
+    relations = [replace(relation, name=defined.get(name, name)) for name, relation in program.relations.items()]
+    return Program(
+        {relation.name: relation for relation in relations},
+        tuple(Rule(atom(rule.head), tuple(map(literal, rule.body))) for rule in rules),
+    )
+
+
+def _union(programs: Sequence[Program]) -> Program:
+    definitions: dict[Definition, None] = {d: None for program in programs for d in program.definitions}
+    return Program({n: r for program in programs for n, r in program.relations.items()}, tuple(definitions))
 
 
 def _operation(action: Action, name: str, rows: Iterable[Row]) -> Operation:

@@ -249,6 +249,8 @@ class Warehouse:
         update = SourceUpdate(net=self._net)
         for number in range(start + 1, version + 1):
             update = update.then(self._updates[number])
+        if start == self.version and not self._net:
+            update = self._stored.without_idle_rows(update, {n for view in group for n in view.sources} - self.remote)
         log = PartialCopy()
         for past in self._log if start == self.version else ():  # the log describes the state after its last transaction only
             log = log.then(past)

@@ -17,7 +17,7 @@ from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import known_completely
 from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
 from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
-from rederive.warehouse.selfmaint.search import SEARCHED
+from rederive.warehouse.selfmaint.search_conditions import is_searched
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 
 FORMATS = ("text", "json")
@@ -108,7 +108,7 @@ def _advice(view: StoredView, views: Sequence[StoredView], program: Program, upd
         return Advice(view, update, AdviceVerdict.ALWAYS, rules=rules)
     if rules is None:
         # Without a compiled test, a search decides when the data is there; for other classes nothing can.
-        searched = view.kind in SEARCHED
+        searched = is_searched(view, program.relations, given.local)
         return Advice(view, update, AdviceVerdict.DEPENDS if searched else AdviceVerdict.NEEDS, tuple(missing))
     verdict = AdviceVerdict.NEEDS if rules.hopeless else AdviceVerdict.DEPENDS
     return Advice(view, update, verdict, _fewest(view, views, program, kind, given, missing), rules)

@@ -35,7 +35,7 @@ class CompiledMaintenance:
 
     `program` defines `v.plus`, `v.minus`, for plain views `v.next` and, unless the view is `always` self-maintainable,
     `v.depends` and `v.maintainable`. Its base relations are the stored views and those of `relation_names`. `hopeless`: the view
-    is not self-maintainable under any insertion of a new row, whatever the views hold.
+    is not self-maintainable under any insertion of a new row, whatever the views hold; or it has no test, as totals have none.
     """
 
     view: str
@@ -115,7 +115,8 @@ def _compile_totals(
     outputs = [names.of(view.name, part) for part in (names.GAINED, names.LOST)]
     columns = relations[totals.query.head.relation].columns
     program = _assemble(rules, outputs, {**relations, **{name: Relation(name, columns) for name in outputs}}, view, {})
-    return CompiledMaintenance(view.name, kind, given, program, are_moved(view, views, kind, given), False)
+    is_moved = are_moved(view, views, kind, given)
+    return CompiledMaintenance(view.name, kind, given, program, is_moved, hopeless=not is_moved)
 
 
 def _compile_open_rows(

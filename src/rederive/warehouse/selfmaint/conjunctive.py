@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
@@ -156,12 +156,12 @@ def _view(name: str, unfolding: _Unfolding, sources: tuple[str, ...]) -> StoredV
     queries = unfolding.queries(name)
     if queries is None and (totals := unfolding.totals(name)) is not None:
         return StoredView(name, ViewClass.TOTALS, (), sources, totals)
-    # None: not conjunctive. Empty: every rule contradicts itself, and no test has anything to work on.
-    if not queries:
+    if queries is None:
         return StoredView(name, ViewClass.OTHER, (), sources)
     if any(query.conditions for query in queries):
         return StoredView(name, ViewClass.CONDITIONAL, queries, sources)
-    if len(queries) > 1:
+    # Without queries every rule contradicts itself: the view is an empty union, which no update changes.
+    if len(queries) != 1:
         return StoredView(name, ViewClass.UNION, queries, sources)
     return StoredView(name, ViewClass.PROJECTION if queries[0].hidden else ViewClass.PLAIN, queries, sources)
 
@@ -280,7 +280,7 @@ class _Unfolding:
         return substitute(query.body[0], terms)
 
     def _combine(self, rule: Rule, chosen: Sequence[ConjunctiveQuery]) -> ConjunctiveQuery | None:
-        """Return the rule with these queries in place of its views; None if constants contradict each other."""
+        """Return the rule with these queries in place of its views; None if it contradicts itself."""
         body: list[Atom] = []
         pairs: list[tuple[Term, Term]] = [(e.left, e.right) for e in rule.body if _is_equation(e) and isinstance(e, Comparison)]
         conditions: list[Comparison | Negation] = []
@@ -306,6 +306,8 @@ class _Unfolding:
         # A repeated atom says nothing more: the body of a conjunctive query is a set.
         unique = dict.fromkeys(substitute(atom, bindings) for atom in body)
         held = dict.fromkeys(substitute_condition(condition, bindings) for condition in conditions)
+        if any(_is_contradiction(condition, unique) for condition in held):
+            return None
         return _simplify_names(ConjunctiveQuery(substitute(rule.head, bindings), tuple(unique), tuple(held)))
 
 
@@ -324,6 +326,14 @@ def _is_equation(literal: Literal) -> bool:
         and literal.operator is Operator.EQ
         and all(isinstance(side, Variable | Constant) for side in (literal.left, literal.right))
     )
+
+
+def _is_contradiction(condition: Comparison | Negation, atoms: Container[Atom]) -> bool:
+    """Tell whether no values fulfil a condition: it negates an atom of the body, or compares a variable with itself."""
+    if isinstance(condition, Negation):
+        return condition.atom in atoms
+    strict = condition.operator in (Operator.NE, Operator.LT, Operator.GT)
+    return strict and isinstance(condition.left, Variable) and condition.left == condition.right
 
 
 def _rename(query: ConjunctiveQuery, mark: str) -> ConjunctiveQuery:

@@ -222,14 +222,35 @@ def _cases(
     conditions = tuple(c for c in _conditions_after(query, kind) if not isinstance(c, Atom))
     for i, start in _starts(query, kind):
         others = [atom for j, atom in enumerate(query.body) if j != i]
-        excluded = (head, names.at(head, names.ENTERING))
+        # A new row has a fact that was not there: one that is known to have been present is not the start.
+        idle = (names.at(query.body[i], names.KNOWN),) if i is not None else ()
+        excluded = (head, names.at(head, names.ENTERING), *idle)
         for after, unknown in _partitions(others, complete):
             yield OpenCase(head, start, after, unknown, conditions, excluded)
     # A plain row shows all its facts: one that lost a fact has no other derivation.
     if view.kind is not ViewClass.PLAIN and any(True for other in view.queries for _ in _losses(other, kind)):
         for after, unknown in _partitions(query.body, complete):
+            # A row is touched because a fact that it shows was deleted: that fact does not derive it after the update.
+            if any(_is_always_deleted(atom, head, view, kind) for atom in unknown):
+                continue
             touched = names.at(head, names.TOUCHED)
             yield OpenCase(head, touched, after, unknown, conditions, (names.at(head, names.SUPPORTED),))
+
+
+def _is_always_deleted(atom: Atom, head: Atom, view: StoredView, kind: UpdateKind) -> bool:
+    """Tell whether every way to lose a derivation of a row deletes this fact of the row."""
+    if not set(literal_variables(head)).issuperset(literal_variables(atom)) or set(map(type, head.terms)) - {Variable}:
+        return False
+    for query in view.queries:
+        shown = {term: place for place, term in enumerate(query.head.terms)}
+        for lost in _losses(query, kind):
+            same = [
+                isinstance(t, Variable) and t in shown and head.terms[shown[t]] == u
+                for t, u in zip(lost.terms, atom.terms, strict=False)
+            ]
+            if lost.relation != names.of(atom.relation, names.DELETED) or not all(same):
+                return False
+    return True
 
 
 def _partitions(atoms: Sequence[Atom], complete: frozenset[str]) -> Iterator[tuple[tuple[Atom, ...], tuple[Atom, ...]]]:

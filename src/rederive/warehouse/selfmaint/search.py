@@ -9,6 +9,8 @@ same and has no fresh symbol, and (2) no further facts that are consistent with 
 
 One point goes beyond the text of the paper: a fresh symbol in the updated view means many possible values. Then the view is
 not self-maintainable, even if only one canonical database is consistent.
+
+Views with comparisons and negated local relations are searched in the same way: see `search_conditions`.
 """
 
 from __future__ import annotations
@@ -16,20 +18,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 from rederive.errors import InconsistentViews
-from rederive.ir.rules import Atom, Relation, literal_variables
-from rederive.ir.terms import Constant, Row, Type, Variable
+from rederive.ir.rules import Atom, Comparison, Negation, Relation, literal_variables
+from rederive.ir.terms import NUMBER, Constant, Row, Type, Variable
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, ViewClass
 from rederive.warehouse.selfmaint.facts import Binding, Fact, Facts, ground, match_row
+from rederive.warehouse.selfmaint.search_conditions import compares_order, holds, is_searched, places
 from rederive.warehouse.selfmaint.source_update import PartialCopy, Rows, SourceUpdate
 
 STEPS: Final = 10_000  # rows looked at and values tried, before the answer is UNKNOWN; about 50 ms
 MAX_OPEN_ROWS: Final = 100  # rows of views with projections or unions; the search explains each
-
-
-SEARCHED: Final = (ViewClass.PLAIN, ViewClass.PROJECTION, ViewClass.UNION)
 
 
 class Maintainability(Enum):
@@ -76,6 +77,9 @@ class FreshSymbol:
     number: int
 
 
+Fresh: TypeAlias = FreshSymbol | Fraction  # a fraction has a place among the whole numbers, and is none of them
+
+
 class _Exceeded(Exception):
     pass
 
@@ -101,13 +105,15 @@ def decide(
     >>> decide(views[0], views, program.relations, known, update).answer
     <Maintainability.NO: 'not self-maintainable'>
     """
-    if view.kind not in SEARCHED:
+    if not is_searched(view, relations, knowledge.local):
         return SearchDecision(Maintainability.UNKNOWN)
+    # Other views tell nothing that the search can use; leaving them out only makes the answer more careful.
+    used = [other for other in views if is_searched(other, relations, knowledge.local)]
     # The search explains each of these rows, so more of them are not even looked at.
-    if sum(len(knowledge.views.get(other.name, ())) for other in views if other.kind in SEARCHED[1:]) > MAX_OPEN_ROWS:
+    if sum(len(knowledge.views.get(other.name, ())) for other in used if other.kind is not ViewClass.PLAIN) > MAX_OPEN_ROWS:
         return SearchDecision(Maintainability.UNKNOWN)
     try:
-        return _Search(view, views, relations, knowledge, update, steps).decision()
+        return _Search(view, used, relations, knowledge, update, steps).decision()
     except _Exceeded:
         return SearchDecision(Maintainability.UNKNOWN)
 
@@ -123,13 +129,13 @@ class _Search:
         steps: int,
     ) -> None:
         self._view = view
-        # Views of other classes tell nothing that the search can use; leaving them out only makes the answer more careful.
-        self._views = [other for other in views if other.kind in SEARCHED]
+        self._views = views
+        self._is_ordered = compares_order(views)
         self._relations = relations
         self._knowledge = knowledge
         self._update = update
         self._steps = steps
-        self._fresh: list[tuple[FreshSymbol, Type]] = []
+        self._fresh: list[tuple[Fresh, Type]] = []
         self._facts = Facts(self._known_facts(), self._step)
         self._constants = self._known_constants()
 
@@ -144,6 +150,8 @@ class _Search:
             state, after = self._facts.copy(), self._updated()
             found = self._answers(after)
             # Condition (1): no fresh symbol, and the same rows as in every other canonical database.
+            if any(isinstance(value, Fraction) for row in found for value in row):
+                return SearchDecision(Maintainability.UNKNOWN)  # a gap may have room for one number only
             if any(isinstance(value, FreshSymbol) for row in found for value in row):
                 return SearchDecision(Maintainability.NO, evidence=(state, _rename_symbols(state, len(self._fresh))))
             if first is not None and found != first[1]:
@@ -190,7 +198,9 @@ class _Search:
                     for given, type_ in zip(row, self._relations[name].types, strict=True):
                         found.setdefault(type_, {})[given] = None
         for query in (query for view in self._views for query in view.queries):
-            for term in (term for atom in query.body for term in atom.terms):
+            compared = [t for c in query.conditions if isinstance(c, Comparison) for t in (c.left, c.right)]
+            negated = [c.atom for c in query.conditions if isinstance(c, Negation)]
+            for term in (*compared, *(t for atom in (query.head, *query.body, *negated) for t in atom.terms)):
                 if isinstance(term, Constant):
                     found.setdefault(term.type, {})[term.value] = None
         return {type_: list(values) for type_, values in found.items()}
@@ -240,7 +250,12 @@ class _Search:
                         self._remove(with_fact)
 
     def _is_derived(self, query: ConjunctiveQuery, binding: Binding) -> bool:
-        return next(self._facts.join(query.body, binding), None) is not None
+        return any(self._holds(query, found) for found in self._facts.join(query.body, binding))
+
+    def _holds(self, query: ConjunctiveQuery, binding: Binding, after: Facts | None = None) -> bool:
+        """Tell whether the conditions of a query hold before the update, or after it."""
+        facts = self._facts if after is None else after
+        return holds(query, binding, lambda atom, row: (atom.relation, row) in facts)
 
     def _groundings(self, query: ConjunctiveQuery, binding: Binding, hidden: Sequence[Variable]) -> Iterator[list[Fact]]:
         """Yield the facts of the body, for all allowed values of the hidden variables."""
@@ -248,21 +263,24 @@ class _Search:
         if not all(self._is_allowed(ground(atom, binding)) for atom in known):
             return
         if not hidden:
-            yield [ground(atom, binding) for atom in query.body]
+            if self._holds(query, binding):
+                yield [ground(atom, binding) for atom in query.body]
             return
         variable, *rest = hidden
         for given in self._values(self._type(query, variable)):
             yield from self._groundings(query, {**binding, variable: given}, rest)
 
     def _values(self, type_: Type) -> Iterator[Any]:
-        """Yield one new symbol, which exists while it is tried, then the known constants and the symbols in use."""
+        """Yield new symbols, each of which exists while it is tried, then the known constants and the symbols in use."""
         used = (*self._constants.get(type_, ()), *(symbol for symbol, t in tuple(self._fresh) if t == type_))
-        # One new symbol suffices: symbols that are not in use yet are interchangeable. It is first, because a database of new
-        # symbols derives the fewest rows: it is consistent most often, and if there is evidence for a "no", it mostly has it.
-        self._step()
-        self._fresh.append((FreshSymbol(len(self._fresh)), type_))
-        yield self._fresh[-1][0]
-        self._fresh.pop()
+        # Without an order one suffices: symbols that are not in use yet are interchangeable. It is first: a database of new
+        # symbols derives the fewest rows, so it is consistent most often, and mostly has the evidence for a "no".
+        is_placed = self._is_ordered and type_ == NUMBER
+        for fresh in tuple(places(used)) if is_placed else (FreshSymbol(len(self._fresh)),):
+            self._step()
+            self._fresh.append((fresh, type_))
+            yield fresh
+            self._fresh.pop()
         for given in used:
             self._step()
             yield given
@@ -305,7 +323,8 @@ class _Search:
 
     def _derives_only_stored(self, view: StoredView, query: ConjunctiveQuery, binding: Binding, body: tuple[Atom, ...]) -> bool:
         stored = self._knowledge.views.get(view.name, frozenset())
-        return all(ground(query.head, found)[1] in stored for found in self._facts.join(body, binding))
+        found = (found for found in self._facts.join(body, binding) if self._holds(query, found))
+        return all(ground(query.head, one)[1] in stored for one in found)
 
     # The update
 
@@ -316,23 +335,28 @@ class _Search:
         return Facts(rows, self._step)
 
     def _answers(self, after: Facts) -> frozenset[Row]:
-        queries = self._view.queries
-        return frozenset(ground(query.head, found)[1] for query in queries for found in after.join(query.body, {}))
+        return frozenset(
+            ground(query.head, found)[1]
+            for query in self._view.queries
+            for found in after.join(query.body, {})
+            if self._holds(query, found, after)
+        )
 
     def _find_difference(self, after: Facts, found: frozenset[Row]) -> State | None:
         """Return a state with further possible facts that add a row to the updated view; None if there is none."""
         for query, start, rest in self._starts(found):
             for binding, unknown in self._match_partly(after, rest, start, ()):
                 free = dict.fromkeys(v for atom in unknown for v in literal_variables(atom) if v not in binding)
-                state = self._add_unknown(query, binding, unknown, tuple(free), found) if unknown else None
+                state = self._add_unknown(query, binding, unknown, tuple(free), found, after) if unknown else None
                 if state is not None:
                     return state
         return None
 
     def _starts(self, found: frozenset[Row]) -> Iterator[tuple[ConjunctiveQuery, Binding, tuple[Atom, ...]]]:
-        """Yield where a further row of the updated view can begin: with an inserted fact, or as a stored row that is lost.
+        """Yield where a further row of the updated view can begin: with an inserted fact or as a stored row that is lost.
 
-        A row whose facts all held before the update is stored, by consistency. So nothing else in the database is looked at.
+        A negated fact that is deleted is also a start. A row whose facts all held before the update is stored, by consistency,
+        so nothing else in the database is looked at.
         """
         lost = self._knowledge.views.get(self._view.name, frozenset()) - found
         for query in self._view.queries:
@@ -340,6 +364,10 @@ class _Search:
                 for row in sorted(self._update.inserts.get(atom.relation, ()), key=repr):
                     if (binding := match_row(atom, row, {})) is not None:
                         yield query, binding, query.body[:i] + query.body[i + 1 :]
+            for atom in (c.atom for c in query.conditions if isinstance(c, Negation)):
+                for row in sorted(self._update.deletes.get(atom.relation, ()), key=repr):
+                    if (binding := match_row(atom, row, {})) is not None:
+                        yield query, binding, query.body
             for row in sorted(lost, key=repr):
                 if (binding := match_row(query.head, row, {})) is not None:
                     yield query, binding, query.body
@@ -364,12 +392,15 @@ class _Search:
         unknown: tuple[Atom, ...],
         free: Sequence[Variable],
         found: frozenset[Row],
+        after: Facts,
     ) -> State | None:
         if free:
             variable, *rest = free
             values = self._values(self._type(query, variable))
-            states = (self._add_unknown(query, {**binding, variable: given}, unknown, rest, found) for given in values)
+            states = (self._add_unknown(query, {**binding, variable: given}, unknown, rest, found, after) for given in values)
             return next((state for state in states if state is not None), None)
+        if not self._holds(query, binding, after):
+            return None
         facts = [ground(atom, binding) for atom in unknown]
         # Evidence needs a row that the updated view would gain, from facts that may hold before and after the update.
         if ground(query.head, binding)[1] in found or not all(self._is_possible(fact) for fact in facts):
