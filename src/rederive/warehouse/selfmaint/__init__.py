@@ -7,7 +7,7 @@
 | `canonical` | the canonical database and the maintenance queries (Definition 3.1, Algorithm 3.1) |
 | `reduction` | self-maintainability as containment of DIFF in INCON (Theorem 5.1, Table 2) |
 | `compiled_maintenance` | the compiled test (Algorithm 5.1, Appendix A) |
-| `search`, `facts` | the bounded search for views with projections and unions (section 6) |
+| `search`, `search_conditions`, `facts` | the bounded search for views with projections, unions and conditions (section 6) |
 | `advice` | what is known before any data: `rederive advise` |
 
 A wrong "yes" would store wrong rows, so every approximation here may only turn a "yes" into a "no" or "unknown".
