@@ -31,7 +31,7 @@ State = dict[str, set[Row]]
 
 
 def views(state: State) -> dict[str, set[Row]]:
-    r, s, hidden = state["r"], dict(state["s"]), {g for (g,) in state["l"]}  # type: ignore[arg-type]
+    r, s, hidden = state["r"], {row[0]: row[1] for row in state["s"]}, {g for (g,) in state["l"]}
     bodies = [(g, v) for _, g, v in r if g in s and v > 2 and g not in hidden]
     return {
         "copied": set(state["s"]),
@@ -62,7 +62,7 @@ def test_a_view_that_does_not_wait_equals_recomputation(seed: int) -> None:
     random = Random(seed)
     state: State = {"r": set(), "s": set(), "l": set()}
     up = random.random() < 0.5
-    readers = {name: (lambda name=name: [*state[name]]) for name in ("r", "s")} if up else {}  # type: ignore[misc]
+    readers = {name: (lambda name=name: [*state[name]]) for name in ("r", "s")} if up else {}
     warehouse = rederive.Warehouse(PROGRAM, readers, net=True)
     strict = 0
     for _ in range(20):
