@@ -174,6 +174,14 @@ def test_what_is_refused_names_the_line_of_the_file(served: Served, tmp_path: Pa
     assert (caught.value.code, str(caught.value.place).startswith(f"{file}:1")) == ("ill_typed", True)
 
 
+def test_a_silent_address_is_reported_before_the_client_gives_up(tmp_path: Path) -> None:
+    (tmp_path / "changes.jsonl").write_text("{}\n")
+    for command in (["watch", "http://127.0.0.1:1", "closure"], ["apply", "http://127.0.0.1:1", str(tmp_path / "changes.jsonl")]):
+        result = CliRunner().invoke(app, [*command, "--patience", "0"])
+        assert isinstance(result.exception, Unreachable)
+        assert "http://127.0.0.1:1 does not answer (" in result.stderr
+
+
 def test_mistakes(served: Served) -> None:
     """Errors end a process with exit code 2 and a line on standard error, as of every command."""
     with pytest.raises(Refused, match="closures"):

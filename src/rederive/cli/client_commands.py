@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import typer
@@ -54,11 +56,21 @@ def watch(
     if view is None and not rules:
         raise typer.BadParameter("name a view, or give --rules")
     bindings = parse_bindings(where or ())
+    note_silence(url, patience)
     with rederive.connect(url, token=token, patience=patience) as db, suppress(KeyboardInterrupt):
         if rules:
             _watch_firings(db, view, once, as_json)
         else:
             _watch_view(db, str(view), {"only": only, "every": every}, bindings, once, as_json)
+
+
+def note_silence(url: str, patience: float) -> None:
+    """Say at once that nobody answers at an address: the client goes on trying, and a wrong port looks like a slow service."""
+    try:
+        at = urlsplit(url)
+        socket.create_connection((at.hostname, at.port or (443 if at.scheme == "https" else 80)), timeout=2).close()
+    except (OSError, ValueError) as error:
+        print(f"{url} does not answer ({error}); trying for {patience:g} seconds", file=sys.stderr)
 
 
 def _watch_view(db: Connection, view: str, options: dict[str, Any], bindings: dict[str, str], once: bool, as_json: bool) -> None:
@@ -134,6 +146,7 @@ def apply(
     """
     # A key in any case: a lost answer is repeated under it, and the transaction is applied once.
     key = key or uuid4().hex
+    note_silence(url, patience)
     with rederive.connect(url, token=token, patience=patience) as db:
         for batch in _batches(file):
             name, first, _ = batch[0]

@@ -63,7 +63,10 @@ def query(
     if not program and (facts is not None or base):
         raise MalformedInput("initial rows belong to a program, and this is a store or a service").at(place)
     if _URL.match(place):
+        from rederive.cli.client_commands import note_silence  # only here: a program needs no client
+
         with rederive.connect(place, token=token) as service:
+            note_silence(place, service.patience)
             found, cost = _ask(service, question), {}
     else:
         limits = rederive.Limits(max_rounds, max_tuples)
