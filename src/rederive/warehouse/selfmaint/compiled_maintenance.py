@@ -21,7 +21,7 @@ from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
 from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, Totals, ViewClass
 from rederive.warehouse.selfmaint.determined import is_determined
-from rederive.warehouse.selfmaint.open_rows import change_rules, is_hopeless, open_row_test
+from rederive.warehouse.selfmaint.open_rows import change_rules, exceeds_budget, is_hopeless, open_row_test
 from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, refutations
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 from rederive.warehouse.selfmaint.totals import are_moved, totals_rules
@@ -76,6 +76,8 @@ def compile_maintenance(
         return _compile_totals(view, view.totals, views, relations, kind, given)
     if view.kind is not ViewClass.PLAIN or any(other.kind not in (ViewClass.PLAIN, ViewClass.OTHER) for other in views):
         return _compile_open_rows(view, views, relations, kind, given)
+    if exceeds_budget((case.unknown for case in cases(view, views, kind, given)), views):
+        return None
     rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
     test: list[Rule] = []
     hopeless = False

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import combinations, islice, product
+from math import prod
 from typing import Final
 
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, Relation, Rule, literal_variables
@@ -39,6 +40,7 @@ MAX_SPLITS: Final = 2  # premises assumed one after the other
 MAX_SPLIT_IMPLICATIONS: Final = 8  # of one case: those that may need a split
 MAX_IMPLICATIONS: Final = 40  # of one case
 MAX_CASES: Final = 100  # of one view, with the splits; a view with more has no splits, and with more cases no compiled test
+MAX_MAPPINGS: Final = 50_000  # of queries of views to the facts of all cases; about a second. Above it there is no compiled test
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,9 @@ def open_row_test(
     view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
 ) -> tuple[list[Rule], dict[str, Relation]] | None:
     """Return the rules of `v.depends`, with the relations that they add; None if the test is too large."""
+    cases = (case for query in view.queries for case in _cases(view, query, views, kind, given))
+    if exceeds_budget((case.unknown for case in cases), views):
+        return None
     for splits in (MAX_SPLITS, 0):
         leaves = list(islice(_leaves(view, views, relations, kind, given, splits), MAX_CASES + 1))
         if len(leaves) <= MAX_CASES:
@@ -202,7 +207,9 @@ def _mentioned(one: Implication) -> Iterator[Variable]:
 def is_hopeless(view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind) -> bool:
     """Tell whether a new row needs unknown facts about which no view and no key implies anything."""
     for query in view.queries:
-        for case in _cases(view, query, views, kind, KnownRelations()) if not query.conditions else ():
+        cases = _cases(view, query, views, kind, KnownRelations()) if not query.conditions else iter(())
+        # A case that is not looked at is not hopeless, and the test is compiled for nothing.
+        for case in islice(cases, MAX_CASES):
             bound = set(literal_variables(case.start))
             is_free = all(not bound.issuperset(literal_variables(atom)) for atom in (case.head, *case.unknown))
             is_new = case.start.relation.endswith(names.INSERTED)
@@ -215,8 +222,14 @@ def is_hopeless(view: StoredView, views: Sequence[StoredView], relations: Mappin
 
 
 def _cases(
-    view: StoredView, query: ConjunctiveQuery, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations
+    view: StoredView,
+    query: ConjunctiveQuery,
+    views: Sequence[StoredView],
+    kind: UpdateKind,
+    given: KnownRelations,
+    most: int | None = None,
 ) -> Iterator[OpenCase]:
+    """Return the cases of a query; `most`: those with at most so many unknown facts."""
     complete = known_completely(views, given)
     head = query.head
     conditions = tuple(c for c in _conditions_after(query, kind) if not isinstance(c, Atom))
@@ -225,11 +238,11 @@ def _cases(
         # A new row has a fact that was not there: one that is known to have been present is not the start.
         idle = (names.at(query.body[i], names.KNOWN),) if i is not None else ()
         excluded = (head, names.at(head, names.ENTERING), *idle)
-        for after, unknown in _partitions(others, complete):
+        for after, unknown in _partitions(others, complete, most):
             yield OpenCase(head, start, after, unknown, conditions, excluded)
     # A plain row shows all its facts: one that lost a fact has no other derivation.
     if view.kind is not ViewClass.PLAIN and any(True for other in view.queries for _ in _losses(other, kind)):
-        for after, unknown in _partitions(query.body, complete):
+        for after, unknown in _partitions(query.body, complete, most):
             # A row is touched because a fact that it shows was deleted: that fact does not derive it after the update.
             if any(_is_always_deleted(atom, head, view, kind) for atom in unknown):
                 continue
@@ -253,12 +266,29 @@ def _is_always_deleted(atom: Atom, head: Atom, view: StoredView, kind: UpdateKin
     return True
 
 
-def _partitions(atoms: Sequence[Atom], complete: frozenset[str]) -> Iterator[tuple[tuple[Atom, ...], tuple[Atom, ...]]]:
-    """Return every way to have some of the facts unknown. A relation that is known completely has no unknown facts."""
-    for choice in product(*[(False,) if atom.relation in complete else (False, True) for atom in atoms]):
-        if any(choice):
-            after = tuple(atom for atom, is_unknown in zip(atoms, choice, strict=True) if not is_unknown)
-            yield after, tuple(atom for atom, is_unknown in zip(atoms, choice, strict=True) if is_unknown)
+def _partitions(
+    atoms: Sequence[Atom], complete: frozenset[str], most: int | None
+) -> Iterator[tuple[tuple[Atom, ...], tuple[Atom, ...]]]:
+    """Return every way to have some of the facts unknown, or at most so many. A relation that is known completely has none."""
+    places = [i for i, atom in enumerate(atoms) if atom.relation not in complete]
+    for number in range(1, min(len(places), most or len(places)) + 1):
+        for chosen in combinations(places, number):
+            yield tuple(atom for i, atom in enumerate(atoms) if i not in chosen), tuple(atoms[i] for i in chosen)
+
+
+def exceeds_budget(cases: Iterable[Sequence[Atom]], views: Sequence[StoredView]) -> bool:
+    """Tell whether a test has too many mappings of the queries of views to the unknown facts of its cases.
+
+    Their number is exponential in the bodies of queries, so it is estimated before any of them is made.
+    """
+    bodies = [query.body for view in views if view.kind is not ViewClass.OTHER for query in view.queries]
+    found = 0
+    for unknown in cases:
+        relations = [atom.relation for atom in unknown]
+        found += 1 + sum(prod(1 + relations.count(atom.relation) for atom in body) for body in bodies)
+        if found > MAX_MAPPINGS:
+            return True
+    return False
 
 
 def unknown_relations(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations) -> frozenset[str]:
@@ -273,7 +303,8 @@ def unknown_relations(view: StoredView, views: Sequence[StoredView], kind: Updat
     >>> [sorted(unknown_relations(views[0], views, UpdateKind.of(insert=[name]), KnownRelations())) for name in "rs"]
     [['s'], ['r']]
     """
-    found = (case for query in view.queries for case in _cases(view, query, views, kind, given))
+    # Every unknown fact of a case is also the only unknown one of another case.
+    found = (case for query in view.queries for case in _cases(view, query, views, kind, given, most=1))
     return frozenset(atom.relation for case in found for atom in case.unknown)
 
 
