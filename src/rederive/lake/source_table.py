@@ -17,14 +17,13 @@ from pyspark.sql import functions as F
 
 from rederive.delta import Delta
 from rederive.engines.spark.run.data_frames import DataFrameRows
-from rederive.engines.spark.session.sessions import like_session
+from rederive.engines.spark.session.sessions import described, like_session
 from rederive.errors import DuplicateKey, NotATable, Redefined, SchemaMismatch, SourceChanged, SourceGone, UnknownName
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import NUMBER, UNSIGNED, Row
 from rederive.lake.bags import NET, expand_copies, number_copies
 from rederive.lake.delta_log import FAILURES, TableState, commit_changes, java_reason, table_state
 from rederive.lake.frame_rows import PROBLEM, check_rows, check_times, convert_frame, values
-from rederive.lake.jobs import described
 from rederive.lake.names import column_names, quote
 from rederive.lake.types import INTEGER_BITS, collect, column_type, rows_of
 
