@@ -52,7 +52,7 @@ NAN: Final = NaN("nan")
 
 
 def canonical(value: float) -> float:
-    """The float that stands for all that are equal to it: one NaN, and 0.0 for -0.0.
+    """The one float of all that are equal: one NaN, and 0.0 for -0.0.
 
     >>> canonical(float("nan")) is NAN, canonical(-0.0), sorted([NAN, 1.0, float("inf")])
     (True, 0.0, [1.0, inf, nan])

@@ -141,7 +141,7 @@ def int_or_none(value: Any) -> int | None:
 
 
 def float_or_none(value: Any) -> float | None:
-    """The float that stands for all that are equal to it."""
+    """The one float of all that are equal."""
     return None if value is None else canonical(value)
 
 
